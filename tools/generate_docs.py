@@ -20,10 +20,12 @@ from tools.pages.conversation import conversation_page
 from tools.pages.decisions import decisions_page
 from tools.pages.homes import homes_module
 from tools.pages.models import models_page
+from tools.pages.published import readme_page
 from tools.pages.quantization import quantization_page
 from tools.pages.rooms import architecture_page
 
-from twostroke.assembly.settings.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS, Option
+from twostroke.assembly.settings.option import Option
+from twostroke.assembly.settings.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.main import VERBS, main
 from twostroke.cli.shared.command import EXIT_CODES
 from twostroke.ops.registry import registry
@@ -93,6 +95,7 @@ def ops_page() -> str:
 
 
 PAGES = {
+    "README.md": readme_page,
     "docs/CONFIG.md": config_page,
     "docs/CLI.md": cli_page,
     "docs/OPS.md": ops_page,

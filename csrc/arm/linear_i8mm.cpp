@@ -1,5 +1,4 @@
 // The register tile of ts_linear on bytes for ARMv8.6's matrix products: two columns by two rows of eight k in one instruction.
-// Knows: packed panels, 128-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_I8MM)
 #include "twostroke/neon/neon.h"
 #include "twostroke/stream.h"

@@ -1,6 +1,5 @@
 // int4 weights of ts_linear for ARMv8-A: the unpacking for many rows and, with the dot product instructions, few rows straight from
 // the nibbles.
-// Knows: packed panels, 128-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_NEON)
 #include "twostroke/neon/neon.h"
 #include "twostroke/stream.h"

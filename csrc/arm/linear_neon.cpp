@@ -1,6 +1,5 @@
 // The register tiles of ts_linear for ARMv8-A, floats and bytes: up to 4 rows; a panel is crossed in strips that fit 16 accumulators.
 // Compiled with the dot product instructions, the bytes use them; the integers are the same.
-// Knows: packed panels, 128-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_NEON)
 #include "twostroke/neon/neon.h"
 #include "twostroke/stream.h"

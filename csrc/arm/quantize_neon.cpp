@@ -1,5 +1,4 @@
 // Whole steps of quantize_row for ARMv8-A: the same bits as generic/linear/linear_quantize.cpp.
-// Knows: the rounding rule, 128-bit registers. Must not know: rows, scales.
 #if defined(TS_LEVEL_NEON)
 #include "twostroke/neon/neon.h"
 #include "twostroke/quantize_steps.h"

@@ -1,6 +1,5 @@
 // All kernels of csrc/cuda as one translation unit, so that they are one module on the device. The emulator compiles each of modules/ by
 // itself. See simt.h.
-// Knows: which files there are. Must not know: what they compute.
 #include "modules/attention.cpp"
 #include "modules/families.cpp"
 #include "modules/float_products.cpp"

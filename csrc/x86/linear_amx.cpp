@@ -1,5 +1,4 @@
 // Many rows of ts_linear on matrix registers (AMX int8): 32 rows by 32 columns in four of them.
-// Knows: tiles, packed panels. Must not know: threads, bias.
 #if defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"

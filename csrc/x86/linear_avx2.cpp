@@ -1,5 +1,4 @@
 // The register tile of ts_linear for AVX2 and FMA, with or without VNNI: up to 4 rows; a panel is crossed in strips that fit 8 accumulators.
-// Knows: packed panels, 256-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/avx2_loads.h"
 #include "twostroke/stream.h"

@@ -1,5 +1,4 @@
 // The register tiles of ts_linear for AVX-512 with VNNI: floats, up to 6 rows by 64 columns in 24 accumulators, and few rows of bytes.
-// Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stored.h"
 #include "twostroke/stream.h"

@@ -2,7 +2,6 @@
 // One register of weights meets all rows of a block before the next is loaded, so that memory is read at an even pace after the
 // products, and int4 is unpacked in registers on ports that the products leave idle. Measured, 256 columns of k by 64 from the
 // first-level cache: products at 98% of their peak, with unpacking 120 ns more a block of rows, of 71 ns a row.
-// Knows: packed panels, blocks of rows, 512-bit registers. Must not know: threads, bias.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"

@@ -1,6 +1,5 @@
 // int4 weights of ts_linear for AVX2: rows straight from the nibbles. Elements of 4 bits times activations fit sums of 16 bits, so that the
 // multiplier of 16 columns of k is applied once to their sum, not to each element. Without VNNI, no sum of 32 bits is made of each product.
-// Knows: packed panels, 256-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/avx2_loads.h"
 #include "twostroke/stream.h"

@@ -1,5 +1,4 @@
 // int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles.
-// Knows: packed panels, 512-bit registers. Must not know: threads, other levels.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"

@@ -4,7 +4,6 @@
 // line of memory's four in another pass, and a loop that reads one line in four is slower than memory. Measured next to a loop that only
 // reads, two threads, where memory gives 53 GB/s and where it gives 31: 8 rows of int8 64 -> 84% and 86 -> 93%, 12 rows 55 -> 56% and
 // 80 -> 90%; 4 rows of int4 57 -> 69% and 77 -> 92%, 8 rows 34 -> 35% and 62 -> 66%. With more rows products are the limit.
-// Knows: packed panels, blocks of rows, 512-bit registers. Must not know: threads, bias.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
 #include "twostroke/vnni.h"

@@ -1,5 +1,4 @@
 // Whole steps of quantize_row for AVX-512 with VNNI: the same bits as generic/linear/linear_quantize.cpp.
-// Knows: the rounding rule, 512-bit registers. Must not know: rows, scales.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/quantize_steps.h"
 #include "twostroke/vnni.h"

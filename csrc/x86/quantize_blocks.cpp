@@ -1,5 +1,4 @@
 // Rows of activations to int8 in blocks, 16 at a time: the same bits as generic/linear/linear_quantize.cpp.
-// Knows: the rounding rule, how block_group reads a block. Must not know: which rows, threads.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/quantize_steps.h"
 #include "twostroke/rotate.h"

@@ -1,6 +1,5 @@
 // Products with stored codes as they lie, for AVX-512 with VNNI: few rows by a panel that is read once, because a stream waits for memory,
 // and many rows by one group after the other.
-// Knows: the layouts, quantized rows, 512-bit registers. Must not know: threads, what becomes of the sums.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stored_codes.h"
 

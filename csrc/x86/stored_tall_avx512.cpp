@@ -1,7 +1,6 @@
 // Products of many rows with codes of 5 and 6 bits, for AVX-512 with VNNI: putting such codes together takes long, so that a group's become
 // bytes once, in the first-level cache, and meet blocks of rows. A block has 16 columns: one register of codes meets all its rows, and every
 // sum stays in a register.
-// Knows: the layouts, quantized rows, 512-bit registers. Must not know: threads, what becomes of the sums.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stored_codes.h"
 

@@ -76,6 +76,11 @@ class LLM:
         return found
 
     @property
+    def sees(self) -> bool:
+        """Whether it reads images."""
+        return self._built.eyes is not None
+
+    @property
     def vocab_size(self) -> int:
         """Token ids below it are legal."""
         return int(self._built.spec.vocab_size)

@@ -42,6 +42,8 @@ class Driver:
         return 100.0
     def logprobs(self, texts, top):
         return [[likeliest({row}, top) for _ in ids[1:]] for ids in texts]
+    def weight_bytes(self):
+        return 250
 serve(Driver())
 """
 
@@ -119,6 +121,7 @@ def test_errors_stand_next_to_speeds(tmp_path: Path) -> None:
     printed = text("model", LIMITS, list(table.values()), columns, 2)
     assert f"| error beside float32 | {errors[OURS.name]:.4f} | {errors['other']:.4f} | - |" in printed
     assert "| same best token as float32 | 100.0% | 0.0% | - |" in printed
+    assert cases.BITS.name not in table, "parameters were not counted"
     plain = Comparison(Setup("m", 1, 64, 1, {}, tmp_path), asked, time.perf_counter, lambda _: None, lambda: LIMITS)
     *_, columns = plain.run([ours], 1)
     assert cases.ERROR.name not in {row.case.name for row in rows(columns, asked, lambda *_: None)}
@@ -165,8 +168,9 @@ def test_our_own_driver_is_held_against_float32(kind: str, spark_file: Path, mon
     monkeypatch.setattr("twostroke.backends.cpu.limits.READ_BYTES", 1 << 20)
     model, weights = (spark_file, ()) if kind == "file" else (spark_path(), ("int8",))
     asked = Asked("", model, weights, (), None, rounds=1, threads=1, cases=(cases.prefill(32),))
-    (result,) = run(asked, time.perf_counter, lambda line: None, None)
+    *_, result = run(asked, time.perf_counter, lambda line: None, None)
     table = {row.case.name: row.ours for row in result.rows}
+    assert 0 < (table["error beside float32, K and V int8"] or 0) < 0.2
     assert table["prefill 32"] and 0 < (table[cases.ERROR.name] or 0) < 0.2
     assert (table[cases.SAME.name] or 0) > 0.8 and cases.ERROR.name in result.text()
 

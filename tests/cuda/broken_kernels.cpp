@@ -1,5 +1,4 @@
 // Kernels with faults that the emulator must find, and one without, each run with a seed.
-// Knows: simt.h. Must not know: the package's kernels.
 #include "twostroke/cuda/machine/simt.h"
 
 namespace twostroke {

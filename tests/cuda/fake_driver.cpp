@@ -4,7 +4,6 @@
 // it had when it was queued. Only kernels and copies can access device memory: for all other code its pages have no access, and
 // a page without access lies after each allocation.
 // Graphs: fake_graphs.cpp.
-// Knows: the driver's interface, the emulator. Must not know: the loader.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 // What the parts of the stand-in for the driver share.
-// Knows: the driver's interface. Must not know: the loader.
 #pragma once
 #include "twostroke/cuda/host/driver_types.h"
 

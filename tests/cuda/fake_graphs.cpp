@@ -1,5 +1,4 @@
 // Graphs of the stand-in for the driver: launches one after the other, each with the arguments that it was given.
-// Knows: the driver's interface. Must not know: the loader, kernels.
 #include "fake_driver.h"
 
 #include <stdlib.h>

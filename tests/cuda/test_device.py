@@ -25,7 +25,9 @@ def gpu() -> Iterator[CudaDevice]:
     made.close()
 
 
-WITHOUT_KERNELS = {"gather", "hand_over", "receive", "join_rows", "replace_rows", "span_attention"}
+WITHOUT_KERNELS = {
+    *("gather", "hand_over", "receive", "join_rows", "replace_rows", "span_attention", "clip_rows", "shift_columns")
+}
 """Programs with these are refused on a device: ops of programs that several processes share, or that read images."""
 
 

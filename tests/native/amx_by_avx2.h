@@ -1,5 +1,4 @@
 // AVX-512 by AVX2, and Intel's matrix registers in plain C++.
-// Knows: the headers of both. Must not know: kernels.
 #pragma once
 #include "avx512.h"
 #include "tiles.h"

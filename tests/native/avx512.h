@@ -1,7 +1,6 @@
 // The instructions of AVX-512 that kernels use (F, BW, DQ, VNNI, BF16; Intel's manual, volume 2) by AVX2 and the compiler's own vectors, for
 // tests: included before a source of the level `avx512`, so that a CPU without them runs it, with the same bits. An instruction that is not
 // here does not compile.
-// Knows: the instructions. Must not know: kernels.
 #pragma once
 #include <stdint.h>
 #include <string.h>

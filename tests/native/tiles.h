@@ -2,7 +2,6 @@
 // without them runs it, with the same bits. After Intel's manual, volume 2: LDTILECFG, TILERELEASE, TILELOADD, TILESTORED, TILEZERO,
 // TDPBF16PS, TDPBSSD, TDPBSUD. What would be a fault there (no configuration, shapes that do not fit) ends the process with a line.
 // Each thread has its own registers, as on a CPU.
-// Knows: the instructions. Must not know: kernels.
 #pragma once
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,4 @@
 // Whether tiles.h does what Intel's manual says: check() finds known answers, fault() makes one.
-// Knows: tiles.h. Must not know: kernels.
 #include "tiles.h"
 
 #define CHECK(what) \

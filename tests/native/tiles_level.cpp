@@ -1,5 +1,4 @@
 // What csrc/generic/machine/level.cpp says, for a library of the level `amx` whose matrix registers are emulated (tiles.h).
-// Knows: CPUID. Must not know: kernels.
 #include <cpuid.h>
 
 #include "twostroke/context.h"

@@ -1,6 +1,5 @@
 // VPDPBUSD of AVX-VNNI in 256-bit registers (Intel's manual, volume 2) by AVX2, for tests: included before a source of the level `avxvnni`,
 // so that a CPU without the instruction runs it, with the same bits.
-// Knows: the instruction. Must not know: kernels.
 #pragma once
 #include <immintrin.h>
 

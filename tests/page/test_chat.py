@@ -266,14 +266,14 @@ def test_without_a_clipboard_text_is_copied_the_old_way(chromium: webdriver.Chro
     until(lambda: chromium.execute_script("return window.copied") == "hello world", "the text")
 
 
-def test_an_edited_question_takes_the_place_of_the_old_one_and_of_what_follows(
+def test_an_edited_question_is_shown_in_the_place_of_the_old_one_and_of_what_follows(
     chromium: webdriver.Chrome, script: Scripted
 ) -> None:
     open_page(chromium, script.live)
     for text in ("first", "second", "third"):
         ask(chromium, text)
     press(chromium, "#messages li.user:nth-of-type(3) .edit")
-    assert "removes the messages below" in text_of(chromium, ".editor")
+    assert "begins a branch" in text_of(chromium, ".editor")
     field = by(chromium, ".editor textarea")
     assert field.get_attribute("value") == "second"
     field.send_keys(" thought", Keys.ENTER)

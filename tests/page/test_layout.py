@@ -9,7 +9,7 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.support.select import Select
 
-from tests.page.browser import box, by, complaints, resize, text_of, until
+from tests.page.browser import box, by, complaints, resize, set_value, text_of, until
 from tests.page.scripted import Scripted, scripted
 from tests.page.steps import LAST, ask, open_page, wait_live
 from tests.serve.harness import Live
@@ -40,7 +40,8 @@ def test_nothing_reaches_beyond_the_edges(chromium: webdriver.Chrome, spark: Liv
     assert too_wide(chromium) == []
     ask(chromium, "What is prefill?", most=80)
     assert too_wide(chromium) == []
-    for opens, dialog in ((f"{LAST} .explain", "explain"), ("#settings-open", "settings"), ("#chats-open", "chats")):
+    dialogs = [(f"{LAST} .explain", "explain"), *((f"#{name}-open", name) for name in ("settings", "chats", "compare"))]
+    for opens, dialog in dialogs + ([("#keys-open", "keys")] if width >= 800 else []):
         by(chromium, opens).click()
         until(lambda dialog=dialog: by(chromium, f"#{dialog}").is_displayed(), "the dialog")
         until(lambda: "…" not in text_of(chromium, "#explain-body"), "the explanation")
@@ -225,7 +226,12 @@ def test_columns_of_an_explanation_are_aligned(chromium: webdriver.Chrome, spark
 def test_contrast_of_text_is_enough_in_both_themes(chromium: webdriver.Chrome, spark: Live) -> None:
     """WCAG 2, level AA: 4.5 to 1."""
     open_page(chromium, spark)
+    ask(chromium, "What is a page?")
+    chromium.execute_script("document.getElementById('setting-measures').click()")
+    set_value(chromium, "#setting-temperature", "2")  # tokens of every colour
     ask(chromium, "What is a token?")
+    by(chromium, f"{LAST} .show-tokens").click()
+    until(lambda: chromium.find_elements("css selector", ".marks .token"), "tokens")
     measure = """
       const parse = (text) => text.match(/[\\d.]+/g).map(Number);
       const linear = (v) => v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;

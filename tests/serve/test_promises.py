@@ -59,6 +59,8 @@ NOT_GENERATING = {
     "/apply-template",
     "/infill",  # refused by a model without tokens for it, as the fake one is
     *("/v1/files", "/v1/batches", "/v1/batches/x/cancel", "/v1/responses/x/cancel"),  # their lines are other requests
+    *("/v1/messages/batches", "/v1/messages/batches/x/cancel"),
+    *("/v1/conversations", "/v1/conversations/x", "/v1/conversations/x/items"),
     *("/embedding", "/embeddings", "/rerank", "/reranking", "/v1/reranking"),
     "/api/embed",
     "/api/embeddings",

@@ -10,16 +10,98 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import numpy as np
 from gguf import GGMLQuantizationType as Type
 
+from tests.vision.projector_tensors import KEYS, stored_tensors
+from tests.weights.gguf.converted import add_key, tensors_of
 from tests.weights.gguf.export import FLOATS, TypeOf, add_hyperparameters, add_tokenizer, converted, read_tensors
 
+Given = dict[str, Any]
 TEXTS = ("model.language_model.", "language_model.model.", "model.text_model.")
+PLAIN = ("model.layers.", "model.embed_tokens.", "model.norm.")
 
 
 def write_text(folder: Path, path: Path, arch: str) -> Path:
     """The language model of a folder, with its tokenizer."""
+    return _write_other(folder, path, arch) if arch in OTHER_KEYS else _write_plain(folder, path, arch)
+
+
+def _write_other(folder: Path, path: Path, arch: str) -> Path:
+    """A language model whose tensors the converter changes more."""
+    outer = json.loads((folder / "config.json").read_text())
+    config = {**outer["text_config"], "tie_word_embeddings": outer.get("tie_word_embeddings", False)}
+    writer = gguf.GGUFWriter(path, arch)
+    for key, (kind, value) in {**_usual_keys(config), **OTHER_KEYS[arch](config)}.items():
+        add_key(writer, f"{arch}.{key}", kind, value)
+    _add_tokenizer(writer, folder, path, config)
+    tensors = {name: each for name, each in read_tensors(folder).items() if name.startswith(TEXTS) or "lm_head" in name}
+    for name, values in tensors_of(arch, config, tensors):
+        writer.add_tensor(name, values)
+    return _written(writer, path)
+
+
+def _usual_keys(config: Given) -> Given:
+    sizes = {
+        "block_count": config["num_hidden_layers"],
+        "context_length": config["max_position_embeddings"],
+        "embedding_length": config["hidden_size"],
+        "feed_forward_length": config["intermediate_size"],
+        "attention.head_count": config["num_attention_heads"],
+        "attention.head_count_kv": config["num_key_value_heads"],
+        "vocab_size": config["vocab_size"],
+    }
+    eps = config.get("rms_norm_eps") or config["norm_eps"]
+    return {**{key: (4, value) for key, value in sizes.items()}, "attention.layer_norm_rms_epsilon": (6, eps)}
+
+
+def _lfm2_keys(config: Given) -> Given:
+    attends = [kind == "full_attention" for kind in config["layer_types"]]
+    return {
+        "attention.head_count_kv": (5, [config["num_key_value_heads"] * each for each in attends]),
+        "rope.freq_base": (6, config["rope_parameters"]["rope_theta"]),
+        "shortconv.l_cache": (4, config["conv_L_cache"]),
+    }
+
+
+def _gemma4_keys(config: Given) -> Given:
+    wide = next(each["head_dim"] for each in config["per_layer_config"].values())
+    kinds, ropes = config["layer_types"], config["rope_parameters"]
+    return {
+        "rope.freq_base": (6, ropes["full_attention"]["rope_theta"]),
+        "rope.freq_base_swa": (6, ropes["sliding_attention"]["rope_theta"]),
+        "attention.sliding_window": (4, config["sliding_window"]),
+        "attention.shared_kv_layers": (4, config["num_kv_shared_layers"]),
+        "embedding_length_per_layer_input": (4, config["hidden_size_per_layer_input"]),
+        "attention.sliding_window_pattern": (7, [kind == "sliding_attention" for kind in kinds]),
+        **{f"attention.{part}_length": (4, wide) for part in ("key", "value")},
+        **{f"attention.{part}_length_swa": (4, config["head_dim"]) for part in ("key", "value")},
+        **{"rope.dimension_count": (4, wide), "rope.dimension_count_swa": (4, config["head_dim"])},
+    }
+
+
+def _glm4_keys(config: Given) -> Given:
+    turn, dim = config["rope_parameters"], config["head_dim"]
+    return {
+        "rope.freq_base": (6, turn["rope_theta"]),
+        "rope.dimension_count": (4, int(dim * turn["partial_rotary_factor"])),
+        "rope.dimension_sections": (5, [*turn["mrope_section"], 0]),
+        **{f"attention.{part}_length": (4, dim) for part in ("key", "value")},
+    }
+
+
+OTHER_KEYS = {"lfm2": _lfm2_keys, "gemma4": _gemma4_keys, "glm4": _glm4_keys}
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, path: Path, config: Given) -> None:
+    (path.parent / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "chat_template.jinja"):
+        (path.parent / name).write_text((folder / name).read_text())
+    add_tokenizer(writer, path.parent)
+    for name in ("config.json", "tokenizer.json", "chat_template.jinja"):
+        (path.parent / name).unlink()
+
+
+def _write_plain(folder: Path, path: Path, arch: str) -> Path:
     outer = json.loads((folder / "config.json").read_text())
     config = {**outer["text_config"], "tie_word_embeddings": outer.get("tie_word_embeddings", False)}
     writer = gguf.GGUFWriter(path, arch)
@@ -27,15 +109,11 @@ def write_text(folder: Path, path: Path, arch: str) -> Path:
     sections = (config.get("rope_parameters") or {}).get("mrope_section")
     if sections:
         writer.add_rope_dimension_sections([*sections, 0])
-    (path.parent / "config.json").write_text(json.dumps(config))
-    for name in ("tokenizer.json", "chat_template.jinja"):
-        (path.parent / name).write_text((folder / name).read_text())
-    add_tokenizer(writer, path.parent)
-    for name in ("config.json", "tokenizer.json", "chat_template.jinja"):
-        (path.parent / name).unlink()
+    _add_tokenizer(writer, folder, path, config)
     kind = next(each for each, text in gguf.MODEL_ARCH_NAMES.items() if text == arch)
     names = gguf.get_tensor_name_map(kind, config["num_hidden_layers"])
     for name, values in read_tensors(folder).items():
+        name = f"{TEXTS[0]}{name.removeprefix('model.')}" if name.startswith(PLAIN) else name
         begin = next((each for each in TEXTS if name.startswith(each)), None)
         if begin is None and not name.endswith("lm_head.weight"):
             continue
@@ -55,31 +133,11 @@ def write_projector(folder: Path, path: Path, word: str, type_of: TypeOf = FLOAT
     writer.add_clip_has_vision_encoder(True)
     writer.add_clip_projector_type(word)
     writer.add_vision_projection_dim(changed.pop("width", outer["text_config"]["hidden_size"]))
-    layers = own.get("num_hidden_layers") or own["depth"]
-    side = own.get("image_size") or round(own["num_position_embeddings"] ** 0.5) * own["patch_size"]
-    writer.add_vision_image_size(side)
-    writer.add_vision_patch_size(own["patch_size"])
-    writer.add_vision_embedding_length(own["hidden_size"])
-    writer.add_vision_feed_forward_length(own["intermediate_size"])
-    writer.add_vision_block_count(layers)
-    writer.add_vision_head_count(own.get("num_attention_heads") or own["num_heads"])
+    _add_sizes(writer, own)
     writer.add_vision_image_mean(settings["image_mean"])
     writer.add_vision_image_std(settings["image_std"])
-    writer.add_vision_attention_layernorm_eps(own.get("layer_norm_eps", 1e-6))
-    writer.add_vision_use_gelu(True)
-    if word == "idefics3":
-        writer.add_vision_projector_scale_factor(outer["scale_factor"])
-        writer.add_vision_preproc_image_size(settings["size"]["longest_edge"])
-    if word == "gemma3":
-        columns = round(outer["mm_tokens_per_image"] ** 0.5)
-        writer.add_vision_projector_scale_factor(side // own["patch_size"] // columns)
-    if word == "qwen3vl_merger":
-        writer.add_vision_spatial_merge_size(own["spatial_merge_size"])
-        deep = own.get("deepstack_visual_indexes") or []
-        writer.add_vision_is_deepstack_layers([index in deep for index in range(layers)])
-        writer.add_vision_min_pixels(settings["size"]["shortest_edge"])
-        writer.add_vision_max_pixels(settings["size"]["longest_edge"])
-    for ours, values in _stored(folder, layers, own).items():
+    KEYS[word](writer, outer, own, settings)
+    for ours, values in stored_tensors(folder, word, outer).items():
         kind = type_of(ours, values.shape)
         if kind is not Type.F32 and (values.ndim > 2 or values.shape[-1] % gguf.GGML_QUANT_SIZES[kind][0]):
             kind = Type.F16
@@ -87,31 +145,21 @@ def write_projector(folder: Path, path: Path, word: str, type_of: TypeOf = FLOAT
     return _written(writer, path)
 
 
-def _stored(folder: Path, layers: int, own: dict[str, Any]) -> dict[str, np.ndarray]:
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, layers)
-    found: dict[str, np.ndarray] = {}
-    for name, values in read_tensors(folder).items():
-        if name.startswith(TEXTS) or name.endswith("lm_head.weight") or ".head." in name:
-            continue
-        name = name.replace("model.visual.", "visual.").replace("_projection_weight", "_projection.weight")
-        if name.startswith("visual.deepstack_merger_list."):
-            place, rest = name.split(".", 3)[2:]
-            layer = own["deepstack_visual_indexes"][int(place)]
-            found[f"v.deepstack.{layer}.{rest.replace('linear_', '')}"] = values
-        elif name.startswith("visual.merger."):
-            rest = name.removeprefix("visual.merger.")
-            swap = {"norm": "v.post_ln", "linear_fc1": "mm.0", "linear_fc2": "mm.2"}
-            found[f"{swap[rest.split('.')[0]]}.{rest.split('.')[1]}"] = values
-        elif name == "visual.patch_embed.proj.weight":
-            found |= {"v.patch_embd.weight": values[:, :, 0], "v.patch_embd.weight.1": values[:, :, 1]}
-        else:
-            name = name if not name.startswith("vision_tower.") else name.replace(
-                "vision_tower.", "vision_tower.vision_model.", 1
-            ).replace("vision_model.vision_model.", "vision_model.")
-            ours = names.get_name(name, try_suffixes=(".weight", ".bias"))
-            assert ours is not None, name
-            found[ours] = values + 1 if "soft_emb_norm" in name else values
-    return {name: np.ascontiguousarray(values) for name, values in found.items()}
+def _first(value: Any) -> int:
+    return int(value[0] if isinstance(value, list) else value)
+
+
+def _add_sizes(writer: gguf.GGUFWriter, own: Given) -> None:
+    """What MmprojModel writes for every tower."""
+    layers, patch = own.get("num_hidden_layers") or own["depth"], _first(own["patch_size"])
+    places = own.get("num_position_embeddings") or own.get("num_patches") or 0
+    writer.add_vision_image_size(_first(own.get("image_size") or round(places**0.5) * patch or 224))
+    writer.add_vision_patch_size(patch)
+    writer.add_vision_embedding_length(own.get("embed_dim") or own["hidden_size"])
+    writer.add_vision_feed_forward_length(own.get("intermediate_size") or own["hidden_size"])
+    writer.add_vision_block_count(layers)
+    writer.add_vision_head_count(own.get("num_attention_heads") or own["num_heads"])
+    writer.add_vision_attention_layernorm_eps(own.get("layer_norm_eps") or own.get("rms_norm_eps") or 1e-6)
 
 
 def _written(writer: gguf.GGUFWriter, path: Path) -> Path:

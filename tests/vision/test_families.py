@@ -12,7 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.vision.families import FAMILIES, Family, template_text
+from tests.vision.families import FAMILIES
+from tests.vision.family import Family, template_text
 from tests.vision.folders import picture
 from tests.vision.test_exactness import bits, opened
 from tests.vision.test_smolvlm import user
@@ -61,7 +62,7 @@ def parts_of(name: str) -> list[Any]:
 
 def judged(made: Opened, ids: list[int], images: list[Image.Image]) -> np.ndarray:
     """Log probabilities (positions, vocabulary)."""
-    given = made.family.processed(images)
+    given = made.family.inputs(images)
     types = torch.tensor([[int(each == made.family.placeholder) for each in ids]])
     if given and made.family.types:
         given[made.family.types] = types

@@ -113,7 +113,7 @@ BAD = {
     "wrong base64": ("data:image/png;base64,@@@", "base64"),
     "no base64": ("data:image/png,abc", "data: URL"),
     "another kind": ("data:text/html;base64,AAAA", "data: URL"),
-    "a page": ("https://example.com/x.png", "only data: URLs"),
+    "a page": ("https://example.com/x.png", "--image-urls"),
     "a file": ("file:///etc/passwd", "only data: URLs"),
     "too many pixels": (url_of(FILE[:16] + (60_000).to_bytes(4, "big") * 2 + FILE[24:29] + b"\0" * 60), ""),
     "an empty URL": ("", "no scheme"),

@@ -19,7 +19,13 @@ from tests.weights.gguf.export import all_of
 from twostroke import LLM
 from twostroke.types.errors import TwostrokeError
 
-KINDS = {"smolvlm": ("llama", "idefics3"), "qwen3-vl": ("qwen3vl", "qwen3vl_merger"), "gemma3": ("gemma3", "gemma3")}
+KINDS = {
+    **{"smolvlm": ("llama", "idefics3"), "qwen3-vl": ("qwen3vl", "qwen3vl_merger"), "gemma3": ("gemma3", "gemma3")},
+    **{"qwen2-vl": ("qwen2vl", "qwen2vl_merger"), "qwen2.5-vl": ("qwen2vl", "qwen2.5vl_merger")},
+    **{"mistral3": ("llama", "pixtral"), "pixtral": ("llama", "pixtral"), "glm-4v": ("glm4", "glm4v")},
+    **{"internvl": ("qwen2", "internvl"), "internvl-large": ("qwen2", "internvl"), "lfm2-vl": ("lfm2", "lfm2")},
+    **{"gemma4": ("gemma4", "gemma4v"), "gemma4-small": ("gemma4", "gemma4v")},
+}
 OPTIONS: dict[str, Any] = {"kv_format": "f32", "context": 512, "max_step_tokens": 64, "max_sequences": 8}
 
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from msgspec import structs
 
-from tests.vision.families import FAMILIES, Family
+from tests.vision.families import FAMILIES
+from tests.vision.family import Family
 from tests.vision.folders import SIDE, picture, png, processor_settings, smolvlm
 from tests.vision.towers import found_encoder, open_encoder, tile_of
 from twostroke.backends.cpu import available_levels
@@ -67,10 +68,9 @@ class Opened:
         self.eyes = Eyes(self.processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder)
         self.values = np.array(self.processor.values, np.float32)
 
-    def tile(self, size: tuple[int, int], seed: int = 0) -> ImageTile:
-        """A picture as the family's one tile, through a file."""
-        (tile,) = self.eyes.open(AskedImage(png(picture(*size, seed)), False)).tiles
-        return tile
+    def tiles(self, size: tuple[int, int], seed: int = 0) -> tuple[ImageTile, ...]:
+        """A picture as the family's tiles, through a file."""
+        return self.eyes.open(AskedImage(png(picture(*size, seed)), False)).tiles
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -84,24 +84,29 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_pixels_of_every_size(opened: Opened, size: tuple[int, int]) -> None:
     """Equal bytes, and equal numbers of them."""
     try:
-        law = opened.family.processed([picture(*size)])["pixel_values"].numpy()
+        laws = opened.family.pixels(opened.family.processed([picture(*size)]))
     except ValueError:  # the judge makes an image without a side of it
         with pytest.raises(InvalidRequest, match="narrow"):
-            opened.tile(size)
+            opened.tiles(size)
         return
-    tile = opened.tile(size)
+    for tile, law in zip(opened.tiles(size), laws, strict=True):
+        compare_pixels(opened, tile, law.numpy())
+
+
+def compare_pixels(opened: Opened, tile: ImageTile, law: np.ndarray) -> None:
     pixels = np.frombuffer(tile.pixels, np.uint8).reshape(tile.height, tile.width, 3)
     layout = PatchLayout(structs.replace(opened.encoder.sight, windows=None), opened.values)
     if len(law) == len(layout.patches(tile)) > 1:  # patches
         rows, order = layout.patches(tile), layout.order(tile.lines, tile.columns)
-        if law.ndim == 4:  # in reading order
+        if law.ndim == 4:  # in reading order, each patch apart
             law = law[order.lines * layout.grid(tile)[1] + order.columns].reshape(len(law), -1)
         assert rows.shape == law.shape and np.abs(rows - law).max() < 1e-5
     made = np.stack([opened.values[pixels[..., channel], channel] for channel in range(3)])
     if law.ndim == 4:
         assert made.shape == law[0].shape and np.abs(made - law[0]).max() < 1e-5
     mean, std = (np.array(opened.family.settings[name]) for name in ("image_mean", "image_std"))
-    bytes_of = np.rint((made.transpose(1, 2, 0) * std + mean) * 255)
+    plain = (made + 1) / 2 if opened.family.doubled else made
+    bytes_of = np.rint((plain.transpose(1, 2, 0) * std + mean) * 255)
     assert np.array_equal(bytes_of, pixels)
 
 
@@ -109,13 +114,13 @@ def test_pixels_of_every_size(opened: Opened, size: tuple[int, int]) -> None:
 def test_rows_of_every_family(opened: Opened, level: str) -> None:
     with open_encoder(opened.folder, level, opened.values, ROWS) as encoder:
         for size in ((32, 32), (90, 31), (20, 60)):
-            given = opened.family.processed([picture(*size)])
+            given = opened.family.inputs([picture(*size)])
             with torch.no_grad():
                 found = opened.judge.model.get_image_features(**given)
-            pooled = found.pooler_output
-            law = [pooled[0] if pooled is not None else found.last_hidden_state]
+            pooled = found.pooler_output if found.pooler_output is not None else found.last_hidden_state
+            law = [torch.cat([each.reshape(-1, each.shape[-1]) for each in pooled])]
             law += [each[0] for each in getattr(found, "deepstack_features", None) or ()]
             expected = np.concatenate([each.numpy().reshape(-1, each.shape[-1]) for each in law], axis=1)
-            rows = encoder.encode(opened.tile(size))
+            rows = np.concatenate([encoder.encode(tile) for tile in opened.tiles(size)])
             assert rows.shape == expected.shape
             assert np.abs(rows - expected).max() < 1e-4 * (expected.max() - expected.min())

@@ -108,10 +108,14 @@ def _seeing_rows() -> Iterator[str]:
     for model_type, home in ENCODERS.items():
         file = home.read.__module__.removeprefix("twostroke.").replace(".", "/") + ".py"
         files.setdefault(file, []).append(model_type)
-    of_file = {"models/vision/qwen3_vl.py": "qwen3vl_merger"}
+    of_file = {
+        "qwen3_vl": ("qwen3vl_merger",),
+        "qwen2_vl": ("qwen2vl_merger", "qwen2.5vl_merger"),
+        **{"lfm2_vl": ("lfm2",), "gemma4": ("gemma4v",)},
+    }
     for file, types in sorted(files.items()):
-        word = of_file.get(file, Path(file).stem)
-        named = f"`{word}`" if word in KINDS else ""
+        stem = Path(file).stem
+        named = ", ".join(f"`{word}`" for word in of_file.get(stem, (stem,)) if word in KINDS)
         yield f"| {', '.join(f'`{each}`' for each in types)} | `{file}` | {named} |"
 
 

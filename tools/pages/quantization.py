@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.pages.kl import kl_table
+from tools.pages.published import published_tables
 
 from twostroke.ops.quant.formats import FORMATS
 from twostroke.quantize.driver.methods import METHODS
@@ -25,7 +26,12 @@ SCALED = tuple(f"{KEYS}--kv-format {kind.name.lower()}" for kind in KVKind if ki
 ASKED = (*LOADED, *WRITTEN, *KEPT, *SCALED)
 """Every format that the code rounds to, as it is asked for on the command line."""
 
-INTRODUCTION = """# What formats cost
+HEAD = """# What formats cost
+
+"""
+INTRODUCTION = """## Spark, the embedded model
+
+The tables of published models above decide; these are the quick test of every format that the code rounds to.
 
 Each row compares a model with itself in float32 on the same tokens: the dialogues of `tools/spark/dialogues.py`, which
 are spark's held-out questions with their answers. The questions are not in the calibration text; answers of the same
@@ -81,7 +87,7 @@ def quantization_page(record: Mapping[str, Any] | None = None) -> str:
             f"docs/quantization.json does not say how fast {', '.join(untimed) or 'float32'} is. "
             "Run: python -m tools.measure_formats --speed"
         )
-    lines = [INTRODUCTION.format(**record["spark"], **record["speed"])]
+    lines = [HEAD + published_tables(), INTRODUCTION.format(**record["spark"], **record["speed"])]
     for title, formats in (("Weights", (*LOADED, *WRITTEN)), ("K and V", (*KEPT, *SCALED))):
         lines.append(f"## {title}\n")
         lines.append("| model | format | bits | KL | perplexity | same best token | tok/s |")

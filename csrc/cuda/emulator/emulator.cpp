@@ -1,5 +1,4 @@
 // emulator.h: fibers, their order, and the check of shared memory. Used by tests alone; no library that is installed contains it.
-// Knows: stacks. Must not know: kernels.
 #include "twostroke/cuda/machine/emulator.h"
 
 #include <stdio.h>

@@ -3,7 +3,6 @@
 // not depend on the order in which the threads happened to run.
 // Kernels are compiled with -fsanitize-coverage=func,trace-loads,trace-stores: the compiler then calls the functions below before each
 // access. Pages of device memory are announced; accesses to other memory are not looked at.
-// Knows: addresses, the running thread. Must not know: kernels, the driver.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

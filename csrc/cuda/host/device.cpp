@@ -1,5 +1,4 @@
 // The device behind a ts_context: the driver's library, opened when it is asked for, its memory and its module.
-// Knows: the driver's interface. Must not know: ops.
 #include "twostroke/cuda/host/device.h"
 
 #include <dlfcn.h>

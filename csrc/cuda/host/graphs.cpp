@@ -1,7 +1,6 @@
 // Graphs of launches: a list that comes for the second time becomes one, and is kept for the next time. Where few launches of a kept graph
 // differ from the list, such as those that depend on the contexts' lengths, they are changed in it.
 // Nothing here is an error: what cannot be had is done by launches.
-// Knows: the driver's graphs. Must not know: ops, what kernels compute.
 #include "twostroke/cuda/host/device.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,4 @@
 // Blocks of inputs: what the host writes before each step of a program, mirrored on the device.
-// Knows: the device's memory. Must not know: ops, what the blocks hold.
 #include "twostroke/cuda/host/device.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // kv_write and attention. Slots and page tables are checked on the host, where the step was written.
-// Knows: ops' operands, kernels' arguments. Must not know: products.
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/launch.h"

@@ -1,5 +1,4 @@
 // low_rank and take_columns.
-// Knows: ops' operands, kernels' arguments. Must not know: which adapters there are, where an order comes from.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/launch.h"
 

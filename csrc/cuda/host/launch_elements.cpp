@@ -1,5 +1,4 @@
 // Ops that make every element by itself, norms, rope, rows of a table.
-// Knows: ops' operands, kernels' arguments. Must not know: products, attention.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/launch.h"
 #include "twostroke/cuda/products/packed.h"

@@ -1,5 +1,4 @@
 // Ops over pages of entries. Slots and page tables are checked on the host, where the step was written.
-// Knows: ops' operands, kernels' arguments. Must not know: what entries are made of.
 #include "twostroke/attention/entry_page.h"
 #include "twostroke/cuda/host/launch.h"
 

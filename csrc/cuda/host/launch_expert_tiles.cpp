@@ -1,6 +1,5 @@
 // experts of many rows: pairs of a row and an expert put into the order of experts on the device, so that weights are read once for all rows
 // of a tile. How many pairs an expert has is known there alone: there is room for the worst, and tiles that none fills end at once.
-// Knows: ops' operands, products. Must not know: how experts are chosen.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/product.h"
 

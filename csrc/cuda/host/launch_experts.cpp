@@ -1,6 +1,5 @@
 // route, sparse_mixer, experts. What rows choose is known on the device alone: each row has as many pairs of a row and an expert as it
 // chooses experts, and every pair meets its own matrix. So a row's bits depend on that row alone, and nothing waits for the host.
-// Knows: ops' operands, products. Must not know: how experts are chosen.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/product.h"
 #include "twostroke/cuda/machine/words.h"

@@ -1,5 +1,4 @@
 // Products with weights of floats: which kernel for how many rows.
-// Knows: kernels' arguments. Must not know: ops, other kinds of weights.
 #include "twostroke/cuda/host/product.h"
 
 namespace twostroke {

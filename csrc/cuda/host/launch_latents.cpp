@@ -1,5 +1,4 @@
 // Ops over pages of latents. Slots and page tables are checked on the host, where the step was written.
-// Knows: ops' operands, kernels' arguments. Must not know: products, what a latent is made of.
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/cuda/host/launch.h"
 

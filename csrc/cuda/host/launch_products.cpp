@@ -1,6 +1,5 @@
 // Products with packed weights: activations rounded to int8 first where weights are whole numbers, kRowsAtOnce rows at a time, so that
 // scratch memory stays small. A row's bits do not depend on which rows share these.
-// Knows: ops' operands, kernels' arguments. Must not know: other ops.
 #include "twostroke/cuda/host/product.h"
 #include "twostroke/cuda/machine/words.h"
 #include "twostroke/cuda/products/packed.h"

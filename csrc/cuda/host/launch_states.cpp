@@ -1,6 +1,5 @@
 // Ops that go through sequences token by token, and gated_norm, which stands after them. Slots and rows are checked on the host, where
 // the step was written.
-// Knows: ops' operands, kernels' arguments. Must not know: models.
 #include "twostroke/cuda/host/launch.h"
 #include "twostroke/cuda/machine/words.h"
 #include "twostroke/states.h"

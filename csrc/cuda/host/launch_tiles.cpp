@@ -1,6 +1,5 @@
 // Products of whole-number weights with many rows of activations: the rows rounded into tiles, then the matrix units. More token tiles of
 // one panel run at the same time than not, so that weights are read from memory once.
-// Knows: kernels' arguments. Must not know: ops.
 #include "twostroke/cuda/host/product.h"
 #include "twostroke/packed.h"
 

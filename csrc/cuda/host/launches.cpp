@@ -1,5 +1,4 @@
 // Launches of one call, collected: then they run one by one, or as a graph that was kept. A launch in a graph takes a fraction of the time.
-// Knows: the arguments' sizes. Must not know: ops, what kernels compute.
 #include "twostroke/cuda/host/device.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 // ts_run on a device: goes through the words of a step's calls, collects the kernels of one after the other, and starts them on one
 // stream. Nothing waits.
-// Knows: the operands of the ops. Must not know: what they compute.
 #include "twostroke/cuda/host/product.h"
 
 #include <string.h>

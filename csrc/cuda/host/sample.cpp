@@ -1,5 +1,4 @@
 // Tokens of rows of logits: kRowsAtOnce rows at a time, so that scratch memory stays small. What is asked of each row is checked here.
-// Knows: sample_row.h, the kernels' order. Must not know: requests.
 #include "twostroke/cuda/host/launch.h"
 
 #include <string.h>

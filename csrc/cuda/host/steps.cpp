@@ -1,5 +1,4 @@
 // Steps that are started before the one ahead of them is looked at: where their results lie, and pinned memory, so that no copy waits.
-// Knows: the driver's events. Must not know: ops, what a step computes.
 #include "twostroke/cuda/host/launch.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
 // Ops that make every element by itself: a thread four elements of a row.
-// Knows: fours.h. Must not know: models, how the CPU divides the work.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/fours.h"
 

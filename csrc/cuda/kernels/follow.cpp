@@ -1,5 +1,4 @@
 // Token ids that the host does not know yet: a step begins with what the one before it sampled.
-// Knows: results of sampling. Must not know: which step, requests.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/simt.h"
 

@@ -1,5 +1,4 @@
 // kv_write: K and V of new positions into their pages, a block a token and KV head. The pages are the CPU's (attention/kv_page.h), byte for byte.
-// Knows: the page layout, the rounding of ops/attention/kv_pages.py. Must not know: attention.
 #include "twostroke/cuda/attention/pages.h"
 
 namespace twostroke {

@@ -1,6 +1,5 @@
 // rms_norm, layer_norm: a block a row. head_layer_norm: a block a head. head_norm: rms_norm of many short vectors, sixteen threads each.
 // Sixteen partial sums, then one fixed tree, as at the CPU's vector levels: the same bits.
-// Knows: lanes.h. Must not know: models.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 

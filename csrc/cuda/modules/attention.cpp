@@ -1,5 +1,4 @@
 // Attention over pages of K and V, and what writes them. One translation unit: see kernels.cpp.
-// Knows: which files there are. Must not know: what they compute.
 #include "../kernels/attention/merge_segments.cpp"
 #include "../kernels/attention/prompt_whole.cpp"
 #include "../kernels/attention/segments_float.cpp"

@@ -1,5 +1,4 @@
 // What some families alone have: experts, states, latents, entries, streams, places. One translation unit: see kernels.cpp.
-// Knows: which files there are. Must not know: what they compute.
 #include "../kernels/attention/place_scores.cpp"
 #include "../kernels/entries/entry_attention.cpp"
 #include "../kernels/entries/entry_select.cpp"

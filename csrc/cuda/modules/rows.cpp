@@ -1,5 +1,4 @@
 // What goes row by row in every model, and sampling. One translation unit: see kernels.cpp.
-// Knows: which files there are. Must not know: what they compute.
 #include "../kernels/elements.cpp"
 #include "../kernels/follow.cpp"
 #include "../kernels/norm.cpp"

@@ -1,5 +1,4 @@
 // Products with weights of int8 and int4, and what rounds rows for products with whole numbers. One translation unit: see kernels.cpp.
-// Knows: which files there are. Must not know: what they compute.
 #include "../kernels/products/linear_few.cpp"
 #include "../kernels/products/linear_one.cpp"
 #include "../kernels/products/linear_tile.cpp"

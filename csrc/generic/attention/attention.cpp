@@ -6,7 +6,6 @@
 // are few. Where blocks are too few for the threads, a task is one segment of a block. Tiles and segments lie at absolute positions, and
 // what a row does not see leaves it as it was, so its arithmetic is the same whichever rows share its block and whichever thread computes
 // its segments.
-// Knows: the pool, the work on one tile. Must not know: models.
 #include "twostroke/attention/tile_run.h"
 #include "twostroke/context.h"
 #include "twostroke/kernel_case.h"

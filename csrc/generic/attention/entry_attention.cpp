@@ -1,6 +1,5 @@
 // entry_attention: softmax attention over entries, by the online softmax over tiles of those that a row sees, in their order. A task is
 // some heads of one row: an entry is widened once for them, and nothing of another row is looked at.
-// Knows: pages of entries, the thread pool. Must not know: what entries are made of.
 #include "twostroke/attention/entries.h"
 #include "twostroke/attention/rows.h"
 #include "twostroke/context.h"

@@ -1,5 +1,4 @@
 // entry_select: the entries that each row attends to: scores of all visible ones, then the largest. A task is one row.
-// Knows: pages of entries, the thread pool. Must not know: what attends to them.
 #include "twostroke/attention/choose.h"
 #include "twostroke/attention/entries.h"
 #include "twostroke/context.h"

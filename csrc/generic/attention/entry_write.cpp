@@ -1,5 +1,4 @@
 // entry_write: entries that close in this step into their pages.
-// Knows: the pages of entries. Must not know: attention, what an entry is made of.
 #include "twostroke/attention/entries.h"
 #include "twostroke/context.h"
 

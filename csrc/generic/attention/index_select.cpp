@@ -1,6 +1,5 @@
 // index_select: the positions that each row attends to: scores of all visible ones, then the largest by a search of their bits, eight at
 // a time. A task is one row: its heads share a widened tile of keys.
-// Knows: the products of widened tiles, pages. Must not know: what attends to them.
 #include "twostroke/attention/choose.h"
 #include "twostroke/attention/latent.h"
 #include "twostroke/context.h"

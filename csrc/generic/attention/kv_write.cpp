@@ -1,5 +1,4 @@
 // ts_kv_write: K and V of new positions into their pages, rounded as ops/attention/kv_write.py says. A token writes its own bytes alone.
-// Knows: the page layout. Must not know: attention, why these pages.
 #include "twostroke/context.h"
 #include "twostroke/attention/kv_row.h"
 

@@ -1,6 +1,5 @@
 // latent_attention: attention over paged latents, whose one head all query heads share. Blocks, segments and their order are those of
 // attention.cpp; a tile is widened once for all heads of a block.
-// Knows: the operands. Must not know: how tiles are computed.
 #include "twostroke/attention/job.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"

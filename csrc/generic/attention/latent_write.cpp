@@ -1,5 +1,4 @@
 // latent_write: latents of new positions, with the turned keys after them, into their pages, rounded as ops/attention/latent_write.py says.
-// Knows: the page layout. Must not know: attention, why these pages.
 #include "twostroke/context.h"
 #include "twostroke/attention/kv_row.h"
 #include "twostroke/ops.h"

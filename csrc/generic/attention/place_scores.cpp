@@ -1,6 +1,5 @@
 // place_scores: each head's vector times a vector of every place. A task is one head of a few rows, so that a head's table stays in a
 // first- or second-level cache. Each sum is one chain of products over the dimensions, in order.
-// Knows: rows, the thread pool, simd.h. Must not know: what a place is.
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"

@@ -1,6 +1,5 @@
 // placed_attention: attention whose scores have numbers next to them, by the place of a row and a position. Blocks, segments and their order
 // are those of attention.cpp; scores.h adds the numbers.
-// Knows: the operands. Must not know: how tiles are computed.
 #include "twostroke/attention/job.h"
 #include "twostroke/checks.h"
 #include "twostroke/context.h"

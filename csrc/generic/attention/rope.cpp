@@ -1,5 +1,4 @@
 // ts_rope: rotates pairs (i, i + half) of every head in place.
-// Knows: simd.h, the pool. Must not know: how the table was made.
 #include "twostroke/context.h"
 #include "twostroke/simd.h"
 

@@ -1,7 +1,4 @@
 // ts_linear and its kin: check shapes, take scratch memory, rows chunk by chunk and columns slice by slice.
-// Knows: packed layouts, the thread pool. Must not know: vector instructions, what becomes of the sums.
-// Work is split over outputs alone: sums are added up in the order of k on every thread, and every tile kernel treats a row alike,
-// so a row's result depends on that row only.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/stored.h"

@@ -1,5 +1,4 @@
 // What only some levels have of their own, in plain C++ for the others.
-// Knows: packed int4. Must not know: instruction sets.
 #include "twostroke/linear.h"
 
 namespace twostroke {

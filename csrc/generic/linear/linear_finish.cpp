@@ -1,5 +1,4 @@
 // What becomes of the sums of a product: stored, added to what is there, or gated by silu; bias first.
-// Knows: simd.h, the layout of sums. Must not know: weights' formats, threads.
 #include "twostroke/activation.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/simd.h"

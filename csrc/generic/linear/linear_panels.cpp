@@ -1,5 +1,4 @@
 // Where rows, panels and groups of one product lie.
-// Knows: packed layouts, a job. Must not know: threads, tiles.
 #include "twostroke/linear_job.h"
 
 namespace twostroke {

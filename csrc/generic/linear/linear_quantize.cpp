@@ -1,5 +1,4 @@
 // Rows of activations to int8, group by group: the same bits as ops/products/linear.py quantize_rows at every level.
-// Knows: the rounding rule. Must not know: weights, threads.
 #include "twostroke/linear.h"
 #include "twostroke/quantize_steps.h"
 #include "twostroke/rotate.h"

@@ -1,5 +1,4 @@
 // How much of a product is done at once, and where its scratch memory lies.
-// Knows: packed layouts, sizes of caches, how many threads there are. Must not know: their work, tiles.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 

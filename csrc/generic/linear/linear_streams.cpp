@@ -5,7 +5,6 @@
 // whole panel (a group of columns at a time, with what lay between: 4% slower where memory gives 31 GB/s, 5 to 10% where it gives 52),
 // and of a gated product a task takes several gate panels, which lie next to each other, and then the up panels, instead of going to
 // and fro (one row of int4: 7% quicker).
-// Knows: panels, groups. Must not know: the pool, vector instructions.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 

@@ -1,5 +1,4 @@
 // The tasks of one product: rows quantized, panels multiplied, and how both are shared out.
-// Knows: the thread pool, tiles. Must not know: vector instructions, what becomes of the sums.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/stored.h"

@@ -1,5 +1,4 @@
 // The register tile of ts_linear in plain C++: the definition that the vector levels are tested against.
-// Knows: packed panels. Must not know: instruction sets.
 #if defined(TS_LEVEL_GENERIC)
 #include "twostroke/linear.h"
 

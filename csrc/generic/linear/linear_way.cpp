@@ -1,5 +1,4 @@
 // How a product of a given number of rows is made: the one table by which kernels are chosen and named.
-// Knows: kinds of weights, numbers of rows. Must not know: threads, memory.
 #include "twostroke/kernel_case.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/stored.h"

@@ -1,5 +1,4 @@
 // ts_pack: source rows to packed weights, bit for bit as ops/quant/codec.py, 64 rows at a time with a row to a lane.
-// Knows: packed layouts, the rounding rules of codec.py. Must not know: files, kernels.
 #include "twostroke/context.h"
 #include "twostroke/pack_rounding.h"
 #include "twostroke/rotate.h"

@@ -1,6 +1,5 @@
 // ts_pack_blocks: rows of ggml's blocks to a stored kind that holds them as they are, a group of 64 rows at a time. The law is
 // `pack_stored` of ops/stored_layout.py, bit for bit.
-// Knows: blocks' parts, packed layouts. Must not know: files, kernels.
 #include "twostroke/ggml_blocks.h"
 #include "twostroke/linear.h"
 

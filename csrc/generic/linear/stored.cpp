@@ -1,5 +1,4 @@
 // Groups of stored codes unpacked to bytes and float steps, for every level; the compiler finds the vectors.
-// Knows: the layouts. Must not know: instruction sets, activations.
 #include "twostroke/stored.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // Products with a group of stored codes in plain C++, where no level has its own.
-// Knows: unpacked groups, quantized rows. Must not know: how codes were packed.
 #include "twostroke/stored.h"
 
 #if !defined(TS_STORED_AS_THEY_LIE)

@@ -1,5 +1,4 @@
 // A ts_context: its threads, its scratch memory, how it reads weights.
-// Knows: the pool. Must not know: what the tasks compute.
 #include "twostroke/context.h"
 
 #include <string.h>

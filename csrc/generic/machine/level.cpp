@@ -1,5 +1,4 @@
 // What this library was compiled for, and what this CPU can run.
-// Knows: CPUID, and on Arm what the operating system says of the CPU. Must not know: kernels.
 #include "twostroke/context.h"
 #include "twostroke/system/system.h"
 

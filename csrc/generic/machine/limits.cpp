@@ -1,6 +1,5 @@
 // ts_limit_read, ts_limit_rate: how fast this machine reads memory and multiplies, with nothing else to do. ts_limit_spread: whether each
 // thread has a core of its own, without which the others measure a part of the machine.
-// Knows: registers, the pool. Must not know: models.
 #include "twostroke/context.h"
 #include "twostroke/simd.h"
 #include "twostroke/stream.h"

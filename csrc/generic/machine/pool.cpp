@@ -1,5 +1,4 @@
 // Our own small thread pool (pool.h). Workers spin for a short while after a job, then sleep, so that an idle server costs nothing.
-// Knows: atomics, threads. Must not know: what the tasks compute.
 #include "twostroke/pool.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // ts_run: the calls of one step, one after the other, without going back to the caller in between.
-// Knows: the operands of the ops. Must not know: what they compute.
 #include <string.h>
 
 #include <initializer_list>

@@ -1,5 +1,4 @@
 // ts_weigh: a row of logits as whole-number weights: the same bits at every level, whatever the number of lanes.
-// Knows: one row of logits. Must not know: how a token is chosen.
 #include "twostroke/abi.h"
 #include "twostroke/token_weight.h"
 

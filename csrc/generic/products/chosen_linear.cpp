@@ -1,5 +1,4 @@
 // chosen_linear: the rows that chose a matrix are gathered, multiplied as rows of any product, and put back.
-// Knows: ts_linear, how banks of packed weights lie. Must not know: how matrices are chosen.
 #include <string.h>
 
 #include "twostroke/checks.h"

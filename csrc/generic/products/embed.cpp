@@ -1,5 +1,4 @@
 // ts_embed: rows of a packed table as float32.
-// Knows: packed layouts. Must not know: what the rows mean.
 #include "twostroke/context.h"
 #include "twostroke/linear.h"
 #include "twostroke/rotate.h"

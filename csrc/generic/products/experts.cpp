@@ -4,7 +4,6 @@
 // few jobs of the pool, whose tasks are panels of all its experts, and each matrix is read once, from front to back.
 // In the last stage a task has some columns of the output and meets the pairs in order: a row's sum runs in the order of its experts' numbers,
 // and its bits depend on that row alone.
-// Knows: jobs of linear_job.h, the ops gate and activate, how banks of packed weights lie. Must not know: how weights are chosen.
 #include <string.h>
 
 #include <initializer_list>

@@ -2,7 +2,6 @@
 // With many rows the (tokens, F) floats in the middle would be written to memory and read again only to be rounded to int8. Here a
 // task computes the columns that share a scale, in the second-level cache, and rounds them there. The bits are those of ts_linear_silu
 // and ts_linear_add one after the other.
-// Knows: jobs, packed layouts, the thread pool. Must not know: vector instructions.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 

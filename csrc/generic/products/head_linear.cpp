@@ -1,5 +1,4 @@
 // head_linear: each head's vector times a matrix of that head's own, as rows of any product.
-// Knows: ts_linear, how banks of packed weights lie. Must not know: what the products mean.
 #include "twostroke/context.h"
 #include "twostroke/linear.h"
 #include "twostroke/ops.h"

@@ -1,5 +1,4 @@
 // idle_share: the weights of a row's experts that compute nothing, added up in the order of its routes.
-// Knows: ops' operands, the thread pool. Must not know: how experts are chosen.
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"

@@ -1,6 +1,5 @@
 // low_rank: what adapters add to a product. A tile is up to kTileRows neighbours with the same adapter; every sum is a row's own, in one
 // order whatever the tile: over inputs in 16 lanes and then over the lanes, over ranks one after the other.
-// Knows: simd.h, how banks of packed float matrices lie. Must not know: which adapters there are.
 #include <string.h>
 
 #include "twostroke/checks.h"

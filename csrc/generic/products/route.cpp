@@ -1,5 +1,4 @@
 // route: the experts that each row chooses, and their weights.
-// Knows: rows, the thread pool. Must not know: experts' matrices.
 #include "twostroke/activation.h"
 #include "twostroke/checks.h"
 #include "twostroke/context.h"

@@ -1,5 +1,4 @@
 // sparse_mixer: the experts that each row chooses one after the other, each weighed against those near it.
-// Knows: rows, the thread pool. Must not know: experts' matrices.
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"

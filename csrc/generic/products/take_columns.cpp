@@ -1,4 +1,4 @@
-// take_columns: out = x[:, order]. Knows: rows, the thread pool. Must not know: where the order comes from.
+// take_columns: out = x[:, order].
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 

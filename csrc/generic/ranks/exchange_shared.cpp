@@ -2,7 +2,6 @@
 // others. After that wait all ranks have read the piece before it, so two slots are enough and there is one wait a piece.
 // A wait of ranks polls while the clock of the other's process runs, and then sleeps: where ranks share cores, a rank that polls takes a
 // core from a rank that computes. A wait of stages polls for a few microseconds only: they are as far apart as their parts differ.
-// Knows: counts, slots, futexes. Must not know: sockets, ops.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 // The exchange over connections: each rank has one to every other. All rows of a call go as one message: their sizes, then the rows.
 // A rank sends to all and receives from all at the same time, so that no two wait for one another with full buffers.
-// Knows: connected stream sockets. Must not know: how they were connected, ops.
 #include <stdlib.h>
 #include <string.h>
 

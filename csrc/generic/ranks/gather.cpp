@@ -1,5 +1,4 @@
 // gather, hand_over, receive: the ops by which ranks and stages of one model meet.
-// Knows: the exchange of a context. Must not know: how numbers travel.
 #include "twostroke/context.h"
 #include "twostroke/exchange.h"
 #include "twostroke/ops.h"

@@ -1,5 +1,4 @@
 // How the rows of a piece lie: as floats, or rounded: the largest magnitude of each group of columns, then a code of 8 bits a column.
-// Knows: both forms. Must not know: how pieces travel.
 #include <string.h>
 
 #include "twostroke/exchange.h"

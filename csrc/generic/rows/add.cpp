@@ -1,4 +1,4 @@
-// add: out += x. Knows: rows, the thread pool. Must not know: vector instructions (the compiler finds them).
+// add: out += x.
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 

@@ -1,4 +1,4 @@
-// clamp: x = min(max(x, -limit), limit). Knows: rows, the thread pool. Must not know: vector instructions (the compiler finds them).
+// clamp: x = min(max(x, -limit), limit).
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 

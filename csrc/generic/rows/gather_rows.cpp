@@ -1,5 +1,4 @@
 // ts_gather_rows: rows of a matrix.
-// Knows: row-major matrices. Must not know: models.
 #include <string.h>
 
 #include "twostroke/abi.h"

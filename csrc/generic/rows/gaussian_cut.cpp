@@ -1,4 +1,4 @@
-// gaussian_cut: of each row what lies above mean + factor * deviation. Knows: simd.h, the thread pool. Must not know: models.
+// gaussian_cut: of each row what lies above mean + factor * deviation.
 #include <math.h>
 
 #include "twostroke/context.h"

@@ -1,5 +1,4 @@
 // head_layer_norm: the layer norm of each head, in place.
-// Knows: the norm of one vector, the thread pool. Must not know: models.
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
 #include "twostroke/layer_norm.h"

@@ -1,5 +1,4 @@
 // layer_norm of rows.
-// Knows: the norm of one vector, the thread pool. Must not know: models.
 #include "twostroke/context.h"
 #include "twostroke/layer_norm.h"
 #include "twostroke/ops.h"

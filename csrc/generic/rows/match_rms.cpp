@@ -1,4 +1,4 @@
-// match_rms: rows scaled to the root mean square of other rows. Knows: simd.h, the thread pool. Must not know: models.
+// match_rms: rows scaled to the root mean square of other rows.
 #include <math.h>
 
 #include "twostroke/context.h"

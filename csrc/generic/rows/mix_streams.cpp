@@ -1,5 +1,5 @@
 // mix_streams: each stream of a row plus a weighted sum of other streams of that row. Every element by itself, so that a row's bits
-// depend on that row alone. Knows: rows, the thread pool. Must not know: models.
+// depend on that row alone.
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 

@@ -1,5 +1,4 @@
 // multiply: x * act(gate). Every element by itself, so that a row's bits depend on that row alone.
-// Knows: activation.h, the thread pool. Must not know: models.
 #include "twostroke/activation.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"

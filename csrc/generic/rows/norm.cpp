@@ -1,5 +1,4 @@
 // ts_rms_norm and ts_head_norm. Sixteen partial sums of squares, then one fixed tree: a row's bits depend on that row alone.
-// Knows: simd.h, the pool. Must not know: models.
 #include "twostroke/context.h"
 #include "twostroke/simd.h"
 

@@ -1,4 +1,4 @@
-// rotate_heads: each head's vector times Hadamard matrices. Knows: rotate.h, the thread pool. Must not know: who reads them.
+// rotate_heads: each head's vector times Hadamard matrices.
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/rotate.h"

@@ -1,4 +1,4 @@
-// round_rows: each row to whole numbers of 8 bits, and back. Knows: rows, the thread pool. Must not know: what is multiplied by them.
+// round_rows: each row to whole numbers of 8 bits, and back.
 #include <math.h>
 
 #include "twostroke/context.h"

@@ -1,4 +1,4 @@
-// scale: x *= factor. Knows: rows, the thread pool. Must not know: vector instructions (the compiler finds them).
+// scale: x *= factor.
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 

@@ -1,5 +1,4 @@
-// scale_columns: x *= weight, one number a column or one for all. Knows: rows, the thread pool. Must not know: vector
-// instructions (the compiler finds them).
+// scale_columns: x *= weight, one number a column or one for all.
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 

@@ -1,6 +1,5 @@
 // soft_cap: x = cap * tanh(x / cap). Every element by itself, so that a row's bits depend on that row alone.
 // A task is a part of a row: rows of logits are few and long.
-// Knows: simd.h, the thread pool. Must not know: attention, whose scores have a cap of their own.
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"

@@ -1,4 +1,4 @@
-// stream_shares: how a block reads streams and adds to them. A task is one row. Knows: rows, the thread pool. Must not know: models.
+// stream_shares: how a block reads streams and adds to them. A task is one row.
 #include "twostroke/activation.h"
 #include "twostroke/checks.h"
 #include "twostroke/context.h"

@@ -1,5 +1,4 @@
 // weigh_streams: weighted sums of the streams of a row. Every element by itself, so that a row's bits depend on that row alone.
-// Knows: rows, the thread pool. Must not know: models.
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
 

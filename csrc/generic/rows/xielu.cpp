@@ -1,4 +1,4 @@
-// xielu: an activation with four numbers of the checkpoint. Knows: simd.h, the thread pool. Must not know: models.
+// xielu: an activation with four numbers of the checkpoint.
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"

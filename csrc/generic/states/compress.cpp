@@ -1,6 +1,5 @@
 // compress: entries of several tokens each, by an online softmax over the tokens of each channel. A task is a block of channels of one
 // sequence: it reads and replaces these channels' part of the state, which no other task touches.
-// Knows: states.h, simd.h, the thread pool. Must not know: models.
 #include <string.h>
 
 #include "twostroke/context.h"

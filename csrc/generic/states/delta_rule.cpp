@@ -2,7 +2,6 @@
 // Tokens pass one after the other through some columns of the state, then through the next; a row is loaded once for what one token changes
 // and what the next one looks up. Each number of the state, and each sum over its rows, is made by the same operations in the same order
 // however many columns and tokens go together, so bits do not depend on chunks.
-// Knows: simd.h, states.h, the thread pool. Must not know: models.
 #include <math.h>
 
 #include "twostroke/activation.h"

@@ -1,5 +1,4 @@
 // gated_norm. Sixteen partial sums of squares, then one fixed tree: a group's bits depend on that group alone.
-// Knows: activation.h, the thread pool. Must not know: models.
 #include "twostroke/activation.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"

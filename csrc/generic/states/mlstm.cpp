@@ -1,6 +1,5 @@
 // mlstm: the scan of xLSTM's matrix memory. A task is one head of one sequence, for all tokens of the step. Sums run over the rows of the
 // matrix in order, so bits do not depend on how a sequence is cut into steps.
-// Knows: activation.h, states.h, the thread pool. Must not know: models.
 #include <math.h>
 
 #include "twostroke/activation.h"

@@ -1,6 +1,5 @@
 // rg_lru: the recurrence of Griffin. A task is a block of channels of one sequence; a vector of them stays in registers for all tokens of
 // the step. Channels do not meet, so bits do not depend on how a sequence is cut into steps.
-// Knows: activation.h, states.h, the thread pool. Must not know: models.
 #include "twostroke/activation.h"
 #include "twostroke/context.h"
 #include "twostroke/states.h"

@@ -1,6 +1,5 @@
 // selective_scan: Mamba's scan. A task is a block of channels of one sequence, whose state stays in near caches for all tokens of the
 // step. Each number of the state, and each sum over n, is made in one order, so bits do not depend on how a sequence is cut into steps.
-// Knows: simd.h, states.h, the thread pool. Must not know: models.
 #include "twostroke/context.h"
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"

@@ -1,6 +1,5 @@
 // short_conv: a few taps over the tokens of each sequence, channel by channel. A task is a block of channels of one sequence: it reads
 // and replaces these channels' part of the state, which no other task touches.
-// Knows: activation.h, states.h, the thread pool. Must not know: models.
 #include <string.h>
 
 #include "twostroke/activation.h"

@@ -1,7 +1,6 @@
 // ssd_scan: Mamba-2's scan. A task is one head of one sequence; the head's state stays in near caches for all tokens of the step.
 // Several tokens pass through a row of the state while it is in registers. Each number of the state, and each sum over n, is made by the
 // same operations in the same order however many tokens pass at once, so bits do not depend on how a sequence is cut into steps.
-// Knows: simd.h, states.h, the thread pool. Must not know: models.
 #include "twostroke/context.h"
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"

@@ -1,5 +1,5 @@
 // token_shift: each row mixed with the row before it in its sequence, in several ways. A task is one sequence: its rows read the row
-// before, and the last one is kept. Knows: states.h, the thread pool. Must not know: models.
+// before, and the last one is kept.
 #include <string.h>
 
 #include "twostroke/context.h"

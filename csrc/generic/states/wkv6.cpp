@@ -1,6 +1,5 @@
 // wkv6: RWKV-6's scan. A task is one head of one sequence; its state stays in near caches for all tokens of the step. Each number of
 // the state, and each sum over its rows, is made by the same operations in the same order, so bits do not depend on chunks.
-// Knows: simd.h, states.h, the thread pool. Must not know: models.
 #include "twostroke/context.h"
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"

@@ -1,4 +1,4 @@
-// The activation functions, by their numbers in src/twostroke/ops/rows/activation.py. Knows: simd.h. Must not know: what applies them.
+// The activation functions, by their numbers in src/twostroke/ops/rows/activation.py.
 #pragma once
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"

@@ -1,5 +1,4 @@
 // How the AVX2 files of ts_linear load: 32 bytes, four bytes to all lanes, eight bf16 numbers as floats.
-// Knows: 256-bit registers. Must not know: threads, formats of elements.
 #pragma once
 #include "twostroke/registers.h"
 #include <string.h>

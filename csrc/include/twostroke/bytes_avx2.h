@@ -1,5 +1,4 @@
 // Products of bytes in 256-bit registers, by one instruction where the CPU has VNNI for them (AVX-VNNI), else by three.
-// Knows: 256-bit registers. Must not know: what the bytes are.
 #pragma once
 #include "twostroke/registers.h"
 

@@ -1,5 +1,4 @@
 // Shapes that ops check alike wherever they run. Each returns TS_OK, or what is wrong.
-// Knows: ops' operands, packed weights. Must not know: kernels, where operands lie.
 #pragma once
 #include "twostroke/ops.h"
 #include "twostroke/packed.h"

@@ -1,7 +1,6 @@
 // How the ranks of one model give numbers to one another inside a step: through memory that they share, or over connections.
 // Every wait for numbers has a bound; where it ends, or another rank has ended, the exchange is over for good: TS_RANK_LOST, in this call and
 // all later. A stage that hands over waits without a bound: the last stage decides when a plan goes on, and it finds a stage that hangs.
-// Knows: forms of rows, how ranks wait. Must not know: what the numbers mean.
 #pragma once
 #include <stdint.h>
 

@@ -1,6 +1,5 @@
 // Blocks of ggml's files as codes and scales, 256 columns of one row at a time. The law is weights/gguf/blocks.py.
 // Source: ggml-common.h and ggml-quants.c of llama.cpp.
-// Knows: where the parts of a block lie. Must not know: packed layouts, rows.
 #pragma once
 #include <stdint.h>
 #include <string.h>

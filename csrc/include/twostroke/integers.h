@@ -5,7 +5,6 @@
 // bytes, which unsigned bytes of K or V are multiplied with, and unsigned ones where the number is not negative, for signed bytes of V.
 // store_bytes and store_digits keep 64 rounded numbers; the latter returns lanes that add up to their sum. What came from a NaN is
 // any number.
-// Knows: registers. Must not know: kernels.
 #pragma once
 #include "twostroke/simd.h"
 #if defined(TS_LEVEL_AVX2)

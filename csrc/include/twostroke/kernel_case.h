@@ -1,6 +1,5 @@
 // Which kernel runs: what ts_kernel is asked, and the answers of the ops that have several.
 // Each answer comes from the table by which the op chooses its kernel, so it cannot be another one than what runs.
-// Knows: what the choices depend on. Must not know: what kernels compute.
 #pragma once
 #include "twostroke/ops.h"
 

@@ -1,5 +1,4 @@
 // Tables of kernels that are compiled for a number of rows.
-// Knows: numbers. Must not know: kernels.
 #pragma once
 #include <stdint.h>
 

@@ -1,6 +1,5 @@
 // The layer norm of one vector. One pass for the mean, one for the squares of the distances from it, one for the result. Each sum is sixteen
 // partial sums, then one fixed tree: its bits depend on that vector alone.
-// Knows: simd.h. Must not know: rows, heads.
 #pragma once
 #include "twostroke/simd.h"
 

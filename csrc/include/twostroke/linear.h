@@ -1,5 +1,4 @@
 // Inside ts_linear: the register tile that each instruction-set level supplies, and what it multiplies.
-// Knows: packed panels, quantized rows. Must not know: threads, bias, how rows and panels are shared out.
 #pragma once
 #include <stdint.h>
 #include <string.h>

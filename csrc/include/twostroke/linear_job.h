@@ -1,5 +1,4 @@
 // One call of ts_linear or of its kin, as its tasks see it.
-// Knows: linear.h. Must not know: how tasks are shared out, vector instructions.
 #pragma once
 #include "twostroke/linear.h"
 

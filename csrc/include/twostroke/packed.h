@@ -1,5 +1,4 @@
 // Packed weights: their sizes, which ones are whole, one matrix of a bank. The law is src/twostroke/ops/operands.py.
-// Knows: layouts. Must not know: products.
 #pragma once
 #include <stdint.h>
 

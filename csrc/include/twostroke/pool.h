@@ -15,7 +15,6 @@
 //
 // Where there are more threads than CPUs, only as many take part in a job as there are CPUs: any of them, whichever is awake. The others
 // sleep. Each wakes another of the threads only where too few are awake.
-// Knows: atomics, threads. Must not know: what the tasks compute.
 #pragma once
 #include "twostroke/context.h"
 #include "twostroke/waiting.h"

@@ -1,5 +1,4 @@
 // Inside quantize_row and quantize_block: steps of 64 activations, as each instruction-set level does them.
-// Knows: the rounding rule. Must not know: groups, rows.
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,4 @@
 // The intrinsics of the registers of x86 that kernels use. All of <immintrin.h> takes the compiler longer than most kernels do.
-// Knows: where compilers declare them. Must not know: what kernels do with them.
 #pragma once
 
 #if defined(__clang__)

@@ -4,7 +4,6 @@
 //
 // The law is rotated_columns of ops/rotation.py: additions and subtractions of floats 1, 2, 4, 8, 16 and then 32 apart. The bits are the
 // same at every level.
-// Knows: additions. Must not know: rows, weights, rounding.
 #pragma once
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 // Sixteen float32 lanes, the one vector type of the kernels that are written once for all levels.
 // AVX-512: one register. AVX2: two. NEON (neon/simd.h): four. Generic: an array that the compiler may vectorize; it multiplies and
 // adds apart, the others use fused multiply-add. Sums over lanes follow one fixed tree at every level.
-// Knows: registers. Must not know: kernels.
 #pragma once
 #include <math.h>
 #include <stdint.h>

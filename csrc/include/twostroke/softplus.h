@@ -1,4 +1,4 @@
-// log(1 + exp(x)) of sixteen lanes. Knows: simd.h. Must not know: scans.
+// log(1 + exp(x)) of sixteen lanes.
 #pragma once
 #include "twostroke/simd.h"
 

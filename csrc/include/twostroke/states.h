@@ -1,5 +1,4 @@
 // What ops that go through a sequence token by token share: where a sequence's state lies, which rows are its own.
-// Knows: the operands of a step. Must not know: what a state means.
 #pragma once
 #include "twostroke/ops.h"
 

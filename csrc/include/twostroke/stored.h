@@ -1,5 +1,4 @@
 // Weights with the codes and scales that a file of ggml has: layouts in src/twostroke/ops/stored_layout.py.
-// Knows: where the parts of a group lie. Must not know: tiles, threads.
 #pragma once
 #include "twostroke/linear.h"
 #include "twostroke/stored_shape.h"

@@ -1,5 +1,4 @@
 // Stored codes in 512-bit registers.
-// Knows: the layouts, 512-bit registers. Must not know: threads.
 #pragma once
 #include "twostroke/stored_head.h"
 #include "twostroke/vnni.h"

@@ -1,5 +1,4 @@
 // Stored codes in 256-bit registers: a register has four k of eight columns.
-// Knows: the layouts, 256-bit registers. Must not know: threads, rows.
 #pragma once
 #include "twostroke/avx2_loads.h"
 #include "twostroke/stored_head.h"

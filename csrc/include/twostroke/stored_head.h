@@ -1,5 +1,4 @@
 // What the codes of one group are multiplied by, and how lines are fetched, for levels that multiply codes as they lie.
-// Knows: the layouts, rows of a tile. Must not know: registers, threads.
 #pragma once
 #include "twostroke/stored.h"
 #include "twostroke/stream.h"

@@ -1,5 +1,4 @@
 // How weights lie that keep a file's codes and scales: the kinds of src/twostroke/ops/stored_layout.py, in numbers.
-// Knows: the kinds. Must not know: products.
 #pragma once
 #include <stdint.h>
 

@@ -9,7 +9,6 @@
 // to 75%), those of its scales too. The longer products take next to a line, the farther ahead: two and three rows of int4 8 and 1 KiB (75
 // and 84 to 90%; none 69 and 61%), four and more 17 and 4 KiB, seven rows of int8 and more 16 and 8 KiB. What lies between, a page ahead,
 // is worse than either.
-// Knows: prefetching. Must not know: what is read.
 #pragma once
 #include <stdint.h>
 

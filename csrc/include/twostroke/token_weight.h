@@ -1,6 +1,5 @@
 // The weight of a token, a whole number (src/twostroke/ops/attention/token_weights.py): one definition for the CPU and for devices.
 // Only +, -, * on doubles, each rounded once and never fused, so that every machine makes the same bits.
-// Knows: one logit. Must not know: rows, how a token is chosen.
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,4 @@
 // What kernels over packed weights are written with, at every level alike: who includes this alone is compiled for fewer levels.
-// Knows: the compiler. Must not know: levels.
 #pragma once
 #include <stdint.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 // What the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group, rounding to int8.
-// Knows: 512-bit registers, packed scales. Must not know: threads, formats of elements.
 #pragma once
 #include "twostroke/registers.h"
 

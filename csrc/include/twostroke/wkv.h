@@ -1,5 +1,4 @@
 // What the scans of RWKV share: rows of one head by sixteen lanes, and the norm of a head's output.
-// Knows: simd.h. Must not know: which scan.
 #pragma once
 #include <math.h>
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from twostroke.assembly.settings.config import Resolved, kv_kind
+from twostroke.assembly.optional import objective_policy
+from twostroke.assembly.settings.config import GAP_LIMITER, Resolved, kv_kind, objectives_of
 from twostroke.cost.memory import KVPlan, MemoryNeeds
 from twostroke.cost.shape import StepCost
+from twostroke.cost.what_if import WhatIf
 from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.limits.plan_share import PredictedShare
-from twostroke.engine.scheduler.policy import Policy
+from twostroke.engine.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.speculate.guess_limiter import GUESS_ROWS
 from twostroke.engine.speculate.guesser import Guesser
@@ -87,3 +90,23 @@ def scheduler_of(
     made = Scheduler(cache, limits, policy, guesser)
     made.under_way.share = PredictedShare(cost, limits.plans_in_flight)
     return made
+
+
+def policy_of(costs: WhatIf, resolved: Resolved, spec: Model) -> Policy:
+    """The scheduler's policy. Without objectives it is the order of arrival."""
+    guessed = not costs.measured
+    if resolved["step_limiter"] == GAP_LIMITER:
+        return arrival_policy(costs.now, GapRule(), PAGE_TOKENS, guessed)
+    if not objectives_of(resolved).any:
+        return ArrivalPolicy()
+    limits = scheduler_limits(resolved, spec)
+    asked = objectives_of(resolved)
+    return objective_policy.objective_policy(costs.now, asked, limits, PAGE_TOKENS, guessed=guessed)
+
+
+def usual_scheduler(
+    cache: CacheManager, resolved: Resolved, spec: Model, costs: WhatIf, guesser: Guesser, plans: int
+) -> Scheduler:
+    """The scheduler of these settings. plans: how many plans are computed at a time."""
+    limits, policy = scheduler_limits(resolved, spec, plans), policy_of(costs, resolved, spec)
+    return scheduler_of(cache, limits, policy, guesser, costs.now)

@@ -29,12 +29,11 @@ from twostroke.assembly.guesses import (
     find_guessing,
     ways_of,
 )
-from twostroke.assembly.optional import advice, objective_policy, verdict
-from twostroke.assembly.optional_heads import ahead, heads
+from twostroke.assembly.optional import advice, verdict
+from twostroke.assembly.optional_heads import ahead, disk, heads
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.seeing import build_sight, plan_sight
 from twostroke.assembly.settings.config import (
-    GAP_LIMITER,
     ModelFacts,
     Resolved,
     Resolver,
@@ -45,6 +44,7 @@ from twostroke.assembly.settings.config import (
     step_rule,
 )
 from twostroke.assembly.settings.env import Machine, asked_by_environment, read_machine
+from twostroke.assembly.settings.kv_disk import resolve_kv_disk, why_no_disk
 from twostroke.assembly.task import Texts, build_texts, read_for_task
 from twostroke.assembly.weights import Progress, Report, begin_close, checked, load
 from twostroke.backends.cpu import CpuOps, best_level, require_level
@@ -54,12 +54,11 @@ from twostroke.cost.what_if import WhatIf
 from twostroke.engine.beams.book import BeamBook
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cold_steps import ColdSteps
+from twostroke.engine.core import nothing_before
 from twostroke.engine.isolate import IsolatingExecutor
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
 from twostroke.engine.record_file import RecordFile
-from twostroke.engine.scheduler.limits.gap_limiter import GapRule
-from twostroke.engine.scheduler.policy import ArrivalPolicy, Policy, arrival_policy
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.session import Session
 from twostroke.engine.speculate.guesser import Guesser
@@ -78,7 +77,6 @@ from twostroke.text.stop_text import stop_text
 from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.made_once import made_once
-from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
@@ -90,6 +88,8 @@ if TYPE_CHECKING:
     from twostroke.assembly.sight import SightPlan
     from twostroke.backends.cuda import CudaDevice
     from twostroke.cost.explain.verdict import Explainer
+    from twostroke.engine.disk.disk_pages import DiskPages
+    from twostroke.engine.executor import Executor
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.text.chat_template import ChatTemplate
@@ -146,6 +146,7 @@ class Heart:
     adapters: AdapterShelf | None
     texts: Texts
     eyes: Eyes | None
+    disk: DiskPages | None
 
     @property
     def session(self) -> Session:
@@ -216,6 +217,8 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     kv_plan = resolve_memory(
         resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
     )
+    shared = {"whole_prompts": spec.whole_prompts, "divided": asked is not None, "guessed": guessing is not None}
+    resolve_kv_disk(resolver, why_no_disk(**shared, on_device=device is not None), kept)
     whole = spec if adapters is None else adapters.counted
     counted = whole if division is None else division.counted(whole)
     costs = placing.costs_for(device, machine, settings)(counted)
@@ -268,42 +271,38 @@ def build_heart(
     runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
-    limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))
-    scheduler = caches.scheduler_of(cache, limits, _policy(found, resolved), guesser, found.costs.now)
+    scheduler = caches.usual_scheduler(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
+    scheduler.images.cost = None if found.sight is None else found.sight.cost(resolved, found.machine)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
+    ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
+    report_fault = _fault_report("engine fault", report)
+    watched, flight = ranks.executor_of(runner, group, witness)
+    executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
+    pages = _disk(found, weights_check, (cache, memory, executor), report, closing)
+    kept = None if pages is None else disk.DiskBook(book, pages, ledger.read_back)
     session = Session(
-        book,
+        kept or book,
         tokenizer,
         _limits(found, resolved, ends),
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=observer,
         grammars=grammars,
-        ledger=Ledger(found.costs.now, _trace(resolved, found.costs, report, closing)),
+        ledger=ledger,
         adapters=shelf,
     )
-    report_fault = _fault_report("engine fault", report)
-    watched, flight = ranks.executor_of(runner, group, witness)
-    executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
     stepper = Stepper(
-        *(book, executor, session, time.perf_counter, report_fault),
+        *(kept or book, executor, session, time.perf_counter, report_fault),
         probe=place.probe,
         require_sound=ranks.sound_with(weights_check.require_sound, group),
         alarm=ranks.alarm_of(group),
         flight=flight,
+        before=nothing_before if kept is None else kept.before_step,
     )
     begin_close(found.machine, weights_check, settler, backing)
     return Heart(
-        stepper,
-        tokenizer,
-        template,
-        spec,
-        resolved,
-        found.name,
-        generation,
-        settler,
-        weights_check,
-        closing,
+        *(stepper, tokenizer, template, spec, resolved, found.name),
+        *(generation, settler, weights_check, closing),
         cache,
         memory,
         scheduler,
@@ -313,7 +312,24 @@ def build_heart(
         shelf,
         build_texts(spec, resolved["pooling"], found.files, tokenizer, folder),
         eyes,
+        pages,
     )
+
+
+def _disk(
+    found: Found,
+    check: BackgroundCheck,
+    own: tuple[CacheManager, StepMemory, Executor],
+    report: Report,
+    closing: ExitStack,
+) -> DiskPages | None:
+    """The disk as a source of pages, where it is asked for."""
+    resolved, spec = found.resolver.resolved(), found.spec
+    if not resolved["kv_disk"]:
+        return None
+    files, pools = None if found.sight is None else found.sight.files, own_pools(spec, found.kv_plan)
+    facts = disk.DiskFacts(found.folder.path, spec, resolved, pools, found.costs.now, check.trusted, files)
+    return disk.build_disk(facts, *own, report, closing)
 
 
 def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
@@ -373,18 +389,6 @@ def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLim
     context, pools = resolved["context"], own_pools(found.spec, found.kv_plan)
     reach = (context, found.spec.vocab_size, longest_sequence(pools, context))
     return EngineLimits(*reach, ends, objectives_of(resolved), ways_of(resolved, found.spec), task=found.spec.task)
-
-
-def _policy(found: Found, resolved: Resolved) -> Policy:
-    """The scheduler's policy. Without objectives it is the order of arrival."""
-    guessed = not found.costs.measured
-    if resolved["step_limiter"] == GAP_LIMITER:
-        return arrival_policy(found.costs.now, GapRule(), PAGE_TOKENS, guessed)
-    if not objectives_of(resolved).any:
-        return ArrivalPolicy()
-    limits = caches.scheduler_limits(resolved, found.spec)
-    asked = objectives_of(resolved)
-    return objective_policy.objective_policy(found.costs.now, asked, limits, PAGE_TOKENS, guessed=guessed)
 
 
 def print_report(sentence: str) -> None:

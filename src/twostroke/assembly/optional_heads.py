@@ -1,4 +1,5 @@
-"""The parts of this room that guess with heads or layers, or read images, imported with their first use.
+"""The parts of this room that guess with heads or layers, read images, or keep pages on disk. Each is imported with
+its first use.
 
 They stand apart from `optional`, which they use themselves.
 """
@@ -10,10 +11,11 @@ from typing import TYPE_CHECKING
 from twostroke.types.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    from twostroke.assembly import ahead, heads, sight
+    from twostroke.assembly import ahead, disk, heads, sight
 else:
     ahead = LazyModule("twostroke.assembly.ahead")
+    disk = LazyModule("twostroke.assembly.disk")
     heads = LazyModule("twostroke.assembly.heads")
     sight = LazyModule("twostroke.assembly.sight")
 
-__all__ = ["ahead", "heads", "sight"]
+__all__ = ["ahead", "disk", "heads", "sight"]

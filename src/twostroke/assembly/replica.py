@@ -12,6 +12,7 @@ from typing import Any
 
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.caches import own_pools
+from twostroke.assembly.optional_heads import disk
 from twostroke.assembly.settings.config import collect, objectives_of, refuse_later_adapters
 from twostroke.assembly.settings.env import asked_by_environment
 from twostroke.cost.shape import Segment
@@ -22,6 +23,7 @@ from twostroke.distributed.replica.page_exchange import PageExchange
 from twostroke.distributed.replica.server import ReplicaServer
 from twostroke.distributed.wire.frames import ReplicaFacts, ReplicaRole
 from twostroke.engine.beams.book import BeamBook
+from twostroke.engine.core import nothing_before
 from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.engine.scheduler.limits.last_chunk import SmallLastChunk
 from twostroke.runner.pool_pages import PoolPages
@@ -91,8 +93,10 @@ def build_replica(
         adapters=adapters,
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
+    own = BeamBook(heart.scheduler, partial(stop_text, heart.tokenizer))
+    book = None if heart.disk is None else disk.DiskBook(own, heart.disk, heart.session.ledger.read_back)
     core = ReplicaCore(
-        BeamBook(heart.scheduler, partial(stop_text, heart.tokenizer)),
+        book or own,
         stepper.executor,
         stepper.clock,
         times,
@@ -102,6 +106,7 @@ def build_replica(
         exchange,
         stepper.flight,
         partial(why_not, spec.task, len(adapters)),
+        nothing_before if book is None else book.before_step,
     )
     replica = ReplicaServer(core, facts, heart.grammars, listener, secret_key(secret), say)
     shown = {each: resolved[each] for each in ("weights", "kv_format", "cpu_level", "threads", "kv_tokens", "context")}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from twostroke.assembly.optional_heads import sight
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolved, Resolver
+from twostroke.assembly.settings.config import Resolved, Resolver, resolve_images
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
@@ -31,8 +31,7 @@ def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) ->
         return sight.find_sight(resolver, spec, folder, config, alone=alone)
     resolver.pick("mmproj", None, "none asked for")
     resolver.pick("images", "off", "the model describes no encoder of images")
-    resolver.pick("image_cache", IMAGE_CACHE, "default")
-    resolver.pick("image_tokens", IMAGE_TOKENS, "default")
+    resolve_images(resolver)
     return spec, None
 
 
@@ -47,6 +46,6 @@ def build_sight(
     """What opens images, and what writes their rows into steps of the program; None for a model that reads none."""
     if plan is None:
         return None, None
-    eyes = plan.eyes()
+    eyes = plan.eyes(resolved)
     closing.callback(eyes.close)
     return eyes, plan.rows(resolved, place, memory, program)

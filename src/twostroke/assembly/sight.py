@@ -7,21 +7,25 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct, structs
 
+from twostroke.assembly.cost_here import costs_here
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolved, Resolver
+from twostroke.assembly.settings.config import IMAGE_TOKENS, Resolved, Resolver, resolve_images
+from twostroke.assembly.settings.env import Machine
 from twostroke.assembly.sight_files import SightFiles, sight_files
 from twostroke.backends.cpu import NativePacker
+from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor
 from twostroke.images.processor import Processor, Tiling
-from twostroke.models.common.encoders import SightEncoder, read_encoder
+from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, AllowedHosts, FetchesImages
+from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
 from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
@@ -34,11 +38,17 @@ from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, To
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import SpanLayers
+from twostroke.types.lazy_module import LazyModule
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.tensors import program_names, wanted_tensors, with_prefix
+
+if TYPE_CHECKING:
+    from twostroke.images.remote import fetch as remote
+else:
+    remote = LazyModule("twostroke.images.remote.fetch")
 
 NO_ENCODER = "its files hold no encoder of images that is implemented"
 NO_PILLOW = "Pillow is not installed, which opens image files: pip install 'twostroke[images]'"
@@ -57,22 +67,25 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What the model and its encoder need together, with the rows that are kept."""
-        model, sizes = self.encoder.model, self._sizes()
-        own = model.weight_bytes(format_choice(settings["weights"]))
-        pages = sizes.pages_of(0) * PAGE_TOKENS * model.kv_bytes_per_token(_kv_kind(settings))
-        arena = place(model.program, sizes.max_step_tokens, sizes.max_logit_rows).num_bytes
-        turns = 2 * model.rope_bytes(sizes.max_step_tokens)
+        own = encoder_bytes(self.encoder, self.most_rows, settings["weights"])
         return structs.replace(
             needs,
-            weight_bytes=needs.weight_bytes + own,
-            buffer_bytes=needs.buffer_bytes + arena + turns + pages + settings["image_cache"],
+            weight_bytes=needs.weight_bytes + own.weights,
+            buffer_bytes=needs.buffer_bytes + own.buffers + settings["image_cache"],
         )
 
-    def eyes(self) -> Eyes:
+    def eyes(self, settings: Resolved) -> Eyes:
         """What opens images for prompts."""
-        sight = self.encoder.sight
+        sight, limits = self.encoder.sight, ImageLimits()
         together = sight.spans is not SpanLayers.NONE
-        return Eyes(self.processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder, together)
+        fetcher = fetcher_of(settings["image_urls"], limits.file_bytes)
+        return Eyes(self.processor, ImageDecoder(limits), sight.patching, sight.placeholder, together, fetcher)
+
+    def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
+        """What encodes cost on this machine."""
+        weights, level, threads = settings["weights"], settings["cpu_level"], settings["threads"]
+        costs = costs_here(self.encoder.model, weights, _kv_kind(settings), machine.cache_folder, level, threads)
+        return encode_cost(self.encoder, costs.now)
 
     def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
         """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
@@ -88,10 +101,32 @@ class SightPlan(Struct, frozen=True, eq=False):
         pieces = [where.ops.compile(piece, own) for piece in pieces_of(program_of)]
         values = TowerValues(encoder.pixels, encoder.places, program_of.kept)
         made = ImageEncoder(pieces, own, values, layout, sight.windows.whole if sight.windows else ())
-        return ImageRows(KeptRows(made, settings["image_cache"]), memory, given_rows(program), time.perf_counter)
+        kept, given = KeptRows(made, settings["image_cache"]), given_rows(program)
+        return ImageRows(kept, memory, given, time.perf_counter, sight.filler)
 
     def _sizes(self) -> MemorySizes:
         return encoder_sizes(self.encoder.sight, self.most_rows)
+
+
+class EncoderBytes(Struct, frozen=True):
+    """The memory of an encoder. buffers: values of its largest step, rotations, and its pages of K and V."""
+
+    weights: int
+    buffers: int
+
+
+def encoder_bytes(encoder: SightEncoder, most_rows: int, weights: str) -> EncoderBytes:
+    """What an encoder needs for tiles of this many image rows. weights: the name of their format."""
+    model, sizes = encoder.model, encoder_sizes(encoder.sight, most_rows)
+    pages = sizes.pages_of(0) * PAGE_TOKENS * model.kv_bytes_per_token(encoder_kv(weights))
+    arena = place(model.program, sizes.max_step_tokens, sizes.max_logit_rows).num_bytes
+    turns = 2 * model.rope_bytes(sizes.max_step_tokens)
+    return EncoderBytes(model.weight_bytes(format_choice(weights)), arena + turns + pages)
+
+
+def fetcher_of(hosts: tuple[str, ...], most_bytes: int) -> FetchesImages:
+    """What gets images from these hosts; its modules are imported where there is one."""
+    return remote.ImageFetcher(AllowedHosts.of(hosts), most_bytes) if hosts else NOTHING_ELSEWHERE
 
 
 def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
@@ -103,20 +138,37 @@ def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
 
 
 def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
-    """The learned places (places, width). Raises CorruptModel for another number of them."""
-    stored = checkpoint.read(learned.tensor)
-    found = bf16_to_f32(stored.view(np.uint16)) if stored.dtype == np.uint16 else stored.astype(np.float32)
-    if found.ndim != 2 or len(found) != learned.side**2:
+    """The learned places (places, width); that of the row that is no patch is the first, and has its numbers in it.
+
+    Raises CorruptModel for another number of them.
+    """
+    found = _numbers(checkpoint, learned.tensor)
+    if found.ndim not in (2, 3) or found.size != learned.rows * found.shape[-1]:
         raise CorruptModel(
-            f"Tensor {learned.tensor} has the shape {list(found.shape)}, expected {learned.side**2} rows.",
+            f"Tensor {learned.tensor} has the shape {list(found.shape)}, expected {learned.rows} rows.",
             why="The number of places follows from config.json.",
             fix="config.json and the weights belong to different models or revisions: download both again.",
         )
-    return found
+    made = found.reshape(learned.rows, -1).copy()
+    if learned.first:
+        made[0] += _numbers(checkpoint, learned.first).reshape(-1)
+    if learned.bias:
+        made[1:] += _numbers(checkpoint, learned.bias)
+    return made
+
+
+def _numbers(checkpoint: Checkpoint, name: str) -> F32Array:
+    stored = checkpoint.read(name)
+    return bf16_to_f32(stored.view(np.uint16)) if stored.dtype == np.uint16 else stored.astype(np.float32)
 
 
 def _kv_kind(settings: Resolved) -> KVKind:
-    return KVKind.F32 if settings["weights"] == "f32" else KVKind.BF16
+    return encoder_kv(settings["weights"])
+
+
+def encoder_kv(weights: str) -> KVKind:
+    """The kind of an encoder's K and V."""
+    return KVKind.F32 if weights == "f32" else KVKind.BF16
 
 
 def find_sight(
@@ -137,8 +189,7 @@ def find_sight(
         found, why = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, step_tokens, wanted=wanted)
     resolver.pick("mmproj", None, "the encoder lies in the model's folder" if found is None else found.files.name)
     word = resolver.pick("images", "off" if found is None else "on", why)
-    resolver.pick("image_cache", IMAGE_CACHE, "default")
-    resolver.pick("image_tokens", IMAGE_TOKENS, "default")
+    resolve_images(resolver)
     if word == "on" and found is None:
         raise ConfigError("This model reads no images.", why=f"{why[0].upper()}{why[1:]}.", fix="Use --images off.")
     if found is None or word == "off":
@@ -164,13 +215,14 @@ def _plan(
             return None, NO_PILLOW
         sight = encoder.sight
         rows = sight.most_rows(asked_rows)
+        processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), files.settings)
+        rows = min(rows, processor.most_rows or rows)
         if sight.spans is not SpanLayers.NONE and step_tokens < rows:
             raise ConfigError(
                 f"--max-step-tokens {step_tokens} is less than the {rows} rows of an image.",
                 why="In this model the rows of an image see each other, so they are computed in one step.",
                 fix=f"Give at least --max-step-tokens {rows}, or --images off.",
             )
-        processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), files.settings)
     except (ConfigError, ModelError) as error:
         if wanted:
             raise
@@ -181,7 +233,7 @@ def _plan(
 def _stored_names(files: SightFiles, encoder: SightEncoder) -> tuple[str, ...]:
     """The names by which the checkpoint holds the encoder's tensors; none where it was saved without some of them."""
     wanted = {tensor.name for tensor in wanted_tensors(encoder.model)}
-    wanted |= {encoder.sight.learned.tensor} if encoder.sight.learned else set()
+    wanted |= encoder.sight.learned.tensors if encoder.sight.learned else set()
     with files.open() as checkpoint:
         if not wanted <= with_prefix(checkpoint, encoder.model).names:
             return ()

@@ -19,7 +19,7 @@ from twostroke.weights.gguf.projector import open_projector, read_projector, ref
 from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
 
-SOURCES = ("rope_parameters", "rope_scaling", "rms_norm_eps")
+SOURCES = ("rope_parameters", "rope_scaling", "rms_norm_eps", "pad_token_id")
 """Fields of the language model that readers of encoders ask for."""
 
 
@@ -56,7 +56,7 @@ def sight_files(resolver: Resolver, spec: Model, folder: Path, config: Mapping[s
         )
     made = {
         **projector.config,
-        "text_config": {name: text[name] for name in SOURCES if name in text},
+        "text_config": {**{name: text[name] for name in SOURCES if name in text}, **projector.kind.more(text)},
         **{"image_token_id": token, "image_token_index": token},
     }
     return SightFiles(made, projector.settings, lambda: open_projector(projector), True, path.name)

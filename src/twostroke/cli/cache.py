@@ -1,4 +1,4 @@
-"""`twostroke cache`: the packed weights that were kept on disk."""
+"""`twostroke cache`: the packed weights and the pages of prompts that were kept on disk."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from twostroke.weights.packed.cache_folder import CachedFile
+    from twostroke.weights.store.kept_pages import KeptPages
 
 
 @click.group()
 def command() -> None:
-    """List, verify or remove packed weights: what the first start of a model writes and every later one maps."""
+    """List, verify or remove packed weights: what the first start of a model writes and every later one maps. Pages of
+    prompts (`serve --kv-disk`) are listed, and removed by `gc`."""
 
 
 FOLDER = click.option("--cache", metavar="FOLDER", default=None, help="The cache folder [default: as for serve].")
@@ -35,12 +37,13 @@ VERBOSE = click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 @VERBOSE
 def list_files(cache: str | None, as_json: bool, verbose: bool) -> None:
     """Show each file: size, formats, the model it was made from, when it was used last and whether a process maps it
-    now. Blocks are not compared; see `verify`."""
+    now. Blocks are not compared; see `verify`. Pages of prompts are counted."""
     with clear_errors(verbose):
         from twostroke.weights.packed.cache_folder import cached_files
+        from twostroke.weights.store.kept_pages import kept_pages
 
         folder = packed_folder(cache)
-        _print(folder, cached_files(folder), as_json)
+        _print(folder, cached_files(folder), as_json, kept_pages(folder.parent))
 
 
 @command.command(cls=ExampleCommand, example="twostroke cache verify")
@@ -117,9 +120,10 @@ def file_json(file: CachedFile) -> dict[str, Any]:
     }
 
 
-def _print(folder: Path, files: list[CachedFile], as_json: bool) -> None:
+def _print(folder: Path, files: list[CachedFile], as_json: bool, pages: KeptPages | None = None) -> None:
     if as_json:
-        print_json({"folder": str(folder), "files": [file_json(file) for file in files]})
+        counted = {} if pages is None else {"pages": _pages_json(pages)}
+        print_json({"folder": str(folder), "files": [file_json(file) for file in files], **counted})
         return
     total = sum(file.num_bytes for file in files)
     click.echo(f"{folder}: {len(files)} file{'' if len(files) == 1 else 's'}, {total / 1e6:,.1f} MB")
@@ -130,6 +134,22 @@ def _print(folder: Path, files: list[CachedFile], as_json: bool) -> None:
         if file.origin:
             click.echo(f"  of {file.origin}")
             click.echo(f"  {file.formats}")
+    if pages is not None and pages.used_s is not None:
+        last = datetime.datetime.fromtimestamp(pages.used_s, datetime.UTC).astimezone()
+        click.echo(
+            f"\n{pages.folder}: {len(pages.files):,} files of prompts, {pages.num_bytes / 1e6:,.1f} MB,"
+            f" last used {last:%Y-%m-%d %H:%M}; `twostroke cache gc --pages --yes` removes them"
+        )
+
+
+def _pages_json(pages: KeptPages) -> dict[str, Any]:
+    used = None if pages.used_s is None else datetime.datetime.fromtimestamp(pages.used_s, datetime.UTC)
+    return {
+        "folder": str(pages.folder),
+        "files": len(pages.files),
+        "bytes": pages.num_bytes,
+        "used": None if used is None else used.isoformat(timespec="seconds"),
+    }
 
 
 def _at(file: CachedFile) -> datetime.datetime:

@@ -1,13 +1,15 @@
 """`twostroke chat`: a conversation in the terminal.
 
-Commands in it: /stats (TTFT and ITL of the last answer), /explain (what its time went to), /reset, /system TEXT, /help,
-/exit. A line that ends in a backslash goes on in the next.
+Commands in it: /stats (TTFT and ITL of the last answer), /explain (what its time went to), /image FILE, /reset,
+/system TEXT, /help, /exit. A line that ends in a backslash goes on in the next. Where the model reads images, a path of
+an image file in a message is attached to it.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +18,7 @@ import click
 from twostroke.assembly.settings.options import BY_NAME, ENGINE_OPTIONS
 from twostroke.cli.generate import explained, timing_line
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
+from twostroke.cli.shared.images import image_part, message_of, paths_in
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
 from twostroke.cli.shared.streams import as_text
@@ -23,20 +26,29 @@ from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Delta, Timings
 
 HELP = (
-    "/stats  TTFT and ITL of the last answer\n/explain  what its time went to\n/reset  forget the conversation\n"
-    "/system TEXT\n/help\n/exit"
+    "/stats  TTFT and ITL of the last answer\n/explain  what its time went to\n"
+    "/image FILE  show it with the next line\n/reset  forget the conversation\n/system TEXT\n/help\n/exit"
 )
 
 
 @click.command(cls=ExampleCommand, example="twostroke chat --temperature 0.7")
 @click.argument("model", default="spark")
 @click.option("--system", default=None, help="System message.")
+@click.option("--image", "image_files", multiple=True, help="A file or URL shown with the first line; may be repeated.")
 @sampling_flags
 @option_flags((*ENGINE_OPTIONS, BY_NAME["chat_template"]))
 @click.option("--explain", is_flag=True, help="Say after each answer what its time went to, and what would help.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line: an answer, a note or an error.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(model: str, system: str | None, explain: bool, as_json: bool, verbose: bool, **values: Any) -> None:
+def command(
+    model: str,
+    system: str | None,
+    image_files: tuple[str, ...],
+    explain: bool,
+    as_json: bool,
+    verbose: bool,
+    **values: Any,
+) -> None:
     """Talk with MODEL. History is kept; /help lists the commands; Ctrl-C stops an answer, Ctrl-D ends."""
     with clear_errors(verbose):
         sampling = pop_sampling(values)
@@ -46,7 +58,8 @@ def command(model: str, system: str | None, explain: bool, as_json: bool, verbos
             llm = LLM(model, progress=progress, **values)
         with llm:
             printer = ChatJson() if as_json else ChatText()
-            converse(Conversation(llm, take_sampling(sampling, llm.sampling_defaults), system, printer), explain)
+            params, shown = take_sampling(sampling, llm.sampling_defaults), [image_part(name) for name in image_files]
+            converse(Conversation(llm, params, system, printer, images=shown), explain)
 
 
 def converse(conversation: Conversation, explain: bool = False) -> None:
@@ -151,18 +164,22 @@ def _read_line(printer: ChatText | ChatJson) -> str | None:
 
 @dataclass
 class Conversation:
-    """Messages so far and the last answer's figures."""
+    """Messages so far and the last answer's figures. images: those that are shown with the next line."""
 
     llm: Any
     params: Any
     system: str | None
     printer: ChatText | ChatJson = field(default_factory=ChatText)
-    messages: list[dict[str, str]] = field(default_factory=list)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    images: list[dict[str, Any]] = field(default_factory=list)
     last: tuple[Timings, int, int, int] | None = None
     last_id: str = ""
 
     def handle(self, line: str) -> bool:
         """One line of the user; False where the conversation ends."""
+        line, paths = paths_in(line) if self.llm.sees and not line.startswith("/image ") else (line, [])
+        if paths and (not self._shown(paths) or not line):
+            return True
         name, _, rest = line.partition(" ")
         if name in ("/exit", "/quit"):
             return False
@@ -170,13 +187,16 @@ class Conversation:
             self.printer.note(self.stats())
         elif name == "/explain":
             self.printer.note(self.explanation())
+        elif name == "/image" and rest.strip():
+            self._shown([rest.strip().strip("\"'")])
         elif name == "/reset":
             self.messages.clear()
+            self.images.clear()
             self.printer.note("Forgotten.")
         elif name == "/system":
             self.system = rest or None
             self.printer.note("System message set." if rest else "No system message.")
-        elif name.startswith("/"):
+        elif name.startswith("/") and not paths:
             self.printer.note(HELP if name == "/help" else f"There is no command {name}.\n{HELP}")
         else:
             self._answer(line)
@@ -193,11 +213,22 @@ class Conversation:
         """What the time of the last answer went to, and what would help."""
         return explained(self.llm, self.last_id) if self.last_id else "No answer yet."
 
+    def _shown(self, names: Sequence[str]) -> bool:
+        """Images for the next line that is answered; False where one of them cannot be read."""
+        try:
+            self.images += [image_part(name) for name in names]
+        except InvalidRequest as error:
+            self.printer.problem(str(error))
+            return False
+        self.printer.note("".join(f"Added image {name}. " for name in names).strip())
+        return True
+
     def _answer(self, line: str) -> None:
-        messages = [*self.messages, {"role": "user", "content": line}]
+        messages = [*self.messages, message_of(line, self.images)]
+        self.images = []
         text, tokens, delta, stopped = "", 0, None, False
         try:
-            prompt = self.llm.messages_tokens(self._with_system(messages))
+            prompt = self.llm.chat_prompt(self._with_system(messages))
             for delta in self.llm.stream(prompt, self.params):
                 self.printer.piece(delta.text)
                 text += delta.text
@@ -212,8 +243,9 @@ class Conversation:
             self.printer.problem(delta.error)
         self.messages = [*messages, {"role": "assistant", "content": text}]
         if delta is not None and delta.timings is not None:
-            self.last = (delta.timings, len(prompt), tokens, delta.num_cached_tokens)
+            length = len(prompt if isinstance(prompt, list) else prompt.token_ids)
+            self.last = (delta.timings, length, tokens, delta.num_cached_tokens)
             self.last_id = delta.request_id
 
-    def _with_system(self, messages: list[dict[str, str]]) -> list[dict[str, str]]:
+    def _with_system(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return messages if self.system is None else [{"role": "system", "content": self.system}, *messages]

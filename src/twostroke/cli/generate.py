@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from twostroke.assembly.settings.options import ENGINE_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.images import image_part, message_of
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
 from twostroke.cli.shared.streams import as_text
 from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import GenerationOutput, Prompt
-
-if TYPE_CHECKING:
-    from twostroke.llm import LLM
 
 
 @click.command(cls=ExampleCommand, example='twostroke generate "What is prefill?" --max-tokens 80')
@@ -69,15 +67,16 @@ def command(
                 click.echo("\n" + explained(llm, request_id))
 
 
-def prompt_of(llm: LLM, text: str, system: str | None, images: Sequence[str], *, raw: bool) -> Prompt | list[int]:
+def prompt_of(llm: Any, text: str, system: str | None, images: Sequence[str], *, raw: bool) -> Prompt | list[int]:
     """What the model reads. Raises InvalidRequest for images next to a text that is continued as it stands."""
     if not images:
-        return llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
+        ids: list[int] = llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
+        return ids
     if raw:
         raise InvalidRequest("--image and --raw cannot be together.", fix="Leave --raw out.")
-    parts = [*({"type": "image", "image": path} for path in images), {"type": "text", "text": text}]
     before = [] if system is None else [{"role": "system", "content": system}]
-    return llm.chat_prompt([*before, {"role": "user", "content": parts}])
+    made: Prompt = llm.chat_prompt([*before, message_of(text, [image_part(name) for name in images])])
+    return made
 
 
 def _read_stdin() -> str:

@@ -83,6 +83,13 @@ PICTURES = (".png", ".svg")
 )
 @click.option("--adapter-rank", type=click.IntRange(1, 512), default=16, help="Rank of each adapter [default: 16].")
 @click.option(
+    "--image",
+    "images",
+    metavar="WIDTHxHEIGHT",
+    multiple=True,
+    help="An image of this size in each prompt, such as 1024x768; may be repeated.",
+)
+@click.option(
     "--plot", metavar="FILE", type=click.Path(path_type=Path), default=None, help="Draw the roofline: .png or .svg."
 )
 @click.option("--revision", metavar="REV", default=None, help="Hub revision [default: main].")
@@ -103,6 +110,7 @@ def command(
     acceptance: float,
     adapters: int,
     adapter_rank: int,
+    images: tuple[str, ...],
     plot: Path | None,
     revision: str | None,
     as_json: bool,
@@ -121,6 +129,7 @@ def command(
         from twostroke.lab.planner.adapted import with_places
         from twostroke.lab.planner.ask import make_ask
         from twostroke.lab.planner.divided_plan import make_divided_plan
+        from twostroke.lab.planner.images import find_sight, with_images
         from twostroke.lab.planner.memory_nodes import node_words
         from twostroke.lab.planner.model_config import read_model
         from twostroke.lab.planner.plan import make_plan, plan_json
@@ -142,9 +151,14 @@ def command(
         keys = "" if found.keys is None else found.keys.digest(ask.kv_kind)
         ask = replace(ask, acceptance=acceptance, adapters=adapters, adapter_rank=adapter_rank, key_factors=keys)
         if divided is not None:
-            _refuse_beside(plot, price_per_hour, acceptance, adapters)
+            _refuse_beside(plot, price_per_hour, acceptance, adapters, images)
             return _print_divided(make_divided_plan(found.source, found.spec, ask, target, divided), as_json)
+        sight = find_sight(found.source, found.spec, found.folder or Path(), wanted=bool(images))
+        ask = ask if sight is None else replace(ask, encoder_bytes=sight.num_bytes(ask.weights))
+        shown = with_images(sight, images, ask, target.machine)
         plan = make_plan(found.source, with_places(found.spec, adapters, adapter_rank), ask, target)
+        said = ("encodes of images are in the TTFT of one request alone, not in figures of several at a time",)
+        plan = replace(plan, images=shown, assumptions=(*plan.assumptions, *(said if shown else ())))
         nodes = node_words(target, ask, plan.expectation.room)
         plan = replace(plan, assumptions=(*plan.assumptions, nodes)) if nodes else plan
         if plot is not None:
@@ -168,13 +182,16 @@ def _print_divided(plan: DividedPlan, as_json: bool) -> None:
         click.echo(divided_text(plan))
 
 
-def _refuse_beside(plot: Path | None, price_per_hour: float | None, acceptance: float, adapters: int) -> None:
+def _refuse_beside(
+    plot: Path | None, price_per_hour: float | None, acceptance: float, adapters: int, images: tuple[str, ...]
+) -> None:
     """Refuse options that a plan over several processes has no answer for. Raises ConfigError."""
     wrong = {
         "--plot": plot is not None,
         "--price-per-hour": price_per_hour is not None,
         "--acceptance": acceptance > 0,
         "--adapters": adapters > 0,
+        "--image": bool(images),
     }
     named = [name for name, asked in wrong.items() if asked]
     if named:

@@ -1,12 +1,35 @@
-"""How much of a step's time its prefill took."""
+"""How much of a step's time its prefill took, and its encode of an image."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
 
 from twostroke.cost.history.step_history import Row, device_seconds
 from twostroke.cost.shape import Segment, StepCost
-from twostroke.types.plan import Role
+from twostroke.types.plan import Plan, Role
+from twostroke.types.request import Request
+from twostroke.types.result import StepResult
+
+
+class HasRequest(Protocol):
+    """What keeps a request."""
+
+    @property
+    def request(self) -> Request:
+        """The request."""
+
+
+class Encode(Struct, frozen=True):
+    """What a step spent on an image, and for which completion."""
+
+    request_id: str = ""
+    seconds: float = 0.0
+
+
+NO_ENCODE = Encode()
 
 
 def prefill_share(segments: Sequence[Segment], cost: StepCost | None) -> float:
@@ -33,3 +56,14 @@ def chunk_seconds(rows: Sequence[Row], busy_s: float, cost: StepCost | None) -> 
     added = busy_s * prefill_share([row.segment() for row in rows], cost)
     chunk_rows = sum(row.num_tokens for row in chunks)
     return {row.request_id: added * row.num_tokens / chunk_rows for row in chunks}
+
+
+def encode_of(plan: Plan, result: StepResult, busy_s: float, live: Mapping[str, HasRequest]) -> Encode:
+    """The encode of a step, for the first completion that shows what was encoded. live: all, in order of arrival."""
+    if not result.encode_s:
+        return NO_ENCODE
+    keys = set(result.encoded) | ({plan.encode.key} if plan.encode is not None else set())
+    for request_id, each in live.items():
+        if any(span.tile.key in keys for span in each.request.images):
+            return Encode(request_id, min(result.encode_s, busy_s))
+    return NO_ENCODE

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from twostroke.types.event import Event
+from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import StepResult
 
 
 class Rests(Protocol):
@@ -35,3 +38,23 @@ class RequestBook(Protocol):
     @property
     def parking(self) -> Rests:
         """Where requests rest whose readers have stopped."""
+
+
+class PlanningBook(RequestBook, Protocol):
+    """What takes requests in and plans their steps."""
+
+    @property
+    def has_work(self) -> bool:
+        """See `core.Planner`, as the other methods."""
+
+    def schedule(self, now: float) -> Plan | None:
+        """What to compute next; None where there is nothing."""
+
+    def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
+        """Take in what a plan gave."""
+
+    def gauges(self) -> Any:
+        """Counts of this moment."""
+
+    def holds(self, request_id: str) -> bool:
+        """Does a request wait for a promise that could not be given yet?"""

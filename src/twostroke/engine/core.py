@@ -53,6 +53,11 @@ Computed = Callable[[Plan, StepResult, float, float], None]
 """(plan, result, begin_s, commit_s): what a plan holds of live sequences is as it was planned."""
 
 
+def nothing_before() -> bool:
+    """Do nothing before a step."""
+    return False
+
+
 def do_nothing(plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
     """Do nothing between the computation and the commit."""
 
@@ -61,7 +66,8 @@ class EngineCore:
     """Calls the three verbs in order, for the engine's shells, simulators and tests. computed: called before each
     commit.
 
-    flight: the plans that may be made before the first of them is executed; one by default.
+    flight: the plans that may be made before the first of them is executed; one by default. before: called before each
+    step, and before its time begins; True where it has waited for what its requests need. waited: what it last said.
     """
 
     def __init__(
@@ -70,10 +76,12 @@ class EngineCore:
         executor: Executor,
         computed: Computed = do_nothing,
         flight: PlansInFlight | None = None,
+        before: Callable[[], bool] = nothing_before,
     ) -> None:
         self.scheduler = scheduler
         self._executor = executor
-        self._computed = computed
+        self._computed, self._before = computed, before
+        self.waited = False
         self._flight = PlansInFlight() if flight is None else flight
         self.interrupted: Step | None = None
 
@@ -89,6 +97,7 @@ class EngineCore:
         What the executor raises goes through. Its requests have failed then, or their pages would never be free; their
         events are in `interrupted`. Other plans stay in flight: the first stages compute them.
         """
+        self.waited = self._before()
         flight, begin_s = self._flight, clock()
         while flight.room and (plan := self.scheduler.schedule(begin_s)) is not None:
             flight.begin(plan, begin_s)

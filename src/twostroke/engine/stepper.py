@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from twostroke.engine.alarm import Alarm
-from twostroke.engine.core import EngineCore, Planner
+from twostroke.engine.core import EngineCore, Planner, nothing_before
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
 from twostroke.engine.plans_in_flight import PlansInFlight
@@ -40,7 +40,8 @@ class Stepper:
     The session's observer is called for each step; `report_fault` gets every fault in full. probe: raises where the
     machine itself is broken; it is asked after three faulty steps in a row. require_sound: asked before each step;
     raises EngineStopped where no answer can be trusted any more. alarm: rung when require_sound would raise from now
-    on. flight: the plans in flight, for an executor with several stages that computes some at a time.
+    on. flight: the plans in flight, for an executor with several stages that computes some at a time. before: see
+    EngineCore.
     """
 
     def __init__(
@@ -54,12 +55,13 @@ class Stepper:
         require_sound: Callable[[], None] = no_doubt,
         alarm: Alarm | None = None,
         flight: PlansInFlight | None = None,
+        before: Callable[[], bool] = nothing_before,
     ) -> None:
         self._scheduler = scheduler
         self._forgiving = ForgivingExecutor(executor, report_fault)
         self.flight = PlansInFlight() if flight is None else flight
         self.flight.listener = session.ledger.begun
-        self._core = EngineCore(scheduler, self._forgiving, self._computed, self.flight)
+        self._core = EngineCore(scheduler, self._forgiving, self._computed, self.flight, before)
         self.session = session
         self.clock = clock
         self.report_fault = report_fault
@@ -114,7 +116,7 @@ class Stepper:
                 self._late += self.session.consume(interrupted.events, interrupted.commit_s)
             raise
         if step is None:
-            return None
+            return [] if self._core.waited else None
         deltas = self.session.consume(step.events, step.commit_s)
         ended_s = self.clock()
         self.session.ledger.close_step(ended_s)

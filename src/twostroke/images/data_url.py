@@ -16,7 +16,6 @@ def bytes_of_url(url: str, most_bytes: int) -> bytes:
         raise InvalidRequest(
             f"The image's URL has {word!r} in front; only data: URLs are read.",
             param="image",
-            why="This server fetches nothing from other machines.",
             fix="Send the file itself: data:image/png;base64,...",
         )
     kind, comma, text = rest.partition(",")

@@ -4,6 +4,8 @@
     text = template.render(pictures.messages, pictures=pictures.marks)
     text = pictures.expanded(text)             a placeholder for each image row, and what stands around
     spans = pictures.spans(token_ids)
+
+Where opening would hold up others, `eyes.for_request()` raises ImagesWanted, and opens nothing itself.
 """
 
 from __future__ import annotations
@@ -11,17 +13,18 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from twostroke.images.decoder import ImageDecoder
-from twostroke.images.parts import AskedImage, image_of, is_image
+from twostroke.images.parts import AskedImage, ImageName, image_of
 from twostroke.images.processor import Cut, Processor
+from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, FetchesImages
 from twostroke.text.pictures import PictureMarks
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.images import ImageSpan, ImageTile, Patching, key_of
+from twostroke.types.images import ImageSpan, ImageTile, Patching, PlacedPart, is_image, key_of
 
 VERSION = b"twostroke image 1"
 MEMO_BYTES = 64 << 20
@@ -39,6 +42,10 @@ class SeenImage(Struct, frozen=True):
         return sum(len(tile.pixels) for tile in self.tiles)
 
 
+NOT_SEEN = SeenImage((), "")
+"""Stands for an image that is not open yet."""
+
+
 class SpanShape(Struct, frozen=True):
     """placeholder: the token id of each image row. breaks_lines: see Processor. together: see ImageSpan."""
 
@@ -47,9 +54,34 @@ class SpanShape(Struct, frozen=True):
     together: bool
 
 
+class WantedImage(Struct, frozen=True):
+    """where: the part that asks for it, as `messages[0].content[1]`."""
+
+    where: str
+    asked: AskedImage
+
+
+class ImagesWanted(Exception):
+    """Images of a request are not opened yet."""
+
+    def __init__(self, images: Sequence[WantedImage]) -> None:
+        super().__init__(f"{len(images)} images")
+        self.images = images
+
+
+class Looks(Protocol):
+    """What finds the images of a conversation."""
+
+    def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
+        """The images of a conversation; None where it has none. local: see `image_of`.
+
+        Raises InvalidRequest that names the part, as `messages[0].content[1]`.
+        """
+
+
 class Eyes:
     """Opens images for prompts; any thread may ask. patching: how the encoder divides tiles. placeholder: the token id
-    of each image row. together: see ImageSpan."""
+    of each image row. together: see ImageSpan. fetcher: gets files from other machines."""
 
     def __init__(
         self,
@@ -58,18 +90,26 @@ class Eyes:
         patching: Patching,
         placeholder: int,
         together: bool = False,
+        fetcher: FetchesImages = NOTHING_ELSEWHERE,
     ) -> None:
-        self._processor, self._decoder = processor, decoder
+        self._processor, self._decoder, self.fetcher = processor, decoder, fetcher
         self._patching, self._shape = patching, SpanShape(placeholder, processor.breaks_lines, together)
         self._lock = threading.Lock()
-        self._memo: OrderedDict[tuple[bytes, bool], SeenImage] = OrderedDict()
+        self._memo: OrderedDict[ImageName, SeenImage] = OrderedDict()
         self._memo_bytes = self.num_opened = 0
 
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
-        """The images of a conversation; None where it has none. local: see `image_of`.
+        """See Looks."""
+        return self.placed(messages, lambda wanted: self.open(wanted.asked), local)
 
-        Raises InvalidRequest that names the part, as `messages[0].content[1]`.
-        """
+    def for_request(self) -> EyesOfRequest:
+        """Looks at one request, which may be read several times."""
+        return EyesOfRequest(self)
+
+    def placed(
+        self, messages: Sequence[Mapping[str, Any]], seen: Callable[[WantedImage], SeenImage], local: bool
+    ) -> Pictures | None:
+        """seen: gives each image. See Looks."""
         marks, found = PictureMarks(self._processor.mark), list[SeenImage]()
         made = []
         for place, message in enumerate(messages):
@@ -80,33 +120,56 @@ class Eyes:
             parts: list[Any] = []
             for index, part in enumerate(content):
                 if is_image(part):
-                    where = f"messages[{place}].content[{index}]"
-                    found.append(self._seen(part, where, len(found), local))
+                    where = part.where if isinstance(part, PlacedPart) else f"messages[{place}].content[{index}]"
+                    found.append(self._named(part, where, len(found), seen, local))
                     part = {"type": "text", "text": marks.mark(len(found) - 1)}
                 parts.append(part)
             made.append({**message, "content": parts})
         return Pictures(made, marks, found, self._shape) if found else None
 
-    def _seen(self, part: Mapping[str, Any], where: str, before: int, local: bool) -> SeenImage:
+    def _named(
+        self,
+        part: Mapping[str, Any],
+        where: str,
+        before: int,
+        seen: Callable[[WantedImage], SeenImage],
+        local: bool,
+    ) -> SeenImage:
         limits = self._decoder.limits
         if before >= limits.images:
             raise InvalidRequest(
                 f"The request has more than {limits.images} images.", param=where, fix="Send fewer images."
             )
         try:
-            return self.open(image_of(part, limits.file_bytes, local=local))
+            asked = image_of(part, limits.file_bytes, local=local)
+            if asked.url:
+                self.fetcher.host_of(asked.url)
+            return seen(WantedImage(where, asked))
         except InvalidRequest as error:
             error.param = where
             raise
 
+    def known(self, name: ImageName) -> SeenImage | None:
+        """An image that was opened lately."""
+        with self._lock:
+            found = self._memo.get(name)
+            if found is not None:
+                self._memo.move_to_end(name)
+            return found
+
+    def fetched(self, asked: AskedImage) -> AskedImage:
+        """The image with its file, which is fetched where another machine has it. Raises InvalidRequest."""
+        if not asked.url:
+            return asked
+        return AskedImage(self.fetcher.fetch(asked.url), asked.low)
+
     def open(self, asked: AskedImage) -> SeenImage:
         """The tiles of a file, which is opened where it is not known. Raises InvalidRequest."""
-        name = (hashlib.sha256(asked.data).digest(), asked.low)
-        with self._lock:
-            known = self._memo.get(name)
-            if known is not None:
-                self._memo.move_to_end(name)
-                return known
+        asked = self.fetched(asked)
+        name = asked.name
+        known = self.known(name)
+        if known is not None:
+            return known
         made = self._opened(asked)
         with self._lock:
             self.num_opened += 1
@@ -143,6 +206,37 @@ class Eyes:
     def close(self) -> None:
         """End the process that opens files."""
         self._decoder.close()
+
+
+class EyesOfRequest:
+    """Satisfies Looks. It opens nothing: what is not known is asked for by ImagesWanted, opened elsewhere, and given to
+    `take`; then the request is read again. What it has found stays."""
+
+    def __init__(self, eyes: Eyes) -> None:
+        self._eyes = eyes
+        self._found: dict[ImageName, SeenImage] = {}
+
+    def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
+        """See Looks. Raises ImagesWanted."""
+        wanted: list[WantedImage] = []
+
+        def seen(image: WantedImage) -> SeenImage:
+            name = image.asked.name
+            found = self._found.get(name) or self._eyes.known(name)
+            if found is None:
+                wanted.append(image)
+                return NOT_SEEN
+            self._found[name] = found
+            return found
+
+        made = self._eyes.placed(messages, seen, local)
+        if wanted:
+            raise ImagesWanted(wanted)
+        return made
+
+    def take(self, asked: AskedImage, seen: SeenImage) -> None:
+        """An image is open now."""
+        self._found[asked.name] = seen
 
 
 class Pictures:

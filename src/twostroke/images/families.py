@@ -14,10 +14,12 @@ from twostroke.types.spec.fields import Fields
 
 SETTINGS, ALL_SETTINGS, GROUP = "preprocessor_config.json", "processor_config.json", "image_processor"
 MAX_BYTES = 1 << 20
-NAMES = ("gemma3", "glm4v", "idefics3", "paddleocr_vl", "pixtral", "qwen_vl")
+NAMES = ("gemma3", "gemma4", "glm4v", "idefics3", "internvl", "lfm2_vl", "llava", "paddleocr_vl", "pixtral", "qwen_vl")
 FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")
 """Settings that would change pixels; files that ask for them are refused."""
+CUTTING = "llava"
+"""The family whose files ask for the middle of an image, which is the first of these settings."""
 
 
 def read_settings(folder: Path) -> Mapping[str, Any]:
@@ -28,7 +30,7 @@ def read_settings(folder: Path) -> Mapping[str, Any]:
 def read_processor(family: str, tiling: Tiling, settings: Mapping[str, Any]) -> Processor:
     """The processor that settings describe. Raises CorruptModel, UnsupportedModel."""
     fields = Fields(settings, SETTINGS)
-    for name in UNREAD:
+    for name in UNREAD if family != CUTTING else UNREAD[1:]:
         if fields.values.get(name):
             raise UnsupportedModel(
                 f"{SETTINGS}: {name} is not implemented.",

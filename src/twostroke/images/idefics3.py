@@ -10,8 +10,8 @@ from typing import ClassVar
 from msgspec import Struct
 
 from twostroke.images.decoder import Step
-from twostroke.images.processor import HALF, LANCZOS, Colors, Cut, OfColors, Tiling, read_colors
-from twostroke.types.errors import InvalidRequest
+from twostroke.images.processor import HALF, LANCZOS, Colors, Cut, OfColors, Tiling, read_colors, too_narrow
+from twostroke.images.tiles import squares
 from twostroke.types.spec.fields import Fields
 
 LARGEST = 4096
@@ -47,15 +47,14 @@ class Idefics3Processor(OfColors, Struct, frozen=True):
             return Cut((*steps, ("whole", self.side, self.side, word)), ((self.side, self.side),))
         width, height = multiples(width, height, self.side)
         if not (width and height):
-            raise InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
+            raise too_narrow()
         steps.append(("resize", width, height, word))
         columns, rows = width // self.side, height // self.side
         if columns == rows == 1:
             return Cut((*steps, ("tile", 0, 0, self.side, self.side)), ((self.side, self.side),))
-        places = [(row, column) for row in range(rows) for column in range(columns)]
-        steps += [("tile", column * self.side, row * self.side, self.side, self.side) for row, column in places]
+        steps += squares(columns, rows, self.side)
         steps.append(("whole", self.side, self.side, word))
-        return Cut(tuple(steps), ((self.side, self.side),) * (len(places) + 1), columns, rows)
+        return Cut(tuple(steps), ((self.side, self.side),) * (columns * rows + 1), columns, rows)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
         """See Processor."""

@@ -2,12 +2,13 @@
 
     {"type": "image_url", "image_url": {"url": "data:...", "detail": "low"}}      OpenAI
     {"type": "input_image", "image_url": "data:...", "detail": "low"}             OpenAI, Responses
-    {"type": "image", "source": {"type": "base64", "data": "..."}}                Anthropic
+    {"type": "image", "source": {"type": "base64", "data": "..."}}                Anthropic; or "url"
     {"type": "image", "image": path, bytes, array or PIL image}                   Python alone
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import struct
 from collections.abc import Mapping
@@ -18,22 +19,26 @@ import numpy as np
 from msgspec import Struct
 
 from twostroke.images.data_url import bytes_of_base64, bytes_of_url
+from twostroke.images.remote.allowed import is_remote
 from twostroke.types.errors import InvalidRequest
 
-TYPES = ("image_url", "input_image", "image")
 DETAILS = ("auto", "low", "high", "original")
 
 
 class AskedImage(Struct, frozen=True):
-    """A file's bytes. low: few tiles are asked for."""
+    """A file's bytes, or the URL at which another machine has them. low: few tiles are asked for."""
 
     data: bytes
     low: bool
+    url: str = ""
+
+    @property
+    def name(self) -> ImageName:
+        """What it is known by."""
+        return (self.url or hashlib.sha256(self.data).digest(), self.low)
 
 
-def is_image(part: object) -> bool:
-    """Whether a part of a message's content holds an image."""
-    return isinstance(part, Mapping) and part.get("type") in TYPES
+ImageName = tuple[str | bytes, bool]
 
 
 def image_of(part: Mapping[str, Any], most_bytes: int, *, local: bool = False) -> AskedImage:
@@ -44,6 +49,9 @@ def image_of(part: Mapping[str, Any], most_bytes: int, *, local: bool = False) -
         detail = given.get("detail", detail)
     if detail is not None and detail not in DETAILS:
         raise InvalidRequest(f"detail {str(detail)[:20]!r} is not known.", fix=f"Use one of {', '.join(DETAILS)}.")
+    url = given.get("url") if isinstance(given, Mapping) and given.get("type") != "base64" else given
+    if isinstance(url, str) and is_remote(url):
+        return AskedImage(b"", detail == "low", url)
     return AskedImage(_bytes_of(part, given, most_bytes, local), detail == "low")
 
 

@@ -229,6 +229,11 @@ class StepMemory:
             self.logit_adapters[: len(rows)] = self.adapters[self.logit_rows[: len(rows)]]
 
     @property
+    def states(self) -> F32Array:
+        """All states, one row for each slot."""
+        return self._states
+
+    @property
     def has_states(self) -> bool:
         """Do sequences keep states?"""
         return bool(self._state_of)

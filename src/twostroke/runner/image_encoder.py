@@ -63,9 +63,9 @@ class ImageEncoder:
         """Work on this tile from now on; a tile that is not finished is given up."""
         self.tile, self._next = tile, 0
         memory, order = self._memory, self._layout.order(tile.lines, tile.columns)
-        count, (_, width) = len(order.lines), self._layout.grid(tile)
+        count, (_, width) = order.rows, self._layout.grid(tile)
         sizes = StepSizes(count, 1, 0)
-        memory.token_ids[:count] = order.lines * width + order.columns
+        memory.token_ids[: len(order.lines)] = order.lines * width + order.columns
         memory.positions[:count] = np.arange(count)
         for table in memory.row_turns:
             table.write(np.stack([order.lines, order.columns]))
@@ -80,12 +80,12 @@ class ImageEncoder:
         if tile is None:
             raise ValueError("no tile was begun")
         order, memory = self._layout.order(tile.lines, tile.columns), self._memory
-        windows = order.windows if order.windows and self._next not in self._whole_layers else (len(order.lines),)
+        windows = order.windows if order.windows and self._next not in self._whole_layers else (order.rows,)
         _write_sequences(memory, windows)
         last = self._next == len(self._pieces) - 1
         if last:
             memory.choose_logit_rows(order.back)
-        sizes = StepSizes(len(order.lines), len(windows), tile.rows if last else 0)
+        sizes = StepSizes(order.rows, len(windows), tile.rows if last else 0)
         found = self._pieces[self._next](sizes)
         self._next += 1
         if not last:
@@ -176,12 +176,19 @@ class KeptRows:
 
 class ImageRows:
     """Writes the image rows of each step where the text model's program takes them, and works on the tile that a plan
-    names. given: the values that take rows, the embedding's first. clock: seconds."""
+    names. given: the values that take rows, the embedding's first. clock: seconds. filler: the token id of positions
+    that hold image rows; None for that of the prompt."""
 
     def __init__(
-        self, kept: KeptRows, memory: StepMemory, given: Sequence[Value], clock: Callable[[], float]
+        self,
+        kept: KeptRows,
+        memory: StepMemory,
+        given: Sequence[Value],
+        clock: Callable[[], float],
+        filler: int | None = None,
     ) -> None:
         self._kept, self._memory, self._given, self._clock = kept, memory, tuple(given), clock
+        self._filler = filler
         self._marked = False
 
     def write(self, plan: Plan, sizes: StepSizes) -> EncodedTiles:
@@ -205,6 +212,8 @@ class ImageRows:
                 for target, own in zip(targets, np.split(rows, len(targets), axis=1), strict=True):
                     target[at] = own
                 marks[at], ends[at] = 1, end
+                if self._filler is not None:
+                    self._memory.token_ids[at] = self._filler
                 self._marked = True
             first_row += sequence.num_tokens
         seconds = self._clock() - begin_s if self._kept.num_pieces > before else 0.0

@@ -16,21 +16,29 @@ from twostroke.types.images import ImageTile
 class PatchOrder(Struct, frozen=True, eq=False):
     """lines, columns (patches,): where each patch of a step lies in its tile, in the order of the step. back: the group
     of patches in the step that makes each image row. windows: how many patches each window has, in order; none where
-    no layer has windows.
+    no layer has windows. rest: how many rows that are no patches stand after them.
     """
 
     lines: I32Array
     columns: I32Array
     back: I32Array
     windows: tuple[int, ...]
+    rest: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of the step."""
+        return len(self.lines) + self.rest
 
 
 class PatchLayout:
     """values: (256, 3) what each byte of red, green and blue means. table: the learned places (places, width), where
-    they are fitted to each tile."""
+    they are fitted to each tile; that of the row that is no patch comes first."""
 
     def __init__(self, sight: Sight, values: F32Array, table: F32Array | None = None) -> None:
-        self._sight, self._values, self._table = sight, values, table
+        self._sight, self._values = sight, values
+        self._first = None if table is None else table[: sight.rest]
+        self._table = None if table is None else table[sight.rest :]
         self.order = lru_cache(maxsize=64)(self._order)
 
     def grid(self, tile: ImageTile) -> tuple[int, int]:
@@ -39,7 +47,8 @@ class PatchLayout:
         return tile.lines * merge, tile.columns * merge
 
     def patches(self, tile: ImageTile) -> F32Array:
-        """(patches, colours * frames * side * side): red of all pixels of a patch, then green, then blue."""
+        """(patches, colours * frames * side * side): red of all pixels of a patch, then green, then blue; or the
+        colours of one pixel after the other. Zeros for rows that are no patches."""
         side, (height, width) = self._sight.patching.patch, self.grid(tile)
         pixels: NDArray[np.uint8] = np.frombuffer(tile.pixels, np.uint8).reshape(tile.height, tile.width, 3)
         cut = pixels[: height * side, : width * side].reshape(height, side, width, side, 3)
@@ -49,7 +58,10 @@ class PatchLayout:
         found = np.empty((len(bytes_of), 3, frames, side * side), np.float32)
         for channel in range(3):
             found[:, channel] = self._values[:, channel][bytes_of[:, channel]]
-        return found.reshape(len(found), -1)
+        if self._sight.colors_last:
+            found = found.transpose(0, 2, 3, 1)
+        made = np.ascontiguousarray(found).reshape(len(found), -1)
+        return np.pad(made, ((0, order.rest), (0, 0))) if order.rest else made
 
     def _order(self, lines: int, columns: int) -> PatchOrder:
         """The patches of one image row are neighbours; where there are windows, so are the image rows of a window."""
@@ -67,13 +79,16 @@ class PatchLayout:
         own_line, own_column = np.divmod(groups, np.int32(columns))
         line = (own_line[:, None] * merge + inner // merge).reshape(-1).astype(np.int32)
         column = (own_column[:, None] * merge + inner % merge).reshape(-1).astype(np.int32)
-        return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths))
+        return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths), self._sight.rest)
 
     def places(self, tile: ImageTile) -> F32Array:
-        """The learned places of a tile's patches (patches, width). Raises ValueError without a table."""
+        """The learned places of a tile's rows (rows, width). Raises ValueError without a table."""
         learned, order = self._sight.learned, self.order(tile.lines, tile.columns)
-        if learned is None or self._table is None:
+        if learned is None or self._table is None or self._first is None:
             raise ValueError("no table of places")
+        if learned.between is Between.AXES:
+            added: F32Array = self._table[order.columns] + self._table[learned.side + order.lines]
+            return added
         height, width = self.grid(tile)
         lines, columns = (taps(count, learned.side, learned.between) for count in (height, width))
         made = np.zeros((len(order.lines), self._table.shape[1]), np.float32)
@@ -81,11 +96,13 @@ class PatchLayout:
             for column, column_share in zip(*columns, strict=True):
                 share = line_share[order.lines] * column_share[order.columns]
                 made += self._table[line[order.lines] * learned.side + column[order.columns]] * share[:, None]
-        return made
+        return np.concatenate([made, self._first]) if order.rest else made
 
 
 def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[F32Array]]:
     """For each of `count` places of one side: the learned places of `side` that it is made of, and their shares."""
+    if between is Between.SMOOTH:
+        return _smooth(count, side)
     index = np.arange(count, dtype=np.float32)
     if between is Between.GRID:
         return [np.minimum(index.astype(np.int32), side - 1)], [np.ones(count, np.float32)]
@@ -101,6 +118,21 @@ def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[
         places.append(np.clip(floor.astype(np.int32) + offset, 0, side - 1).astype(np.int32))
         shares.append(_bicubic(distance) if between is Between.BICUBIC else np.maximum(1 - distance, 0))
     return places, [each.astype(np.float32) for each in shares]
+
+
+def _smooth(count: int, side: int) -> tuple[list[I32Array], list[F32Array]]:
+    """Shares of triangles that are as wide as a place of the new grid, at least as one of the old grid; they add up
+    to 1."""
+    scale = side / count
+    support = max(scale, 1.0)
+    middle = (np.arange(count) + 0.5) * scale
+    first = np.maximum((middle - support + 0.5).astype(np.int64), 0)
+    end = np.minimum((middle + support + 0.5).astype(np.int64), side)
+    places = first[:, None] + np.arange(int((end - first).max()))
+    shares = np.maximum(1 - np.abs((places - middle[:, None] + 0.5) / support), 0) * (places < end[:, None])
+    shares /= shares.sum(axis=1, keepdims=True)
+    held = np.minimum(places, side - 1).astype(np.int32)
+    return list(held.T.copy()), list(shares.astype(np.float32).T.copy())
 
 
 def _bicubic(distance: F32Array) -> F32Array:

@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from twostroke.engine.disk.parts import STATES
 from twostroke.ops.step_memory import StepMemory
 
 
 class PoolPages:
-    """Satisfies replica.page_exchange.PageStore. Layers of a group follow in the program's order."""
+    """Satisfies replica.page_exchange.PageStore and disk.parts.PartMemory. Layers of a group follow in the program's
+    order."""
 
     def __init__(self, memory: StepMemory) -> None:
         self._groups = [memory.layers_of(group) for group in range(len(memory.page_inputs))]
-        self.page_bytes = sum(layer.data[0].nbytes for layers in self._groups for layer in layers)
+        self._states = memory.states
+        self._bytes = [sum(layer.data[0].nbytes for layer in layers) for layers in self._groups]
+        self.page_bytes = sum(self._bytes)
 
     def read(self, page_ids: Sequence[int]) -> bytes:
         """See PageStore."""
@@ -28,6 +32,24 @@ class PoolPages:
         for page in self._pages(page_ids):
             page[...] = np.frombuffer(data, page.dtype, page.size, at).reshape(page.shape)
             at += page.nbytes
+
+    def part_bytes(self, group: int) -> int:
+        """See PartMemory."""
+        return int(self._states[0].nbytes if group == STATES else self._bytes[group])
+
+    def read_part(self, group: int, place: int) -> bytes:
+        """See PartMemory."""
+        return b"".join(array.tobytes() for array in self._arrays(group, place))
+
+    def write_part(self, group: int, place: int, data: bytes) -> None:
+        """See PartMemory."""
+        at = 0
+        for array in self._arrays(group, place):
+            array[...] = np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape)
+            at += array.nbytes
+
+    def _arrays(self, group: int, place: int) -> Iterator[NDArray[Any]]:
+        return iter((self._states[place],)) if group == STATES else (layer.data[place] for layer in self._groups[group])
 
     def _pages(self, page_ids: Sequence[int]) -> Iterator[NDArray[Any]]:
         for layers, page_id in zip(self._groups, page_ids, strict=True):

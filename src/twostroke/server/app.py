@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -57,6 +57,7 @@ from twostroke.server.errors import (
 )
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.door_metrics import DoorCollector
+from twostroke.server.gate.image_desk import read_with_images
 from twostroke.server.gate.one_path import OnePath
 from twostroke.server.gate.origins import Origins
 from twostroke.server.gate.security import Gate, client_of
@@ -73,6 +74,9 @@ from twostroke.server.telemetry.history_metrics import HistoryCollector
 from twostroke.server.telemetry.metrics import CONTENT_TYPE
 from twostroke.types.errors import TokenizerFailed, TwostrokeError
 from twostroke.types.pooling import Task
+
+if TYPE_CHECKING:
+    from twostroke.images.eyes import Looks
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 log = logging.getLogger(__name__)
@@ -207,16 +211,16 @@ def _prepared(
 ) -> Prepare:
     """What makes the answer of a body, which is read in a worker thread."""
 
-    def checked(body: bytes) -> Call | Response:
+    def checked(body: bytes, looks: Looks | None) -> Call | Response:
         ignored = parts.fields.ignored(body, kind)
         try:
-            call = read(body, parts)
+            call = read(body, parts if looks is None else replace(parts, looks=looks))
             return call if isinstance(call, Response) else replace(call, ignored_fields=ignored + call.ignored_fields)
         except StreamRefused as refused:
             return failed_stream(refused, parts)
 
     async def prepare(body: bytes, client: str) -> Response:
-        found = await parts.lanes.run(len(body), checked, body)
+        found = await read_with_images(parts.lanes, parts.desk, parts.eyes, len(body), partial(checked, body))
         return found if isinstance(found, Response) else answer(salted(found, client), parts)
 
     return prepare
@@ -240,13 +244,13 @@ def _chat_shape(call: Call, parts: ServerParts) -> Shape:
 def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any] | Response]) -> Endpoint:
     """An answer made of the body alone, and written as JSON, in a worker thread."""
 
-    def answer(body: bytes) -> Response:
-        made = make(body, parts)
+    def answer(body: bytes, looks: Looks | None) -> Response:
+        made = make(body, parts if looks is None else replace(parts, looks=looks))
         return made if isinstance(made, Response) else _json(made)
 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
-            return await parts.lanes.run(len(body), answer, body)
+            return await read_with_images(parts.lanes, parts.desk, parts.eyes, len(body), partial(answer, body))
 
     return endpoint
 

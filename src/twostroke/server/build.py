@@ -31,6 +31,7 @@ from twostroke.server.parts import Limits, ServerParts, new_hex_id
 from twostroke.server.process.crash_notes import CrashNotes
 from twostroke.server.stored.records import Bounds
 from twostroke.server.stored.work import StoredWork
+from twostroke.server.telemetry.disk_metrics import DiskCollector
 from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.server.telemetry.spans import otlp_spans
@@ -62,6 +63,8 @@ def build_server(
     if heart.adapters is not None:
         for name in (resolved["served_name"], *resolved["other_names"]):
             heart.adapters.reserve(name)
+    if heart.disk is not None:
+        metrics.registry.register(DiskCollector(heart.disk))
     engine = AsyncEngine(heart.stepper, alarm=heart.stepper.alarm)
 
     def wait_s(requests: int, tokens: int) -> float:

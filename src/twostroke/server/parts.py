@@ -22,6 +22,7 @@ from twostroke.server.card import ModelCard
 from twostroke.server.facts import Listener
 from twostroke.server.gate.body_budget import BODY_MEMORY_BYTES, BodyBudget, most_of_one_body
 from twostroke.server.gate.door import Door
+from twostroke.server.gate.image_desk import ImageDesk
 from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
 from twostroke.server.gate.reach import Reach
@@ -36,7 +37,7 @@ from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.pooling import Task
 
 if TYPE_CHECKING:
-    from twostroke.images.eyes import Eyes
+    from twostroke.images.eyes import Eyes, Looks
 
 
 def new_hex_id() -> str:
@@ -94,7 +95,8 @@ class ServerParts:
     its end. adapters: names next to served_name that requests may ask for. embedder, reranker:
     what makes prompts of texts; both None where the model generates text. reach: how a proxy or a browser gets here.
     other_names: further names of the model. format: how the model writes its turns. card: what lists of models show.
-    eyes: what opens images in messages; None for a model that reads none. stored: the work that is kept; None for none.
+    eyes: what opens images in messages; None for a model that reads none. looks: what finds those of the request that
+    is read now; None for eyes. desk: where they are opened. stored: the work that is kept; None for none.
     loading: how far the model's load is, in words; empty while it takes requests. stays: it is loaded as long as the
     server runs.
     """
@@ -129,6 +131,8 @@ class ServerParts:
     embedder: Embedder | None = None
     reranker: Reranker | None = None
     eyes: Eyes | None = None
+    looks: Looks | None = None
+    desk: ImageDesk = field(default_factory=ImageDesk)
     listeners: Sequence[Listener] = (request_ended,)
     adapters: ServedAdapters = field(default_factory=ServedAdapters)
     format: Format = FORMATS["hermes"]

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields
 class TimeParts:
     """Seconds, each second in one part.
 
-    queue_s: seconds from arrival until the first position was planned. own_prefill_s: the prompt's own positions.
+    queue_s: seconds from arrival until the first position was planned, without encode_s. encode_s: its images, encoded.
+    own_prefill_s: the prompt's own positions.
     others_prefill_s: what other requests' prefill added to its steps. decode_s: its tokens, had no other request
     been in prefill. preempted_s: put back, waiting for pages. recompute_s: positions computed again after that.
     host_gap_s: seconds in and between its steps in which neither model nor sampling ran. client_stall_s: seconds in
@@ -17,6 +18,7 @@ class TimeParts:
     """
 
     queue_s: float = 0.0
+    encode_s: float = 0.0
     own_prefill_s: float = 0.0
     others_prefill_s: float = 0.0
     decode_s: float = 0.0

@@ -62,7 +62,8 @@ OPERATIONS = [(result.ok().path, result.ok().method) for result in SCHEMA.get_al
 OF_OLLAMA = (*refused_paths(), "/api/embed", "/api/embeddings")
 OF_LLAMA = ("/embedding", "/embeddings", "/rerank", "/reranking", "/v1/reranking", "/infill")
 FORMS = ("/v1/files", "/v1/batches")
-OF_STORED_WORK = [path for path, _ in OPERATIONS if path in FORMS or "{name}/cancel" in path]
+OF_STORED_WORK = [path for path, _ in OPERATIONS if path.startswith((*FORMS, "/v1/conversations", "/v1/messages/b"))
+                  or "{name}/cancel" in path]  # fmt: skip
 REFUSED = (
     *OF_LLAMA, *OF_STORED_WORK, "/v1/embeddings", "/v1/rerank", "/v1/score", LOAD_PATH, UNLOAD_PATH, *OF_OLLAMA
 )  # fmt: skip  (by the fake server)

@@ -112,6 +112,9 @@ def test_background(client: OpenAI, kept: Live) -> None:
     done = ended(client, begun.id)
     assert (done.status, done.output_text, done.id, done.background) == ("completed", "hello world", begun.id, True)
     assert client.responses.create(model=MODEL, input="more", previous_response_id=begun.id).output_text
+    later = client.responses.create(model=MODEL, input="more", previous_response_id=begun.id, background=True)
+    assert ended(client, later.id).previous_response_id == begun.id
+    assert prompt(kept) == "user: hi\nassistant: hello world\nuser: more\nassistant: "
     with pytest.raises(openai.BadRequestError):
         client.responses.create(model=MODEL, input="hi", background=True, temperature=9)
     with pytest.raises(openai.BadRequestError, match="background"):

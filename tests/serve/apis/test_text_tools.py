@@ -49,20 +49,63 @@ def test_a_text_tool_over_responses(patching: Live) -> None:
         assert pieces == PATCH and final is not None
         last: Any = final.output[1]
         assert (last.type, last.input, last.id[:4]) == ("custom_tool_call", PATCH, "ctc_")
-    said = warned(ask(patching, "responses", tools=tools))
-    assert "grammar of the tool patch" in said
     forced = ask(patching, "responses", tools=tools, tool_choice={"type": "custom", "name": "patch"})
     engine: Any = patching.parts.engine
     assert forced.status == 200 and "patch" in engine.prompts[-1].params.grammar.text
 
 
-def test_a_regular_expression_of_a_text_tool_is_enforced_without_being_forced(patching: Live) -> None:
-    wanted = {"type": "grammar", "syntax": "regex", "definition": "[*]{3}(.|\n)*"}
-    tools: Any = [{"type": "custom", "name": "patch", "description": "d", "format": wanted}]
+LINES = 'start: "***" line+\nline: /.*/ LF\n%import common.LF'
+WAYS = {"regex": ("[*]{3}(.|\n)*", "[*]{3}"), "lark": (LINES, "\\\\*\\\\*\\\\*(?:(?:.*)\\\\n)+")}
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", "patch"])
+@pytest.mark.parametrize("shape", ["chat", "responses"])
+@pytest.mark.parametrize("syntax", WAYS)
+def test_the_grammar_of_a_text_tool_is_enforced(patching: Live, syntax: str, shape: str, choice: str) -> None:
+    """Also where the model may choose to call no tool."""
+    definition, seen = WAYS[syntax]
+    wanted = {"type": "grammar", "syntax": syntax, "definition": definition}
+    spec = {"name": "patch", "description": "d"}
+    made: Any = {"type": "custom", **spec, "format": wanted}
+    asked: Any = {"type": "custom", "name": "patch"} if choice == "patch" else choice
+    if shape == "chat":
+        made = {"type": "custom", "custom": {**spec, "format": {"type": "grammar", "grammar": wanted}}}
+        asked = {"type": "custom", "custom": {"name": "patch"}} if choice == "patch" else choice
+    reply = ask(patching, shape, tools=[made], tool_choice=asked)
+    engine: Any = patching.parts.engine
+    params = engine.prompts[-1].params
+    assert reply.status == 200 and "grammar" not in warned(reply)
+    assert params.grammar is not None and seen in params.grammar.text
+
+
+HARD = {
+    "start: %json {}": "%json",
+    "start: nowhere": "nowhere",
+    'start: "(" start ")"': "no text that ends",
+    "": "start",
+}
+
+
+@pytest.mark.parametrize("definition", HARD)
+def test_a_grammar_that_cannot_be_held_is_told_to_the_model_and_the_client(patching: Live, definition: str) -> None:
+    wanted = {"type": "grammar", "syntax": "lark", "definition": definition}
+    tools = [{"type": "custom", "name": "patch", "format": wanted}]
     reply = ask(patching, "responses", tools=tools)
     engine: Any = patching.parts.engine
-    assert reply.status == 200 and "grammar" not in warned(reply)
-    assert engine.prompts[-1].params.grammar is not None and "[*]{3}" in engine.prompts[-1].params.grammar.text
+    assert reply.status == 200 and engine.prompts[-1].params.grammar is None
+    assert "not enforced" in warned(reply) and HARD[definition] in warned(reply)
+
+
+def test_a_grammar_that_refers_to_itself_is_held_to_a_depth(patching: Live) -> None:
+    wanted = {"type": "grammar", "syntax": "lark", "definition": 'start: "x" | "(" start ")"'}
+    reply = ask(patching, "responses", tools=[{"type": "custom", "name": "patch", "format": wanted}])
+    assert reply.status == 200 and "enforced with a bound" in warned(reply)
+
+
+def test_a_text_tool_with_too_long_an_expression_is_refused(patching: Live) -> None:
+    wanted = {"type": "grammar", "syntax": "regex", "definition": "a" * 3000}
+    reply = ask(patching, "responses", tools=[{"type": "custom", "name": "patch", "format": wanted}])
+    assert reply.status == 400 and "patch" in reply.json["error"]["message"]
 
 
 def test_a_text_tool_over_chat(patching: Live) -> None:

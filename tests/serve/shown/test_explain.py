@@ -22,6 +22,7 @@ from twostroke.server.built import BuiltServer
 
 PARTS = {
     "queue_s",
+    "encode_s",
     "own_prefill_s",
     "others_prefill_s",
     "decode_s",

@@ -17,7 +17,7 @@ from tests.text.talk.reading import TOOLS, read, valued, written
 from tests.text.test_grammar import allowed
 from twostroke.server.api.changed.kept_tools import text_tool
 from twostroke.server.api.grammar import AskedGrammar, after_thought
-from twostroke.text.grammar.check import checked_in_words
+from twostroke.server.api.tool_use import text_schema
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
@@ -126,27 +126,53 @@ def test_what_a_format_writes_its_grammar_lets_through(
         assert passes(grammar, text.lstrip("\n") if form.messages else text, compiler, tokenizer), text
 
 
+REGEX = r"(add|sub) [0-9]{1,3}/x( \"é\n\\)?"
+LARK = """start: VERB " " number "/x" [tail]  // the same texts
+VERB: "add" | "sub"
+number: DIGIT~1..3
+tail: " \\"\u00e9\\n\\\\"
+%import common.DIGIT"""
+
+
+@pytest.mark.parametrize(("syntax", "definition"), [("regex", REGEX), ("lark", LARK)])
 @pytest.mark.parametrize("form", CALLING)
-def test_a_text_tool_is_held_to_its_regular_expression(
-    form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer
+def test_a_text_tool_is_held_to_its_grammar(
+    form: Format, syntax: str, definition: str, compiler: GrammarCompiler, tokenizer: Tokenizer
 ) -> None:
-    pattern = r"(add|sub) [0-9]{1,3}/x( \"é\n\\)?"
-    tool = text_tool("sum", None, {"type": "grammar", "syntax": "regex", "definition": pattern}, notes := Notes())
-    assert not notes.texts and tool.function.strict and tool.function.parameters
-    schemas = {"sum": checked_in_words(tool.function.parameters).schema}
+    tool = text_tool("sum", None, {"type": "grammar", "syntax": syntax, "definition": definition}, notes := Notes())
+    assert not notes.texts and tool.function.strict and tool.pattern is not None
+    schemas = {"sum": text_schema(tool.pattern)}
     for grammar in (
         forced_calls(form, schemas, special, parallel=False, prompt_end=closed(form)),
         strict_calls(form, schemas, special, parallel=False),
     ):
-        text = written(form, [("sum", {"input": "add 12/x"})])
-        wrong = written(form, [("sum", {"input": "add twelve/x"})])
-        assert passes(grammar, text.lstrip("\n") if form.messages else text, compiler, tokenizer)
-        assert not passes(grammar, wrong.lstrip("\n") if form.messages else wrong, compiler, tokenizer)
+        for given in ("add 12/x", 'sub 1/x "é\n\\', "add twelve/x", "add 12/x\n"):
+            text = written(form, [("sum", {"input": given})])
+            text = text.lstrip("\n") if form.messages else text
+            assert passes(grammar, text, compiler, tokenizer) is bool(re.fullmatch(REGEX, given)), text
     forced = forced_calls(form, schemas, special, parallel=False, prompt_end=closed(form))
     for seed in range(2):
-        text = walked(forced, compiler, tokenizer, seed) or text
-        ((_, arguments, _),) = valued(read(form, [text], closed(form), schemas)).calls
-        assert re.fullmatch(pattern, arguments["input"]), text
+        made = walked(forced, compiler, tokenizer, seed)
+        if made is not None:
+            ((_, arguments, _),) = valued(read(form, [made], closed(form), schemas)).calls
+            assert re.fullmatch(REGEX, arguments["input"]), made
+
+
+@pytest.mark.parametrize("form", CALLING)
+def test_a_text_ends_where_its_pattern_could_go_on(
+    form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer
+) -> None:
+    """A pattern of any text ends at the first end of its notation, also where that end has a token in its middle."""
+    schemas = {"sum": text_schema(r"[*]{3}(.|\n)*")}
+    text = written(form, [("sum", {"input": "*** a < b\n"})])
+    text = text.lstrip("\n") if form.messages else text
+    for middle in ("", "DSML"):
+        marks = {"｜DSML｜": 3} if middle else {}
+        forced = forced_calls(form, schemas, lambda mark, marks=marks: marks.get(mark), parallel=False)
+        if not marks:
+            assert passes(forced, text, compiler, tokenizer), text
+        elif "｜DSML｜" in text:
+            assert re.search(r"\(\.\|\\n\)\*\)<\\//\n", forced.text), forced.text
 
 
 THINKING = [form for form in FORMATS.values() if form.thought and form.calls]

@@ -1,6 +1,5 @@
 // attention_merge: the partial results of a row and a query head that sees several segments, merged in their order: a thread an element, of
 // 16 totals and of value_dim sums.
-// Knows: attention/partials.h. Must not know: how K and V are stored.
 #include "twostroke/cuda/attention/partials.h"
 
 namespace twostroke {

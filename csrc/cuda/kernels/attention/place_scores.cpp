@@ -1,6 +1,5 @@
 // place_scores: each head's vector times a vector of every place. A block has some rows, one head and kThreads places, a thread one place.
 // Each sum is one chain of products over the dimensions, in order.
-// Knows: arithmetic.h. Must not know: what a place is.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"
 #include "twostroke/cuda/machine/words.h"

@@ -2,7 +2,6 @@
 // columns, which are the 16 rows of small products, and goes over all tiles that they see. Its scores come as the operand that the weights
 // are, so threads exchange no more than peaks. The warps of a block have neighbouring rows and read tiles from shared memory, where the next
 // one is copied meanwhile. The sums of finished segments lie in the output until the last one.
-// Knows: attention/prompt_tiles.h, attention/whole.h. Must not know: batches.
 #include "twostroke/cuda/attention/prompt_tiles.h"
 
 namespace twostroke {

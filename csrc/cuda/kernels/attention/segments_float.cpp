@@ -1,7 +1,6 @@
 // attention over pages of f32 and bf16: a block has one segment, one KV head and pairs of a row and a query head that share it: columns, four
 // where a sequence has one row, else sixteen. A score is one chain of fused products over dimensions, a sum of V one chain over positions; a
 // thread has several of them at once, so that what it reads serves many.
-// Knows: attention/floats.h, attention/partials.h. Must not know: batches.
 #include "twostroke/cuda/attention/floats.h"
 #include "twostroke/cuda/attention/partials.h"
 

@@ -3,7 +3,6 @@
 // a warp has 16 dimensions of V for all tiles of the segment, in their order.
 // Of the 16 rows of a small product the first 8 are columns; in products with V they are the weights' high digits, and the others the low
 // ones.
-// Knows: attention/whole.h, attention/partials.h. Must not know: batches.
 #include "twostroke/cuda/attention/partials.h"
 #include "twostroke/cuda/attention/whole.h"
 

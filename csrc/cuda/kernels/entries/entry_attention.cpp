@@ -1,6 +1,5 @@
 // entry_attention: softmax attention over entries, by the online softmax over tiles of those that a row sees, in their order: a block a row
 // and a head. Tiles and the order of every sum are those of csrc/generic/attention/entry_attention.cpp.
-// Knows: entries.h. Must not know: what entries are made of.
 #include "twostroke/cuda/attention/attend.h"
 #include "twostroke/cuda/attention/entries.h"
 

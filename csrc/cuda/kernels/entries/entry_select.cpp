@@ -1,5 +1,4 @@
 // entry_select: the scores of all entries that a row sees, a block a row and a tile of entries; index_choose then finds the largest.
-// Knows: entries.h. Must not know: what attends to them.
 #include "twostroke/cuda/attention/entries.h"
 #include "twostroke/cuda/attention/sequences.h"
 

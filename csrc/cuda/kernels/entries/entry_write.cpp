@@ -1,5 +1,4 @@
 // entry_write: entries that close in this step into their pages: a block a row. The pages are the CPU's, byte for byte.
-// Knows: where entries lie, how numbers of pages are rounded. Must not know: attention, what an entry is made of.
 #include "twostroke/attention/entry_page.h"
 #include "twostroke/cuda/attention/pages.h"
 

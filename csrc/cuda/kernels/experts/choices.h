@@ -1,5 +1,4 @@
 // Choosing the largest of a row of values, one after the other, by the threads of a warp: those of a row of experts' logits.
-// Knows: order.h. Must not know: what is chosen.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"

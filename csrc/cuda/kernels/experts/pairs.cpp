@@ -1,6 +1,5 @@
 // What surrounds the products of experts: pairs of a row and an expert that it chose, in the order of the experts' numbers, the pairs' rows
 // gathered, and their results added up in that order. So a row's bits depend on that row alone.
-// Knows: fours.h. Must not know: products.
 #include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // count_pairs, place_pairs: pairs of a row and an expert put into the order of experts, so that tiles of rows meet one expert's matrices.
-// Knows: arguments.h. Must not know: products.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/simt.h"
 

@@ -1,6 +1,5 @@
 // route and route_by_token: the experts of each row, and their weights, in the order of csrc/generic/products/route.cpp. A block a row: its
 // threads make the scores, its first warp chooses.
-// Knows: arithmetic.h, choices.h. Must not know: experts' matrices.
 #include "choices.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // sparse_mixer: the experts that each row chooses one after the other, each weighed against those near it. A warp a row.
-// Knows: arithmetic.h, choices.h. Must not know: experts' matrices.
 #include "choices.h"
 
 namespace twostroke {

@@ -1,6 +1,5 @@
 // index_select: the positions that each row attends to. index_scores makes the scores of all visible ones, a thread a position; index_choose
 // finds the largest, a block a row.
-// Knows: latents.h. Must not know: attention.
 #include "twostroke/cuda/attention/attend.h"
 #include "twostroke/cuda/attention/latents.h"
 #include "twostroke/cuda/attention/sequences.h"

@@ -1,6 +1,5 @@
 // latent_attention and chosen_latent_attention: attention over pages of latents, whose one head all query heads share. Numbers of int8 and
 // int4 pages are widened first: both products are of floats in every format, in the order of dimensions and of positions.
-// Knows: attend.h, latents.h. Must not know: batches.
 #include "twostroke/cuda/attention/attend.h"
 #include "twostroke/cuda/attention/latents.h"
 

@@ -1,5 +1,4 @@
 // latent_write: latents of new positions, with the turned keys after them, into their pages: a block a token. The pages are the CPU's.
-// Knows: the page layout, how numbers of pages are rounded. Must not know: attention.
 #include "twostroke/cuda/attention/pages.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // embed: rows of a packed table as float32, a thread four elements. Layouts: src/twostroke/ops/operands.py.
-// Knows: packed layouts. Must not know: what the rows mean.
 #include "twostroke/cuda/machine/fours.h"
 #include "twostroke/cuda/products/rotate_four.h"
 #include "twostroke/cuda/products/stored.h"

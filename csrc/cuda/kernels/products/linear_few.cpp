@@ -1,7 +1,6 @@
 // Products of whole-number weights with few rows of activations, which quantize has rounded: weights are read once for up to 32 of them, at
 // the rate at which memory gives them. A block goes through strips of 32 rows of the matrix, in rounds: each warp multiplies one chunk or two
 // of the strip by all rows as small matrices, then some threads fold what the warps have while the next loads are on their way.
-// Knows: packed panels. Must not know: what asked.
 #include "twostroke/cuda/products/chunks.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // Products with weights of floats (f32, bf16): one kernel for each shape of block. Which for how many rows: launch_float.cpp.
-// Knows: floats/chains.h. Must not know: gates, what asked.
 #include "twostroke/cuda/products/floats/chains.h"
 
 namespace twostroke {

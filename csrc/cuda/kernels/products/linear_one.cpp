@@ -2,7 +2,6 @@
 // rate at which memory gives them. A block rounds its row once, into shared memory, then goes through strips of 16 rows of the matrix. Each
 // warp has chunks of 128 columns of a strip, and the next loads are on their way while it works on the last; sums of whole numbers may be
 // added in any order, and one thread for each row folds them in the order of the groups.
-// Knows: packed panels. Must not know: what asked.
 #include "twostroke/cuda/products/chunks.h"
 #include "twostroke/cuda/products/round_rows.h"
 

@@ -2,7 +2,6 @@
 // bits. Only a row's sums of whole groups of 256 columns have to be added in order, so each warp of a block has a group of its own, of 32
 // rows of the matrix: codes go straight into registers, some steps before they are needed, also from one tile to the next. A kernel for
 // each kind that is met often, whose layout the compiler knows, and one for the others.
-// Knows: packed panels, the layout of quantize_steps. Must not know: what asked.
 #include "twostroke/cuda/products/products.h"
 #include "twostroke/cuda/products/stored_rows.h"
 

@@ -3,7 +3,6 @@
 // A scale of the activations multiplies each step, or the group's sum: src/twostroke/ops/stored_layout.py. A block rounds its row once, into
 // shared memory, then goes through strips of 16 rows of the matrix in rounds: a warp has one group of each, whose codes are on their way
 // while the last round's sums are folded.
-// Knows: packed panels. Must not know: files, what asked.
 #include "twostroke/cuda/products/chunks.h"
 #include "twostroke/cuda/products/round_rows.h"
 #include "twostroke/cuda/products/stored.h"

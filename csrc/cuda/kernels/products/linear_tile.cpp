@@ -1,6 +1,5 @@
 // Products of whole-number weights with many rows of activations, on the matrix units: the sums of linear_few, so the same bits. Weights
 // and activations go through shared memory in stages of 64 columns; a warp has 32 rows of the matrix and some tokens in registers.
-// Knows: packed panels, the layout of quantize_tiles. Must not know: what asked.
 #include "twostroke/cuda/products/products.h"
 
 namespace twostroke {

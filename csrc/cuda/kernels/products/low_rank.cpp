@@ -1,6 +1,5 @@
 // low_rank: what adapters add to a product. low_rank_down: sums over inputs in 16 lanes and then over the lanes; low_rank_up: over ranks one
 // after the other.
-// Knows: packed panels, lanes.h. Must not know: which adapters there are.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 

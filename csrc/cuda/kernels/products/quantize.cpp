@@ -1,5 +1,4 @@
 // Rows of activations rounded to int8 by group, for products that read them from global memory.
-// Knows: round_rows.h. Must not know: products.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/products/round_rows.h"
 

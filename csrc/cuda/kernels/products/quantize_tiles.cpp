@@ -1,6 +1,5 @@
 // quantize_tiles, quantize_steps: rows of activations rounded to int8 by group, as quantize does it, laid out for the tiles of linear_tile
 // and of linear_steps.
-// Knows: round_rows.h. Must not know: weights.
 #include "twostroke/cuda/products/products.h"
 #include "twostroke/cuda/products/round_rows.h"
 

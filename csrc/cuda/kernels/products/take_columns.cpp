@@ -1,5 +1,4 @@
 // take_columns: out = x[:, order], a thread four elements. An entry that is no column gives NaN: the host cannot see it.
-// Knows: fours.h. Must not know: where the order comes from.
 #include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // gaussian_cut: what a row has below mean + factor * deviation becomes 0, the rest is lowered by it. A block a row.
-// Knows: lanes.h. Must not know: models.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 

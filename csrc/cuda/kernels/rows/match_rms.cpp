@@ -1,5 +1,4 @@
 // match_rms: a row scaled to the root mean square of another. A block a row.
-// Knows: lanes.h. Must not know: models.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 

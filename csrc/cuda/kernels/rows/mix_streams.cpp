@@ -1,5 +1,4 @@
 // mix_streams: each stream that is made is its base and a weighted sum of those that are read.
-// Knows: streams.h. Must not know: models.
 #include "twostroke/cuda/rows/streams.h"
 
 namespace twostroke {

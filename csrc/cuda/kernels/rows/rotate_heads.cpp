@@ -1,5 +1,4 @@
 // rotate_heads: each head's vector times Hadamard matrices. A block a head.
-// Knows: block.h. Must not know: who reads them.
 #include "twostroke/cuda/machine/block.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // round_rows: each row to whole numbers of 8 bits, and back. A block a row.
-// Knows: block.h. Must not know: what is multiplied by them.
 #include "twostroke/cuda/machine/block.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // scale_columns: each column times its weight, or all by one. A thread four elements.
-// Knows: fours.h. Must not know: models.
 #include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {

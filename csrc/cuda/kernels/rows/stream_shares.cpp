@@ -1,6 +1,5 @@
 // stream_shares: how a block of a model reads streams and adds to them. A block of threads a row: a thread has a line of the square, its
 // rows and its columns in turn.
-// Knows: arithmetic.h. Must not know: models.
 #include "twostroke/checks.h"
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"

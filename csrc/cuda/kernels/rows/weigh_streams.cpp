@@ -1,5 +1,4 @@
 // weigh_streams: weighted sums of the streams of a row.
-// Knows: streams.h. Must not know: models.
 #include "twostroke/cuda/rows/streams.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // xielu, a thread four elements: csrc/generic/rows/xielu.cpp, operation by operation.
-// Knows: fours.h. Must not know: models.
 #include "twostroke/cuda/machine/fours.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // The results that every row has: its likeliest token, and the logits of that token.
-// Knows: likely.h. Must not know: how a token is drawn.
 #pragma once
 #include "likely.h"
 

@@ -1,6 +1,5 @@
 // sample_choose: the token of each row that draws one. A block a row. Tokens count in the order of their numbers: the one is drawn at which
 // the weights, added up, exceed the drawn share of their sum.
-// Knows: what is asked of each row. Must not know: requests.
 #include "best.h"
 #include "twostroke/cuda/machine/search.h"
 #include "weights.h"

@@ -1,6 +1,5 @@
 // sample_cut: the last token that top-p keeps, where no top-k leaves tokens out. A block a row: the sums of weights by step say in which
 // step it lies; the tokens of that step are put in order.
-// Knows: what is asked of each row. Must not know: how a token is drawn.
 #include "rows.h"
 #include "twostroke/cuda/machine/search.h"
 #include "weights.h"

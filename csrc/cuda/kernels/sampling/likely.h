@@ -1,6 +1,5 @@
 // The likeliest tokens of a row, by what sample_look found out about groups of its tokens: every token that is as likely as one of the
 // wanted ones stands in a group whose likeliest token is. So few groups are read a second time.
-// Knows: rows.h, block.h. Must not know: what is asked of a row.
 #pragma once
 #include "twostroke/cuda/machine/block.h"
 #include "rows.h"

@@ -1,5 +1,4 @@
 // The first look at rows of logits: sample_look changes a row as it is asked and finds the likeliest token of each group of tokens.
-// Knows: rows of logits, what is asked of each. Must not know: requests.
 #include "rows.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // Rows of logits, and what stands in scratch memory of each.
-// Knows: SampleArgs. Must not know: what is asked of a row.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"

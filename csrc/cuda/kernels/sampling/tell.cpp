@@ -1,5 +1,4 @@
 // sample_tell: the sum of the weights of a row before all changes, and its most likely tokens. A block a row.
-// Knows: what is asked of each row. Must not know: how a token is chosen.
 #include "best.h"
 #include "twostroke/cuda/machine/search.h"
 

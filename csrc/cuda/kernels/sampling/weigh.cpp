@@ -1,6 +1,5 @@
 // Sums of the weights of parts of rows, of those that need them: sample_best finds the peak, sample_weigh adds up. A weight takes many
 // operations on doubles, which most chips have few units for: none is made that no sum needs.
-// Knows: what is asked of each row. Must not know: how a token is chosen.
 #include "best.h"
 #include "weights.h"
 

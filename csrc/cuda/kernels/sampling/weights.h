@@ -1,5 +1,4 @@
 // Weights of a row's tokens, and which of them a draw is among.
-// Knows: SampleRow. Must not know: in which order tokens are looked at.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/simt.h"

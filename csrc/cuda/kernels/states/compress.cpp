@@ -1,6 +1,5 @@
 // compress: entries of several tokens each, by an online softmax over the tokens: a thread a channel of one sequence. It reads and replaces
 // that channel's part of the state, which no other thread touches.
-// Knows: states.h. Must not know: models.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

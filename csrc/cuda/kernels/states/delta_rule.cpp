@@ -1,6 +1,5 @@
 // delta_rule: the gated delta rule, a thread a column of a head's state (rows, width) of one sequence, a block some columns. Each number of
 // the state, and each sum over its rows, is made in one order, so bits do not depend on how a sequence is cut into steps.
-// Knows: states.h. Must not know: models.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // gated_norm: a block a group of a row. Sixteen partial sums of squares, then one fixed tree.
-// Knows: lanes.h. Must not know: models.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 

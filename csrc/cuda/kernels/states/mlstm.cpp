@@ -1,5 +1,4 @@
 // mlstm: the scan of xLSTM's matrix memory, a block a head of one sequence, a thread some columns of its matrix.
-// Knows: states.h. Must not know: models.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

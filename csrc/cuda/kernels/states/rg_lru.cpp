@@ -1,5 +1,4 @@
 // rg_lru: the recurrence of Griffin, a thread a channel of one sequence.
-// Knows: states.h. Must not know: models.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

@@ -1,6 +1,5 @@
 // short_conv: a few taps over the tokens of each sequence, channel by channel: a thread a channel of some tokens of one
 // sequence. The thread of the first ones reads and replaces that channel's part of the state, which no other thread touches.
-// Knows: states.h. Must not know: models.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

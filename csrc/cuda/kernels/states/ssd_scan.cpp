@@ -1,6 +1,5 @@
 // ssd_scan: Mamba-2's scan, a thread a column of a head's state of one sequence. Each number of the state, and each sum over n,
 // is made in one order, so bits do not depend on how a sequence is cut into steps.
-// Knows: states.h. Must not know: models.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

@@ -1,6 +1,5 @@
 // token_shift: each row mixed with the row before it, in several ways: a thread a channel of some
 // tokens of one sequence.
-// Knows: states.h. Must not know: models.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // wkv4: the scan of RWKV-4, a thread a channel of one sequence.
-// Knows: states.h. Must not know: models.
 #include "twostroke/cuda/rows/states.h"
 
 namespace twostroke {

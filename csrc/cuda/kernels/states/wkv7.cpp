@@ -1,5 +1,4 @@
 // wkv7: RWKV-7's scan, a block a head of one sequence, a thread a column of its state.
-// Knows: wkv.h. Must not know: models.
 #include "twostroke/cuda/rows/wkv.h"
 
 namespace twostroke {

@@ -1,5 +1,4 @@
 // The largest of many scores, by a search of their bits, eight at a time.
-// Knows: scores. Must not know: what they are of.
 #pragma once
 #include <stdint.h>
 #include <string.h>

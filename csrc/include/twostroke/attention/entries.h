@@ -1,5 +1,4 @@
 // Entries of pages as the CPU reads, writes and multiplies them.
-// Knows: where entries lie, rounding. Must not know: which entries a row sees.
 #pragma once
 #include "twostroke/attention/entry_page.h"
 #include "twostroke/attention/kv_row.h"

@@ -1,5 +1,4 @@
 // Where entries lie in a page: vectors of which each stands for several positions. The law is src/twostroke/ops/attention/entries.py.
-// Knows: the layout. Must not know: rounding, which entries a row sees, what reads them.
 #pragma once
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/ops.h"

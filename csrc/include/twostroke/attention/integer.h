@@ -3,7 +3,6 @@
 // to the error than K's own bytes did. Weights have two digits: with one, what is small next to one large weight would be lost together.
 //
 // Sums are exact, so their order and company do not matter; a row's scale is of its own numbers alone, in a tile at an absolute position.
-// Knows: integers.h, the page layout, the softmax's parts. Must not know: batches, threads.
 #pragma once
 #include <type_traits>
 

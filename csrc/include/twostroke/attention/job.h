@@ -1,5 +1,4 @@
 // One call of ts_attention as its tasks see it: the job, a thread's memory for a block of query rows, the tile of K and V at hand.
-// Knows: page tables, the layout of pages. Must not know: arithmetic, the pool.
 #pragma once
 #include <initializer_list>
 

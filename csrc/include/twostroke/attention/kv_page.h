@@ -3,7 +3,6 @@
 // or one dimension of the V of four positions, as dot products of bytes want them; then 16 bf16 scales of K and 16 of V. The law is
 // src/twostroke/ops/attention/kv_pages.py.
 // A layer of latents has K alone. Each position has two scales: one for the first value_dim dimensions, one for the dimensions after them.
-// Knows: the layout. Must not know: attention.
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,4 @@
 // One position's K or V into its page, rounded as ops/attention/kv_pages.py says.
-// Knows: the page layout. Must not know: which positions lie where, threads.
 #pragma once
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,4 @@
 // One tile of latents: widened to floats once for all heads, as K by dimensions, and its first dimensions turned to V by positions.
-// Knows: the layout of pages of latents, the products of widened tiles. Must not know: which tiles, which tasks.
 #pragma once
 #include "twostroke/attention/widened.h"
 

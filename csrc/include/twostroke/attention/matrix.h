@@ -3,7 +3,6 @@
 // A query is the sum of three bf16 numbers and a weight the sum of two, so that nothing of a float32 query and 2^-17 of a weight
 // is lost; products of bf16 are exact and sums are float32. Rows of a tile do not meet, and the order of every sum is that of the
 // instruction, whichever rows share the tile: a row's bits do not depend on its neighbours, and one row takes the same way as many.
-// Knows: tiles, pages. Must not know: the softmax, batches, threads.
 #pragma once
 #include "twostroke/attention/tile.h"
 

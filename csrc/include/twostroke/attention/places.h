@@ -1,5 +1,4 @@
 // What scores have next to the products, by the place of a row and a position (placed_attention).
-// Knows: where the numbers lie. Must not know: what adds them.
 #pragma once
 #include <stdint.h>
 

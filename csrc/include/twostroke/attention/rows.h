@@ -1,6 +1,5 @@
 // The online softmax over a block of rows: scores of a tile to weights, and the merging of two partial results.
 // Each step treats a row by that row's numbers alone; the loops over sixteen rows only share instructions.
-// Knows: simd.h. Must not know: K, V, pages, threads.
 #pragma once
 #include "twostroke/attention/tile.h"
 

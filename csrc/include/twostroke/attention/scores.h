@@ -1,7 +1,6 @@
 // What becomes of a tile's scores between the product and the softmax: a soft cap (Gemma 2), a slope by distance (alibi; Press et al. 2022),
 // what the place of two positions counts (T5, MPNet, DeBERTa).
 // Each score by itself, so that a row's bits depend on that row alone. Scores are multiples of log2(e), because weights are powers of two.
-// Knows: attention/job.h, simd.h. Must not know: pages, threads.
 #pragma once
 #include "twostroke/attention/job.h"
 

@@ -4,7 +4,6 @@
 // the head's dimensions in order; every output element is one chain over the positions in order. How many rows and pages share
 // a register tile, and whether K and V are widened on the way or beforehand, changes what is loaded, never the order or the
 // numbers, so a row's bits do not depend on its neighbours.
-// Knows: simd.h, the page layout. Must not know: batches, threads.
 #pragma once
 #include <type_traits>
 

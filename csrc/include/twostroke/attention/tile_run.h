@@ -1,5 +1,4 @@
 // One tile of a block's rows that share a KV head, by the kind of K and V: scores, softmax, sums.
-// Knows: attention/job.h and the products. Must not know: which tiles, which tasks.
 #pragma once
 #include "twostroke/attention/latent.h"
 

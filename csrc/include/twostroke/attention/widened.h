@@ -1,5 +1,4 @@
 // The two products of one tile whose K and V were widened to floats beforehand, for the rows of a block that share a KV head.
-// Knows: attention/job.h and the products. Must not know: how K and V were widened, which tiles, which tasks.
 #pragma once
 #include "twostroke/attention/scores.h"
 

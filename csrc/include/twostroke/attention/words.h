@@ -1,7 +1,6 @@
 // The two products of attention over one tile where K and V are integers, by words of 16 bits: for many rows, on CPUs whose products of
 // bytes take three instructions and must not overflow 16 bits (AVX2 without VNNI). K and V of a tile are widened once for all rows of a
 // block, and a weight is one word, not two digits, so V is multiplied once. Sums are exact, so bits are those of integer.h.
-// Knows: attention/integer.h, 256-bit registers. Must not know: batches, threads.
 #pragma once
 #include "twostroke/attention/integer.h"
 

@@ -1,6 +1,5 @@
 // The arguments of the kernels of csrc/cuda, and their list. All addresses are the device's. Strides are in elements. `parts`: blocks
 // that share one row, where a row is longer than a block has threads.
-// Knows: what kernels are given. Must not know: what starts them.
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,4 @@
 // Sixteen int32 lanes as four registers of ARMv8-A: the part of integers.h that depends on the instruction set.
-// Knows: 128-bit registers. Must not know: kernels.
 #pragma once
 #include "twostroke/simd.h"
 

@@ -1,5 +1,4 @@
 // What the ARMv8-A files of ts_linear share: vectors of four columns, the strips of a panel, products of bytes, the fold of one group.
-// Knows: 128-bit registers, packed scales. Must not know: threads, formats of elements.
 #pragma once
 #include <arm_neon.h>
 

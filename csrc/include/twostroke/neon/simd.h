@@ -1,5 +1,4 @@
 // Sixteen float32 lanes as four registers of ARMv8-A: the part of simd.h that depends on the instruction set.
-// Knows: 128-bit registers. Must not know: kernels.
 #pragma once
 #include <arm_neon.h>
 

@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.assembly.settings.env import Machine
-from twostroke.assembly.settings.options import BY_NAME, Option
+from twostroke.assembly.settings.option import Option
+from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.ops.program.model import Model
@@ -247,6 +248,15 @@ def resolve_objectives(resolver: Resolver) -> LatencyObjectives:
     ttft_s = resolver.pick("ttft", None, "no objective: in order of arrival, no request is refused")
     itl_s = resolver.pick("itl", None, "no objective: see step_limiter")
     return LatencyObjectives(ttft_s, itl_s)
+
+
+def resolve_images(resolver: Resolver) -> None:
+    """What images may take, and where they may be fetched from."""
+    resolver.pick("image_cache", IMAGE_CACHE, "default")
+    resolver.pick("image_tokens", IMAGE_TOKENS, "default")
+    hosts = resolver.asked_value("image_urls")
+    why = resolver.source_of("image_urls") or "none asked for: images are not fetched"
+    resolver.put("image_urls", tuple(dict.fromkeys(one for several in hosts or () for one in several)), why)
 
 
 def objectives_of(resolved: Resolved) -> LatencyObjectives:

@@ -10,6 +10,7 @@ from twostroke.types.speculate import BY_MODEL, INSIDE, SHIPPED_HEADS, WAYS
 
 _ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9._-]{0,253})|[0-9a-f:.]{2,45}")
+_IMAGE_HOST = re.compile(r"(?:(https?)://)?(\*|[a-z0-9_][a-z0-9._-]{0,252}|\[[0-9a-f:.]{2,45}\])(?::(\d{1,5}))?/?")
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._*-]+)(:(\d{1,5}|\*))?")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
@@ -20,12 +21,23 @@ KEPT = ("f32", "bf16", "int8", "int4")
 """Names of formats of K and V."""
 
 
+DISK_AUTO = -1
+"""Stands for a size that follows from what is free on the disk."""
+
+
 def parse_bytes(text: str) -> int:
     """ "2GB", "512MiB", "1000000" -> bytes. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmg]i?)?b?\s*", text, re.IGNORECASE)
     if match is None:
         raise ValueError("write a size such as 2GB or 512MiB")
     return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+def parse_disk(text: str) -> int:
+    """ "10GB", "auto" (DISK_AUTO), "off" (0) -> bytes. Raises ValueError."""
+    word = text.strip().lower()
+    known = {"off": 0, "auto": DISK_AUTO}
+    return known[word] if word in known else parse_bytes(text)
 
 
 def parse_count(text: str) -> int:
@@ -147,6 +159,19 @@ def parse_hosts(text: str) -> tuple[str, ...]:
     if bad := next((name for name in names if not _HOST_NAME.fullmatch(name)), None):
         raise ValueError(f"{bad!r} is no name: write it without scheme, port and path, such as llm.example.org")
     return names
+
+
+def parse_image_hosts(text: str) -> tuple[str, ...]:
+    """ "images.example.org,http://10.0.0.7:8080" -> https://images.example.org:443 and so on. Raises ValueError."""
+    return tuple(_image_host(name.lower()) for name in parse_names(text))
+
+
+def _image_host(text: str) -> str:
+    found = _IMAGE_HOST.fullmatch(text)
+    port = 0 if found is None else int(found[3] or (80 if found[1] == "http" else 443))
+    if found is None or not 0 < port < 65536:
+        raise ValueError(f"{text!r} is no host: write HOST, HOST:PORT, http://HOST, or * for all public ones")
+    return f"{found[1] or 'https'}://{found[2]}:{port}"
 
 
 def parse_origins(text: str) -> tuple[str, ...]:

@@ -5,10 +5,8 @@ The CLI's flags, the TWOSTROKE_* variables and docs/CONFIG.md are made from this
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
+from twostroke.assembly.settings.image_options import IMAGE_OPTIONS
+from twostroke.assembly.settings.option import Option
 from twostroke.assembly.settings.option_values import (
     KEPT,
     WEIGHTS,
@@ -18,6 +16,7 @@ from twostroke.assembly.settings.option_values import (
     parse_bytes,
     parse_count,
     parse_device,
+    parse_disk,
     parse_hosts,
     parse_keep_alive,
     parse_mode,
@@ -31,41 +30,7 @@ from twostroke.assembly.settings.option_values import (
     parse_text,
     parse_url,
 )
-from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Pooling, Task
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words.
-
-    secret: its value is never printed. switch: the flag alone turns it on. many: it may be given several times; its
-    value is a tuple. also: the flag as other servers call it.
-    """
-
-    name: str
-    metavar: str
-    parse: Callable[[str], Any]
-    help: str
-    default: str
-    secret: bool = False
-    switch: bool = False
-    many: bool = False
-    also: tuple[str, ...] = ()
-
-    @property
-    def flag(self) -> str:
-        """The command line's spelling."""
-        return "--" + self.name.replace("_", "-")
-
-    def read(self, text: str, source: str) -> Any:
-        """Parse; raises ConfigError that names where the text came from."""
-        try:
-            return self.parse(text)
-        except ValueError as error:
-            value = "a wrong value" if self.secret else f"the value {text!r}"
-            raise ConfigError(f"{source} has {value}: {error}.", fix=f"{self.flag}: {self.help}") from None
-
 
 ENGINE_OPTIONS: tuple[Option, ...] = (
     Option("revision", "REV", parse_text, "Hub revision (branch, tag or commit) to use.", "main"),
@@ -129,16 +94,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "512 for prompts alone and fewer beside running streams; 2048 with objectives",
     ),
     Option("max_sequences", "COUNT", parse_count, "Sequences in one step.", "64"),
-    Option("images", "WORD", one_of("on", "off"), "Read images in prompts.", "on where the model has an encoder"),
-    Option(
-        "mmproj",
-        "FILE",
-        str,
-        "The GGUF file that contains the encoder of images.",
-        "the one next to the model's GGUF file",
-    ),
-    Option("image_tokens", "COUNT", parse_count, "Most image rows of an image whose size decides.", "4096"),
-    Option("image_cache", "BYTES", parse_bytes, "Most bytes of encoded images that are kept.", "256MiB"),
+    *IMAGE_OPTIONS,
     Option("threads", "COUNT", parse_count, "CPU threads.", "the cores this process may use"),
     Option(
         "cpu_level",
@@ -214,6 +170,15 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "Most bytes of packed weights in that folder, such as 100GB. The files used longest ago are removed first, and "
         "never one in use.",
         "half of what the disk would have free without them",
+    ),
+    Option(
+        "kv_disk",
+        "SIZE",
+        parse_disk,
+        "Keep computed prompts on disk, in the folder kv of the cache folder, and read them after a restart where that "
+        "is sooner than computing them: the most bytes of them, such as 10GB, auto (10GB, at most 5% of what is free), "
+        "or off. What clients wrote can be derived from these files: they are readable by this user alone.",
+        "off",
     ),
     Option("trace", "FILE", parse_text, "File for the record of every step, as JSON lines, whole at the end.", "none"),
 )
@@ -319,8 +284,9 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "stored_work",
         "FOLDER",
         parse_text,
-        "Keep responses, files and batches in this folder: `store`, previous_response_id, background, /v1/files and "
-        "/v1/batches. Each client sees its own alone. Batches go on after a restart.",
+        "Keep responses, conversations, files and batches in this folder: `store`, previous_response_id, background, "
+        "/v1/conversations, /v1/files, /v1/batches and /v1/messages/batches. Each client sees its own alone. Batches "
+        "go on after a restart.",
         "none: nothing is kept",
     ),
     Option("stored_bytes", "SIZE", parse_bytes, "Most bytes of each kind of stored work of one client.", "1GB"),

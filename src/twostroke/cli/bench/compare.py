@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, SuggestingGroup, clear_errors, print_json
 from twostroke.cli.shared.progress import progress_bar
 
+if TYPE_CHECKING:
+    from twostroke.types.spec.formats import KVKind
+
 SHAPE_HELP = "Random weights: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json."
-GGUF_TYPES = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_0")
+K_TYPES = ("Q6_K", "Q5_K_M", "Q5_K_S", "Q4_K_M", "Q4_K_S", "Q3_K_M", "Q2_K")
+GGUF_TYPES = ("Q8_0", *K_TYPES, "Q5_1", "Q5_0", "Q4_1", "Q4_0", "IQ4_NL", "IQ4_XS")
 WEIGHTS_HELP = (
-    f"int8, int4, or types of GGUF ({', '.join(GGUF_TYPES)}), with commas between. Of a type, this engine and "
-    "llama.cpp read the same file, which llama.cpp writes [default: int8,int4; a GGUF file's own]."
+    f"int8 and int4, which peers make, too; our own int6, int5, bf16, f32; types of GGUF ({', '.join(GGUF_TYPES)}). "
+    "Commas stand between. Of a type, this engine and llama.cpp read the same file, which llama.cpp writes [default: "
+    "int8,int4; a GGUF file's own]."
 )
+KV_HELP = "Formats of K and V in this engine besides bf16, with commas between."
+TEXT_HELP = "A text on which errors are measured, in place of those that ship with Twostroke; may be repeated."
 MODEL_HELP = "A checkpoint folder or a GGUF file instead: each engine's error beside float32 stands next to its speed."
 PEERS_HELP = "Where the peers' environments are [default: the cache folder]."
 
@@ -72,6 +81,9 @@ def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
 @click.option("--shape", default="llama-3.2-1b", help=SHAPE_HELP)
 @click.option("--model", "folder", type=click.Path(path_type=Path), default=None, help=MODEL_HELP)
 @click.option("--weights", default="", help=WEIGHTS_HELP)
+@click.option("--kv-format", "kv", default="int8", help=KV_HELP)
+@click.option("--text", "texts", type=click.Path(path_type=Path), multiple=True, help=TEXT_HELP)
+@click.option("--errors", is_flag=True, help="Errors alone: no speed is measured, so that the machine may be busy.")
 @click.option("--peers", "names", default="openvino,llama_cpp", help="Peers, with commas between; none for us alone.")
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
 @click.option("--rounds", type=click.IntRange(min=1), default=3, help="Turns of each engine [default: 3].")
@@ -85,6 +97,9 @@ def compare(
     shape: str,
     folder: Path | None,
     weights: str,
+    kv: str,
+    texts: tuple[Path, ...],
+    errors: bool,
     names: str,
     peers_folder: Path | None,
     rounds: int,
@@ -99,10 +114,13 @@ def compare(
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json, write_whole
         from twostroke.lab.bench.cases import QUICK, STANDARD
+        from twostroke.lab.bench.natural_texts import texts_of
         from twostroke.lab.bench.peers.peer import find_peer
         from twostroke.lab.bench.run_compare import Asked, run
-        from twostroke.types.errors import Contradiction
+        from twostroke.types.errors import ConfigError, Contradiction
 
+        if errors and folder is None:
+            raise ConfigError("--errors was given for random weights.", fix="Name a checkpoint: --model FOLDER_OR_FILE")
         for path, option in ((save, "--save"), (plot, "--plot")):
             if path is not None:
                 check_place(path, option)
@@ -112,9 +130,11 @@ def compare(
             weights=_weights(weights),
             peers=tuple(name.strip() for name in names.split(",") if name.strip() not in ("", "none")),
             peers_folder=peers_folder,
-            rounds=rounds,
+            rounds=1 if errors else rounds,
             threads=threads,
-            cases=QUICK if quick else STANDARD,
+            cases=() if errors else QUICK if quick else STANDARD,
+            kv=_kv_kinds(kv),
+            texts=texts_of(texts),
         )
         for name in asked.peers:
             find_peer(name)  # before gigabytes are written
@@ -137,11 +157,23 @@ def compare(
 
 
 def _weights(text: str) -> tuple[str, ...]:
-    parts = tuple(part.strip() for part in text.split(",") if part.strip())
     from twostroke.lab.bench.cases import INTEGER_WEIGHTS
+    from twostroke.ops.quant.formats import WEIGHT_NAMES
 
-    known = (*INTEGER_WEIGHTS, *GGUF_TYPES)
+    return _known(text, (*INTEGER_WEIGHTS, *sorted(set(WEIGHT_NAMES) - set(INTEGER_WEIGHTS)), *GGUF_TYPES))
+
+
+def _kv_kinds(text: str) -> tuple[KVKind, ...]:
+    """bf16 is always among the formats that are measured."""
+    from twostroke.types.spec.formats import KVKind
+
+    kinds = {kind.name.lower(): kind for kind in KVKind}
+    return tuple(kinds[name] for name in _known(text, tuple(kinds)) if name != "bf16")
+
+
+def _known(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in text.split(",") if part.strip() not in ("", "none"))
     wrong = next((part for part in parts if part not in known), None)
     if wrong is not None:
         raise click.BadParameter(f"{wrong!r} is none of {', '.join(known)}")
-    return parts
+    return tuple(dict.fromkeys(parts))

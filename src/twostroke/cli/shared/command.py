@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
-from twostroke.assembly.settings.options import Option
+from twostroke.assembly.settings.option import Option
 from twostroke.cli.shared.interrupt import INTERRUPTED, interruptible
 from twostroke.cli.shared.streams import output_problem
 from twostroke.types.errors import (

@@ -6,6 +6,7 @@ import time
 
 import click
 
+from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
 from twostroke.cli.shared.readings import reading
 
@@ -30,21 +31,43 @@ def parse_days(text: str) -> float:
     default="30d",
     help="Also files that no start used for so long: 12h, 30d, 2w [default: 30d].",
 )
+@click.option(
+    "--keep",
+    "keep_bytes",
+    metavar="SIZE",
+    callback=reading(parse_bytes),
+    default=None,
+    help="Also packed weights and pages of prompts that were used longest ago, until all take no more than this: 20GB.",
+)
+@click.option("--pages", is_flag=True, help="Also all pages of prompts (`serve --kv-disk`).")
 @click.option("--downloads", is_flag=True, help="Also downloads in the hub's cache that stopped 7 days ago or more.")
 @click.option("--yes", is_flag=True, help="Delete them. Without it they are only listed.")
 @click.option("--cache", metavar="FOLDER", default=None, help="The cache folder [default: as for serve].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def gc(older_days: float, downloads: bool, yes: bool, cache: str | None, as_json: bool, verbose: bool) -> None:
+def gc(
+    older_days: float,
+    keep_bytes: int | None,
+    pages: bool,
+    downloads: bool,
+    yes: bool,
+    cache: str | None,
+    as_json: bool,
+    verbose: bool,
+) -> None:
     """List packed files whose model is gone, that this version cannot use, or that no start used for a time; with --yes
-    delete them. Files in use stay. The hub's cache is shared with other programs: models there are never deleted here
-    (`twostroke rm`), and stopped downloads only with --downloads."""
+    delete them. Pages of prompts that no request read for so long go too. Files in use stay. The hub's cache is shared
+    with other programs: models there are never deleted here (`twostroke rm`), and stopped downloads only with
+    --downloads."""
     with clear_errors(verbose):
         from twostroke.cli.store.cache_place import hub_cache, packed_folder
+        from twostroke.weights.store.kept_pages import page_waste, waste_over
         from twostroke.weights.store.unused import DAY_S, packed_waste, partial_waste, remove_waste, unfolded_waste
 
         folder, hub, now_s = packed_folder(cache).parent, hub_cache(), time.time()
         found = [*packed_waste(folder, hub, now_s, older_days * DAY_S), *unfolded_waste(folder, hub)]
+        found += page_waste(folder, now_s, older_days * DAY_S, everything=pages)
+        found += [] if keep_bytes is None else waste_over(folder, keep_bytes, found)
         begun = partial_waste(hub, now_s, 7 * DAY_S, PARTIALS)
         found += begun if downloads else []
         freed = sum(remove_waste(waste) for waste in found) if yes else 0

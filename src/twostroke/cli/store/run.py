@@ -16,6 +16,7 @@ from twostroke.assembly.settings.options import BY_NAME, ENGINE_OPTIONS
 from twostroke.cli.chat import ChatJson, ChatText, Conversation, converse
 from twostroke.cli.generate import prompt_of, stream_answer
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.images import image_part, paths_in
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
 from twostroke.cli.shared.streams import as_text
@@ -29,6 +30,7 @@ OPTIONS = (*ENGINE_OPTIONS, BY_NAME["chat_template"])
 @click.argument("model")
 @click.argument("prompt", required=False)
 @click.option("--system", default=None, help="System message.")
+@click.option("--image", "image_files", multiple=True, help="A file or URL before the text; may be repeated.")
 @click.option("--url", default=None, help="Only this server; unix:PATH for a socket [default: one of this user's].")
 @click.option("--api-key", metavar="KEY", default=None, help="The server's API key [env TWOSTROKE_API_KEY].")
 @click.option("--local", is_flag=True, help="Compute in this process, also where a server has the model.")
@@ -40,6 +42,7 @@ def command(
     model: str,
     prompt: str | None,
     system: str | None,
+    image_files: tuple[str, ...],
     url: str | None,
     api_key: str | None,
     local: bool,
@@ -56,9 +59,11 @@ def command(
         with _answering(model, options, url, api_key, local) as llm:
             params = take_sampling(sampling, llm.sampling_defaults)
             if text is None:
-                converse(Conversation(llm, params, system, ChatJson() if as_json else ChatText()))
+                shown = [image_part(name) for name in image_files]
+                converse(Conversation(llm, params, system, ChatJson() if as_json else ChatText(), images=shown))
                 return
-            made = prompt_of(llm, text, system, (), raw=False)
+            text, named = paths_in(text) if llm.sees else (text, [])
+            made = prompt_of(llm, text, system, [*image_files, *named], raw=False)
             if as_json:
                 print_json(_whole(llm, made, params))
             else:

@@ -10,6 +10,7 @@ from typing import IO, Any
 from urllib.error import HTTPError
 
 from twostroke.cli.server.running_server import RunningServer
+from twostroke.cli.shared.images import as_sent
 from twostroke.types.errors import ConfigError, EngineStopped, InvalidRequest
 from twostroke.types.grammar import Grammar, GrammarKind
 from twostroke.types.output import Delta
@@ -31,14 +32,14 @@ _FIELDS = (
 _NAMES_THERE = {"repeat_penalty": "repetition_penalty"}
 _BEGIN, _END = b"data: ", b"[DONE]"
 
-Message = Mapping[str, str]
+Message = Mapping[str, Any]
 
 
 class ServedModel:
     """name: how the server calls the model. Messages take the place of token ids: the server has the template.
 
-    sampling_defaults: what the model's publisher recommends. They are asked for at once. Raises ConfigError where the
-    server does not answer, InvalidRequest where it does not have the model.
+    sampling_defaults: what the model's publisher recommends. sees: whether it reads images. Both are
+    asked for at once. Raises ConfigError where the server does not answer, InvalidRequest where it lacks the model.
     """
 
     has_template = True
@@ -48,18 +49,20 @@ class ServedModel:
         self.url = url
         self.model_name = name
         self.prompt_tokens = 0
-        self.sampling_defaults = self._recommended()
-
-    def _recommended(self) -> Mapping[str, Any]:
         with self._open("/api/show", {"model": self.model_name}) as answer:
-            rows = [line.split() for line in str(json.load(answer).get("parameters", "")).splitlines()]
+            shown = json.load(answer)
+        self.sees = "vision" in shown.get("capabilities", ())
+        self.sampling_defaults = self._recommended(str(shown.get("parameters", "")))
+
+    def _recommended(self, text: str) -> Mapping[str, Any]:
+        rows = [line.split() for line in text.splitlines()]
         found = {_NAMES_THERE.get(row[0], row[0]): row[1] for row in rows if len(row) == 2}
         numbers = {name: float(text) for name, text in found.items() if name in _FIELDS}
         return {name: int(value) if name == "top_k" else value for name, value in numbers.items()}
 
-    def messages_tokens(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages themselves."""
-        return list(messages)
+    def chat_prompt(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages themselves, with image files in base64."""
+        return [as_sent(message) for message in messages]
 
     def chat_tokens(self, text: str, system: str | None = None) -> list[Message]:
         """One user message, after a system message where given."""

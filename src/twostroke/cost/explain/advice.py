@@ -168,6 +168,7 @@ def _plain(context: ExplainContext, cause: Cause) -> list[Advice]:
         return _prefix(context, cause)
     texts = {
         CauseKind.SHARED_PREFILL: "another replica, or prompts that come one after the other",
+        CauseKind.ENCODE: "images that were shown lately: their rows are kept, and cost no second encode",
         CauseKind.COLD: "a first request for warming up: later ones do not pay this",
         CauseKind.CLIENT: "a reader that takes pieces as they come; no setting of the engine helps",
         CauseKind.BUSY: "fewer other programs on this machine, or fewer --threads than it has cores",

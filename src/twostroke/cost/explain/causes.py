@@ -67,6 +67,11 @@ class ExplainContext:
         return max(0.0, 1 - less_s / whole_s) * max(0.0, account.parts.own_prefill_s - self.cold_prefill_s)
 
     @property
+    def disk_s(self) -> float:
+        """Seconds that it waited for the disk, part of its queueing."""
+        return min(self.account.disk.seconds, self.account.parts.queue_s)
+
+    @property
     def cold_prefill_s(self) -> float:
         """Seconds of the request's own prefill that a cold machine cost."""
         return min(self.cold.prefill_s, self.account.parts.own_prefill_s)
@@ -135,9 +140,11 @@ def causes_of(context: ExplainContext) -> list[Cause]:
     """Most seconds first; what is too small to matter is left out, except for why a prefix missed."""
     found = [
         _queue(context),
+        _disk(context),
         _shared_prefill(context),
         _prefix(context),
         _cold(context),
+        _encode(context),
         _own_prefill(context),
         _stretched(context),
         _preempted(context),
@@ -147,7 +154,7 @@ def causes_of(context: ExplainContext) -> list[Cause]:
         _decode(context),
     ]
     least_s = LEAST_SHARE * context.account.e2e_s
-    always = {CauseKind.PREFIX}
+    always = {CauseKind.PREFIX, CauseKind.DISK}
     if context.account.unread_s > LEAST_UNREAD_SHARE * context.account.e2e_s:
         always.add(CauseKind.CLIENT)
     listed = [c for c in found if c is not None and (c.seconds > least_s or c.kind in always)]
@@ -160,7 +167,21 @@ def _queue(context: ExplainContext) -> Cause:
     if story.num_ahead:
         text += f"; {story.num_running} ran and {story.num_ahead} waited before it when it came"
     request_ids = tuple(share.request_id for share in story.behind) + tuple(reversed(story.ended))
-    return Cause(CauseKind.QUEUE, Verdict.START, account.parts.queue_s, text, request_ids)
+    return Cause(CauseKind.QUEUE, Verdict.START, account.parts.queue_s - context.disk_s, text, request_ids)
+
+
+def _disk(context: ExplainContext) -> Cause | None:
+    read = context.account.disk
+    if not read.seconds:
+        return None
+    text = f"{read.tokens:,} tokens of its prompt were read from the disk in {duration(read.seconds)}"
+    if not read.tokens:
+        text = "it waited for pages on the disk, which came too late or were damaged"
+    elif context.cost is not None:
+        start = max(0, context.account.num_cached_tokens - read.tokens)
+        computing_s = prefill_s(context.cost, start, start + read.tokens, context.step_tokens)
+        text += f" (computing them: {duration(computing_s)})"
+    return Cause(CauseKind.DISK, Verdict.START, context.disk_s, text)
 
 
 def _queue_text(story: QueueStory) -> str:
@@ -224,6 +245,11 @@ def _cold(context: ExplainContext) -> Cause:
     side = Verdict.START if context.cold_prefill_s >= context.cold_decode_s else Verdict.STREAM
     text = "the engine had just started: its first steps took this much longer than such steps take later"
     return Cause(CauseKind.COLD, side, seconds, text)
+
+
+def _encode(context: ExplainContext) -> Cause:
+    text = f"its images, which became {context.account.image_tokens:,} tokens of the prompt"
+    return Cause(CauseKind.ENCODE, Verdict.START, context.account.parts.encode_s, text)
 
 
 def _own_prefill(context: ExplainContext) -> Cause:

@@ -21,15 +21,17 @@ class Verdict(enum.StrEnum):
 
 
 class CauseKind(enum.StrEnum):
-    """What time can go to. OWN_PREFILL and DECODE are the work itself; the others could be avoided.
+    """What time can go to. ENCODE, OWN_PREFILL and DECODE are the work itself; the others could be avoided.
 
     FRONT to LOST: only where a front has replicas.
     """
 
     QUEUE = "queue"
+    DISK = "read from disk"
     SHARED_PREFILL = "others' prefill"
     PREFIX = "prefix missed"
     COLD = "cold start"
+    ENCODE = "encode"
     OWN_PREFILL = "own prefill"
     STRETCHED = "stretched gaps"
     PREEMPTED = "preemption"
@@ -45,7 +47,7 @@ class CauseKind(enum.StrEnum):
     @property
     def is_work(self) -> bool:
         """True where the request could not be answered without it."""
-        return self in (CauseKind.OWN_PREFILL, CauseKind.DECODE)
+        return self in (CauseKind.ENCODE, CauseKind.OWN_PREFILL, CauseKind.DECODE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,10 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """causes: most seconds first. advice: what saves most first. source: where the cost model's figures come from."""
+    """causes: most seconds first. advice: what saves most first. source: where the cost model's figures come from.
+
+    num_disk_tokens: the cached tokens that were read from the disk for it.
+    """
 
     request_id: str
     verdict: Verdict
@@ -88,6 +93,7 @@ class Explanation:
     causes: tuple[Cause, ...]
     advice: tuple[Advice, ...]
     source: str
+    num_disk_tokens: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -101,7 +107,9 @@ def words(explanation: Explanation) -> str:
     times = [f"{duration(whole.e2e_s)} in all"]
     times += [f"TTFT {duration(whole.ttft_s)}"] if whole.ttft_s is not None else []
     times += [f"{duration(whole.mean_itl_s)} a token"] if whole.mean_itl_s is not None else []
-    counts = f"{whole.num_prompt_tokens:,} prompt tokens ({whole.num_cached_tokens:,} cached)"
+    cached = f"{whole.num_cached_tokens:,} cached"
+    cached += f", {whole.num_disk_tokens:,} of them read from the disk" if whole.num_disk_tokens else ""
+    counts = f"{whole.num_prompt_tokens:,} prompt tokens ({cached})"
     lines.append(f"{', '.join(times)}; {counts}, {whole.num_output_tokens:,} output tokens")
     lines.append("where the time went")
     for cause in whole.causes:
@@ -140,8 +148,13 @@ def short(request_id: str) -> str:
 
 def names(found: Sequence[Share], most: int = 3) -> str:
     """ "a (7,900 tokens, 610 ms), b (...) and 4 more"."""
-    items = [f"{short(s.request_id)} ({s.num_tokens:,} tokens, {duration(s.seconds)})" for s in found[:most]]
+    items = [f"{short(s.request_id)} ({_work_of(s)}, {duration(s.seconds)})" for s in found[:most]]
     return _listed(items, len(found) - most)
+
+
+def _work_of(share: Share) -> str:
+    """What was computed for it; of an image alone no tokens were."""
+    return f"{share.num_tokens:,} tokens" if share.num_tokens else "an image"
 
 
 def plain_names(found: Sequence[str], most: int = 3) -> str:

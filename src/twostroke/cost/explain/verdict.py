@@ -77,6 +77,7 @@ def explanation_of(
         causes=tuple(causes),
         advice=tuple(advice),
         source=source,
+        num_disk_tokens=min(account.disk.tokens, account.num_cached_tokens),
     )
 
 

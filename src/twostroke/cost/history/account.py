@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from msgspec import Struct, field
 
@@ -76,6 +78,14 @@ class Delays(Struct, frozen=True):
     stream_s: float = 0.0
 
 
+class DiskRead(Struct, frozen=True):
+    """Prompt tokens that were read from a disk instead of computed, and the seconds that the completion waited for
+    them before its first step."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+
 class GuessCounts(Struct, frozen=True):
     """Tokens of a completion that were guessed and verified, how many of them were accepted, and in how many steps."""
 
@@ -99,6 +109,7 @@ class LiveAccount(Struct, eq=False):
     phase: Phase = Phase.QUEUED
     mark_s: float = 0.0
     queue_s: float = 0.0
+    encode_s: float = 0.0
     own_s: float = 0.0
     others_s: float = 0.0
     decode_s: float = 0.0
@@ -120,6 +131,7 @@ class LiveAccount(Struct, eq=False):
     queue: QueueStory = field(default_factory=QueueStory)
     spells: list[PreemptionSpan] = field(default_factory=list)
     guesses: GuessCounts = GuessCounts()
+    disk: DiskRead = DiskRead()
     stays: list[ReplicaStay] = field(default_factory=list)
     delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
     delayed_token_s: float = 0.0
@@ -154,6 +166,7 @@ class LiveAccount(Struct, eq=False):
         """The parts of the time up to the last settlement."""
         return TimeParts(
             self.queue_s,
+            self.encode_s,
             self.own_s,
             self.others_s,
             self.decode_s,
@@ -170,7 +183,8 @@ class Account(Struct, frozen=True):
 
     start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
     pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
-    delays: parts of the other seconds, not next to them. stays: the replicas of a front that it was at.
+    delays: parts of the other seconds, not next to them. stays: the replicas of a front that it was at. image_tokens:
+    tokens of the prompt that show images.
     """
 
     request_id: str
@@ -197,6 +211,8 @@ class Account(Struct, frozen=True):
     delays: Delays = Delays()
     guesses: GuessCounts = GuessCounts()
     stays: tuple[ReplicaStay, ...] = ()
+    disk: DiskRead = DiskRead()
+    image_tokens: int = 0
 
     @property
     def e2e_s(self) -> float:
@@ -232,6 +248,11 @@ class ChunkStep(tuple[int, float, float, tuple[tuple[str, int, float], ...]]):
     """(ordinal, begin, commit, ((request id, rows, seconds), ...)) of a step that had prefill in it."""
 
     __slots__ = ()
+
+
+def chunks_since(steps: deque[ChunkStep], since_s: float) -> list[ChunkStep]:
+    """The steps that ended after since_s, the latest first."""
+    return list(takewhile(lambda step: step[2] > since_s, reversed(steps)))
 
 
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:

@@ -13,17 +13,19 @@ looked into.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from twostroke.cost.history.account import (
     Account,
     ChunkStep,
+    DiskRead,
     LiveAccount,
     Phase,
     PreemptionSpan,
     QueueStory,
+    chunks_since,
     record_of,
     shares,
 )
@@ -34,8 +36,8 @@ from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.running_sums import RunningSums, Span, begun_early, span
 from twostroke.cost.history.step_history import MAX_RUN_STEPS, Row, StepHistory
 from twostroke.cost.history.step_times import BLOCK_STEPS, StepTime
-from twostroke.cost.prefill_share import chunk_seconds
-from twostroke.cost.shape import Segment, StepCost
+from twostroke.cost.prefill_share import Encode, chunk_seconds, encode_of
+from twostroke.cost.shape import StepCost
 from twostroke.types.event import FinishedEvent
 from twostroke.types.plan import Hold, Plan, Preemption, Role
 from twostroke.types.request import Request
@@ -69,7 +71,6 @@ class Ledger:
         self._delayed_s = 0.0  # in all steps: the processor was busy with something else
         self._last: Request | None = None  # the last sequence of a step that held all decodes and nothing else
         self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
-        self._sampled: tuple[int, tuple[Segment, ...]] = (0, ())
         self._behind = PlansBehind()
         self._held: Hold | None = None
         self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
@@ -91,6 +92,11 @@ class Ledger:
     def away(self, seconds: float) -> None:
         """The engine stood still so long, because the reader that drives it did something else."""
         self._away_s += seconds
+
+    def read_back(self, request_id: str, tokens: int, seconds: float) -> None:
+        """So many tokens of a completion's prompt were read from a disk; it waited so long for them."""
+        if (live := self._live.get(request_id)) is not None:
+            live.disk = DiskRead(tokens, seconds)
 
     def begun(self, plan: Plan, now: float) -> None:
         """The first stages begin a plan while others are in flight: what it holds is computed from now on, though not
@@ -117,6 +123,7 @@ class Ledger:
             and plan.held is self._held
             and not plan.preemptions
             and not plan.num_draft_tokens
+            and not result.encode_s
         ):
             self._recent.append(time)
         else:
@@ -158,7 +165,7 @@ class Ledger:
         elif live.phase is Phase.BACK:
             live.back_s += at_s - live.mark_s
         else:
-            live.queue_s = at_s - live.mark_s
+            live.queue_s = max(0.0, at_s - live.mark_s - live.encode_s)
             live.queue = self._queue_story(live, at_s)
         self._ended.append((at_s, event.request_id))
         account = self._account(live, event)
@@ -207,16 +214,18 @@ class Ledger:
             elif live is not None and live.phase is not Phase.FILLING:
                 self._enter(live, span.begin_s)
         rows = self._rows(plan, result)
-        by_chunk = chunk_seconds(rows, span.busy_s, self.cost)
-        chunk_s = sum(by_chunk.values())
-        if by_chunk:
+        encode = encode_of(plan, result, span.busy_s, self._live)
+        by_chunk = chunk_seconds(rows, span.busy_s - encode.seconds, self.cost)
+        chunk_s = sum(by_chunk.values()) + encode.seconds
+        if by_chunk or encode.seconds:
             filling = [row for row in rows if row.request_id in by_chunk]
             chunks = tuple((row.request_id, row.num_tokens, by_chunk[row.request_id]) for row in filling)
+            chunks += ((encode.request_id, 0, encode.seconds),) if encode.seconds else ()
             self.chunk_steps.append(ChunkStep((self.num_steps, span.begin_s, span.commit_s, chunks)))
         self._sums.add(span, chunk_s)
         if planned_decoding != was_decoding:
             self._pass_over(plan, span.busy_s - chunk_s)
-        self._account_filling(rows, by_chunk, span)
+        self._account_filling(rows, by_chunk, encode, span)
         for row in rows:
             live = self._filling.get(row.request_id)
             if live is not None and row.samples and result.sampled.get(row.request_id):
@@ -238,7 +247,7 @@ class Ledger:
     def _enter(self, live: LiveAccount, begin_s: float) -> None:
         """Account for a request that is planned, for the first time or again."""
         if live.phase is Phase.QUEUED:
-            live.queue_s = max(0.0, begin_s - live.mark_s)
+            live.queue_s = max(0.0, begin_s - live.mark_s - live.encode_s)
             live.first_s, live.first_ordinal = begin_s, self.num_steps
             live.delayed_before_s = self._delayed_s
             live.queue = self._queue_story(live, begin_s)
@@ -249,27 +258,32 @@ class Ledger:
         live.phase = Phase.FILLING
         self._filling[live.request.request_id] = live
 
-    def _account_filling(self, rows: tuple[Row, ...], by_chunk: dict[str, float], span: Span) -> None:
+    def _account_filling(self, rows: Sequence[Row], by_chunk: dict[str, float], encode: Encode, span: Span) -> None:
         """The step's time for those that do not decode yet, in it or passed over."""
-        chunk_s = sum(by_chunk.values())
+        chunk_s = sum(by_chunk.values()) + encode.seconds
         own_rows = {row.request_id: row for row in rows}
+        waiting = self._live.get(encode.request_id)
+        if waiting is not None and waiting.phase is Phase.QUEUED:
+            waiting.encode_s += encode.seconds
         for request_id, live in self._filling.items():
             stall_s = span.away_s if live.mark_s < span.begin_s else 0.0
             live.stall_s += stall_s
             live.host_s += span.commit_s - live.mark_s - span.busy_s - stall_s
             live.mark_s = span.commit_s
+            own_encode_s = encode.seconds if request_id == encode.request_id else 0.0
+            live.encode_s += own_encode_s
             row = own_rows.get(request_id)
             if row is None and request_id in self._behind:
                 live.add_own(span.busy_s)
                 continue
             if row is None:
-                live.others_s += span.busy_s
+                live.others_s += span.busy_s - own_encode_s
                 continue
             if not live.computed:
                 live.cached = row.start
             live.computed = row.start + row.num_tokens
             own_s = span.busy_s - chunk_s + by_chunk.get(request_id, 0.0)
-            live.others_s += span.busy_s - own_s
+            live.others_s += span.busy_s - own_s - own_encode_s
             live.add_own(own_s, own_s * row.num_recomputed / row.num_tokens)
 
     def _begin_decode(self, live: LiveAccount, span: Span) -> None:
@@ -345,21 +359,13 @@ class Ledger:
             if at_s <= since_s:
                 break
             ended.append(request_id)
-        behind = shares(self._chunks_since(since_s), live.request.request_id, since_s, self.num_steps)
+        behind = shares(chunks_since(self.chunk_steps, since_s), live.request.request_id, since_s, self.num_steps)
         hold = max(held, key=lambda reason: held[reason], default=None)
         return QueueStory(live.num_running, live.num_ahead, hold, behind, tuple(reversed(ended)))
 
-    def _chunks_since(self, since_s: float) -> list[ChunkStep]:
-        found = []
-        for step in reversed(self.chunk_steps):
-            if step[2] <= since_s:
-                break
-            found.append(step)
-        return found
-
     def _account(self, live: LiveAccount, event: FinishedEvent) -> Account:
         request, first_s, token_s = live.request, live.first_s, live.token_s
-        steps = [] if first_s is None or not live.others_s else self._chunks_since(first_s)
+        steps = [] if first_s is None or not live.others_s else chunks_since(self.chunk_steps, first_s)
         steps = [step for step in steps if not live.was_away(step[1])]
         middle = (live.token_ordinal + self.num_steps + 1) // 2
         return Account(
@@ -383,16 +389,10 @@ class Ledger:
             spells=tuple(live.spells),
             prefix_miss=event.prefix_miss,
             first_ordinal=live.first_ordinal,
-            sample=() if token_s is None else self._decoded_in(middle),
+            sample=() if token_s is None else self.history.decoded_in(middle),
             delays=live.delays(self._delayed_s),
             guesses=live.guesses,
             stays=tuple(live.stays),
+            disk=live.disk,
+            image_tokens=sum(span.end - span.first for span in request.images),
         )
-
-    def _decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
-        """What decoded in this step. Completions that end together were in the same one: it is put together once."""
-        if self._sampled[0] != ordinal:
-            sample = self.history.sample(ordinal)
-            segments = [] if sample is None else sample.segments
-            self._sampled = (ordinal, tuple(segment for segment in segments if segment.role is Role.DECODE))
-        return self._sampled[1]

@@ -185,6 +185,7 @@ class StepHistory:
         self.recent: list[StepTime] = []  # steps of the open run that are not packed
         self.ends: list[float] = []
         self.exchanged = ExchangeSpent()  # in all steps
+        self._decoded: tuple[int, tuple[Segment, ...]] = (0, ())
 
     @property
     def fill(self) -> float:
@@ -241,6 +242,14 @@ class StepHistory:
             return None
         run = runs[place]
         return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
+
+    def decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
+        """What decoded in this step. Completions that end together were in the same one: it is put together once."""
+        if self._decoded[0] != ordinal:
+            sample = self.sample(ordinal)
+            segments = [] if sample is None else sample.segments
+            self._decoded = (ordinal, tuple(segment for segment in segments if segment.role is Role.DECODE))
+        return self._decoded[1]
 
     def since(self, ordinal: int) -> list[StepRange]:
         """What is kept of the steps after the one with this number and is done; any thread may ask."""

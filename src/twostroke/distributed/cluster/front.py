@@ -308,7 +308,8 @@ class FrontStepper:
         name, caller.name = caller.name, ""
         caller.sock, caller.link, caller.state, caller.try_at_s = None, None, why, now + CALL_AGAIN_S
         if name:
-            self._say(f"replica {name} is lost: {why}")
+            asked_to_end = self.fleet.holds
+            self._say(f"replica {name} has ended" if asked_to_end else f"replica {name} is lost: {why}")
             self._records.lost(name)
             self.fleet.lost(name, now)
 

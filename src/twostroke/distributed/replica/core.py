@@ -29,8 +29,8 @@ from twostroke.distributed.wire.frames import (
     WireStart,
 )
 from twostroke.distributed.wire.translate import requests_of, wire_event
-from twostroke.engine.beams.book import BeamBook
-from twostroke.engine.core import EngineCore
+from twostroke.engine.book import PlanningBook
+from twostroke.engine.core import EngineCore, nothing_before
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
 from twostroke.engine.plans_in_flight import PlansInFlight
@@ -77,11 +77,12 @@ class ReplicaCore:
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
     flight: the plans that are computed at a time. why_not: why a request cannot be computed here, or nothing.
+    before: see EngineCore.
     """
 
     def __init__(
         self,
-        book: BeamBook,
+        book: PlanningBook,
         executor: Executor,
         clock: Callable[[], float],
         times: StepTime,
@@ -91,6 +92,7 @@ class ReplicaCore:
         pages: PageExchange | None = None,
         flight: PlansInFlight | None = None,
         why_not: Callable[[Request], str] = always_possible,
+        before: Callable[[], bool] = nothing_before,
     ) -> None:
         self.outbox: deque[tuple[LinkId, Frame]] = deque()
         self.pulls, self.feeds = PagePulls(pages), PageFeeds(pages, self.outbox)
@@ -104,7 +106,7 @@ class ReplicaCore:
         self._explainer, self._ledger = explainer, explainer.ledger
         self.flight = PlansInFlight() if flight is None else flight
         self.flight.listener = self._ledger.begun
-        self._core = EngineCore(self._book, self._forgiving, self._computed, self.flight)
+        self._core = EngineCore(self._book, self._forgiving, self._computed, self.flight, before)
         self._links: dict[LinkId, _Link] = {}
         self._starts: dict[str, WireStart] = {}
         self._step_s = 0.0
@@ -145,8 +147,12 @@ class ReplicaCore:
         self._queue_pulled(self.pulls.came(number, sent, hashes))
 
     def let_go(self) -> None:
-        """End all transfers where no step can be planned, because their pages take up room; queue their requests."""
-        self._queue_pulled(*self.pulls.let_go())
+        """End all transfers where no step can be planned, because their pages take up room; queue their requests.
+
+        Where no request waits for a step, nothing needs their room."""
+        gauges = self._book.gauges()
+        if gauges.running or gauges.waiting:
+            self._queue_pulled(*self.pulls.let_go())
 
     def _queue_pulled(self, *pulls: PageFetch | None) -> None:
         for pull in pulls:

@@ -6,15 +6,16 @@ Each side walks a prompt once, however many answers it takes. What is evicted, d
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from twostroke.distributed.wire.frames import PagesAsked, WirePage
 from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.cache.places import hash_of, page_digest, page_places
 from twostroke.engine.cache.prefix_tree import Node
+
+__all__ = ["PageExchange", "PageStore", "PromptPages", "hash_of"]
 
 ANSWER_BYTES = 24 << 20
 """The most bytes of pages in one answer, which has at least one page. There is one answer after each step, so pages of
@@ -78,7 +79,7 @@ class PageExchange:
         pages = []
         for index in range(source.at, end):
             data = self._store.read([path[index].page_id for path in source.paths])
-            pages.append(WirePage(data, _digest(next(source.digests), hash_of(data))))
+            pages.append(WirePage(data, page_digest(next(source.digests), hash_of(data))))
         source.at += len(pages)
         return tuple(pages)
 
@@ -104,7 +105,7 @@ class PageExchange:
         """
         good: list[bytes] = []
         for page, found in zip(pages, hashes, strict=True):
-            if len(page.data) != self._store.page_bytes or page.digest != _digest(next(target.digests, b""), found):
+            if len(page.data) != self._store.page_bytes or page.digest != page_digest(next(target.digests, b""), found):
                 break
             good.append(page.data)
         end = (target.at + len(good)) * self._cache.page_tokens
@@ -122,21 +123,5 @@ class PageExchange:
         self._cache.close(name)
 
     def _places(self, salt: str, tokens: Sequence[int], first: int) -> Iterator[bytes]:
-        """For each page from `first` on, a hash of the salt and of all tokens up to the page's end."""
-        size = self._cache.page_tokens
-        before = hashlib.blake2b(salt.encode(), digest_size=16).digest()
-        for index in range(len(tokens) // size):
-            page = struct.pack(f"<{size}i", *tokens[index * size : (index + 1) * size])
-            before = hashlib.blake2b(before + page, digest_size=16).digest()
-            if index >= first:
-                yield before
-
-
-def hash_of(data: bytes) -> bytes:
-    """The hash of a page's bytes. The thread that receives a page computes it, so that no step waits for it."""
-    return hashlib.blake2b(data, digest_size=32).digest()
-
-
-def _digest(place: bytes, found: bytes) -> bytes:
-    """Against damage on the way, and against a page of other tokens. found: the hash of the page's bytes."""
-    return hashlib.blake2b(found, digest_size=16, key=place).digest()
+        """See `page_places`."""
+        return page_places(salt, tokens, self._cache.page_tokens, first)

@@ -9,62 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Struct
-
+from twostroke.engine.cache.holdings import NOTHING_CACHED, Closing, HeldTables, Prefix, SequenceCache, Tables
 from twostroke.engine.cache.miss_notes import MissNotes
 from twostroke.engine.cache.page_group import UNBOUNDED, PageGroup, PageState, PageTable
 from twostroke.engine.cache.prefix_tree import Node
-from twostroke.engine.cache.state_group import SlotTable, StateGroup
+from twostroke.engine.cache.state_group import StateGroup
 from twostroke.engine.cache.window_group import WindowGroup
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.prefix import MissReason, PrefixMiss
 
 __all__ = ["NOTHING_CACHED", "CacheManager", "PageState", "Prefix"]
 
-Tables = tuple[tuple[int, ...], ...]
-
-
-class Prefix(Struct, frozen=True):
-    """Cached pages that a prompt begins with. num_pages: those that every group can go on from.
-
-    paths: for each page group, and last for the states, the nodes that the group's tree has. points: where a prompt
-    with this prefix should stop for snapshots of its state, positions in order.
-    """
-
-    num_pages: int
-    paths: tuple[Sequence[Node], ...]
-    points: tuple[int, ...] = ()
-
-    def __len__(self) -> int:
-        return self.num_pages
-
-
-NOTHING_CACHED = Prefix(0, ())
-
-
-class SequenceCache(Struct):
-    """What one sequence holds.
-
-    full_pages: pages whose tokens are in the trees. copied_tokens: positions of its own pages that were copied from
-    another sequence, which may still hold the same. planned: the tables of the latest plan, valid while planned_pages
-    is not -1. planned_pages: their length, or -1 after the tables have changed.
-    """
-
-    salt: str
-    tables: tuple[PageTable, ...]
-    state: SlotTable | None
-    full_pages: int
-    filled_tokens: int
-    copied_tokens: int = 0
-    planned: Tables = ()
-    planned_pages: int = -1
-
-
 class CacheManager:
     """All caches of one engine. pools: their sizes; a number is that of pages that stay, without any other group.
 
     on_fresh: see PagePool; called for the first group's pages. shares: False where no sequence can go on from another's
-    beginning; then nothing is kept of a sequence that has ended.
+    beginning; then nothing is kept of a sequence that has ended. closing: may be set before the first sequence.
+    grafts: those that are open.
     """
 
     def __init__(
@@ -92,6 +53,8 @@ class CacheManager:
             self._notes = MissNotes(self.groups[0].num_pages)
             self.groups[0].watch(self._notes)
         self._holdings: dict[str, SequenceCache] = {}
+        self.closing: Closing | None = None
+        self.grafts: list[HeldTables] = []
         self._page_copies: list[tuple[int, int, int]] = []
 
     @property
@@ -349,6 +312,8 @@ class CacheManager:
         holding = self._holdings.pop(sequence_id, None)
         if holding is None:
             return
+        if self.closing is not None and holding.full_pages:
+            self.closing(sequence_id, holding)
         for group, table in zip(self.groups, holding.tables, strict=True):
             group.close(table)
         if holding.state is not None and self.states is not None:
@@ -379,7 +344,9 @@ class CacheManager:
         """Raise ValueError where an invariant is broken (for tests; walks everything)."""
         holdings = self._holdings.items()
         for index, group in enumerate(self.groups):
-            group.check((sequence_id, holding.tables[index]) for sequence_id, holding in holdings)
+            tables = [(sequence_id, holding.tables[index]) for sequence_id, holding in holdings]
+            tables += [(f"graft {n}", each.tables[index]) for n, each in enumerate(self.grafts) if index in each.tables]
+            group.check(tables)
         for sequence_id, holding in holdings:
             if len({len(table.page_ids) for table in holding.tables}) > 1:
                 raise ValueError(f"the tables of {sequence_id!r} have different lengths")

@@ -112,20 +112,25 @@ class PageGroup:
 
     def grow(self, table: PageTable, num_pages: int) -> bool:
         """Own this number of pages; False, with nothing changed, where there are not enough."""
-        page_ids = table.page_ids
-        missing = num_pages - len(page_ids)
+        added = self.take(num_pages - len(table.page_ids))
+        if added is None:
+            return False
+        table.page_ids += added
+        return True
+
+    def take(self, count: int) -> list[int] | None:
+        """Pages that nobody uses, now the caller's; None, with nothing changed, where there are not enough."""
         added: list[int] = []
-        while len(added) < missing:
+        while len(added) < count:
             page_id = self.pool.allocate()
             if page_id is None:
                 page_id = self.tree.evict_one()
             if page_id is None:
                 for other in reversed(added):
                     self.pool.release(other)
-                return False
+                return None
             added.append(page_id)
-        page_ids += added
-        return True
+        return added
 
     def shrink(self, table: PageTable, num_pages: int) -> None:
         """Give back the last pages, which are this sequence's alone, beyond num_pages."""

@@ -175,6 +175,42 @@ class StateGroup:
             del self._newest[table.node]
         self.tree.unpin(table.node)
 
+    def snapshot_for(self, salt: str, pages: Sequence[tuple[int, ...]]) -> int | None:
+        """A slot that is now the snapshot after these pages, for the caller to write at once. None where that snapshot
+        is there already, or no slot is left that no pending copy touches."""
+        node = self.tree.known_root(salt)
+        for tokens in pages:
+            node = None if node is None else node.children.get(tokens)
+        if node is not None and node.page_id != NOTHING:
+            self.tree.touch(node)
+            return None
+        slot = self._take_untouched()
+        if slot is None:
+            return None
+        node = self.tree.root(salt)
+        for tokens in pages:
+            node = self.tree.insert(node, tokens, NOTHING)
+        self.tree.adopt(node, slot)
+        self._node_of[slot] = node
+        return slot
+
+    def content_of(self, slot: int) -> int:
+        """The slot that has, at this moment, what `slot` has after the pending copies."""
+        for source, target in reversed(self._copies):
+            if target == slot:
+                slot = source
+        return slot
+
+    def _take_untouched(self) -> int | None:
+        """A slot that no pending copy reads or writes."""
+        touched = {slot for copy in self._copies for slot in copy}
+        refused: list[int] = []
+        while (slot := self._take_slot()) is not None and slot in touched:
+            refused.append(slot)
+        for other in refused:
+            self.pool.release(other)
+        return slot
+
     def take_copies(self) -> tuple[tuple[int, int], ...]:
         """The copies for the next plan, in order."""
         if not self._copies:

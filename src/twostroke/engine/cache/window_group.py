@@ -9,11 +9,12 @@ be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from twostroke.engine.cache.page_group import GIVEN_BACK, PageGroup, PageTable
 from twostroke.engine.cache.prefix_tree import Node, PrefixTree
-from twostroke.engine.cache.sparse_tree import SparseTree
+from twostroke.engine.cache.sparse_tree import NOTHING, SparseTree
 from twostroke.types.cache_pools import window_pages
 
 
@@ -66,3 +67,31 @@ class WindowGroup(PageGroup):
             self.tree.give_back(table.nodes[index])
         table.first_held = max(first, table.first_held)
         return True
+
+    def last_window(
+        self, salt: str, pages: Sequence[tuple[int, ...]], writable: Collection[int]
+    ) -> tuple[PageTable, list[int]] | None:
+        """A table of these full pages that holds those of the last window, and the indices of pages that the caller
+        must write now. None, with nothing changed, where there are not enough pages, or one that is missing is not
+        writable."""
+        first, tree = self.first_needed(len(pages)), self.tree
+        found = list(itertools.zip_longest(range(len(pages)), tree.match(salt, _flat(pages), len(pages))))
+        nodes = {index: node for index, node in found if index >= first and node is not None and node.page_id >= 0}
+        held = {index: tree.share(node) for index, node in nodes.items()}
+        missing = [index for index in range(first, len(pages)) if index not in held]
+        taken = self.take(len(missing)) if all(index in writable for index in missing) else None
+        if taken is None:
+            for node in nodes.values():
+                tree.give_back(node)
+            return None
+        held.update(zip(missing, taken, strict=True))
+        table = PageTable(salt, [GIVEN_BACK] * first + [held[index] for index in range(first, len(pages))], [], first)
+        node = tree.root(salt)
+        for index, tokens in enumerate(pages):
+            node = tree.insert(node, tokens, NOTHING if index in nodes or index < first else held[index])
+            table.nodes.append(node)
+        return table, missing
+
+
+def _flat(pages: Sequence[tuple[int, ...]]) -> list[int]:
+    return list(itertools.chain.from_iterable(pages))

@@ -50,7 +50,7 @@ class Scheduler:
         self._pages = PageAdmission(cache, limits.watermark_pages)
         self._drafts = Drafts(drafter, limits, cache.page_tokens if self._has_states else 0)
         self._siblings, self._places = SiblingRule(cache.page_tokens), Places(limits.max_sequences)
-        self._misses, self._images = MissReasons(cache), ImageTurns()
+        self._misses, self.images = MissReasons(cache), ImageTurns()
         self.steering = Steering(cache, self._queues, self._give_up)
         self.parking = Parking(self._queues, self._give_up)
         self._given_up: list[Preemption] = []  # outside of a step; the next plan names them
@@ -82,6 +82,7 @@ class Scheduler:
         if not self._pages.fits_ever(sequence):
             raise OutOfMemory("The request can never run.", why=f"{self._too_long(sequence)}.", fix="Shorten it.")
         self._now = max(self._now, request.arrival_s)
+        self.images.arrived(sequence)
         self._assign_rank(sequence)
         self._num_added += 1
         self._queues.enqueue(sequence)
@@ -158,7 +159,7 @@ class Scheduler:
         self._given_up.clear()
         self.steering.planned()
         copies = Copies(self._cache.take_copies(), self._cache.take_page_copies())
-        plan = step.plan(self._num_steps, held, copies, self._images.take())
+        plan = step.plan(self._num_steps, held, copies, self.images.take())
         self.under_way.open(plan, load)
         return plan
 
@@ -167,7 +168,7 @@ class Scheduler:
         events: list[Event] = []
         self._now = max(self._now, now)
         measured_s, held = self.under_way.close(plan, result, now)
-        self._images.done(result.encoded)
+        self.images.done(result.encoded, result.encode_s, (*self._queues.waiting, *self._queues.prefilling))
         if result.cold:
             self._policy.observe_cold(self._parts(plan), measured_s)
         elif not (result.faulty or result.encode_s):  # a fault or an image says nothing of the next ones
@@ -213,7 +214,7 @@ class Scheduler:
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
         """Positions of a sequence that every limit lets into this step."""
-        wanted = num_tokens = self._images.limit(sequence, len(sequence.known) - sequence.computed, step)
+        wanted = num_tokens = self.images.limit(sequence, len(sequence.known) - sequence.computed, step)
         for limiter in self.limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
         num_tokens = self._spans.limit(sequence, num_tokens, step)

@@ -24,7 +24,8 @@ class Sequence(Struct, eq=False):
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
     tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
     objectives: what was promised. prefill_tokens, prefill_s: tokens and predicted seconds of its prompt alone, without
-    what was cached when it came; set where a policy predicts. last_step: the last one that computed it. scored: prompt
+    what was cached when it came; set where a policy predicts. encode_s: predicted seconds of its images that are not
+    encoded yet. last_step: the last one that computed it. scored: prompt
     positions that have their log probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far.
     points: positions at which a chunk ends, because a snapshot of its state is taken there. paused: all that is known
     was computed, and the next token comes from outside (`Steering`). alone_before: positions before it are computed
@@ -48,6 +49,7 @@ class Sequence(Struct, eq=False):
     objectives: LatencyObjectives = NO_OBJECTIVES
     prefill_tokens: int = 0
     prefill_s: float = 0.0
+    encode_s: float = 0.0
     last_step: int = 0
     points: tuple[int, ...] = ()
     paused: bool = False

@@ -18,7 +18,8 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from twostroke.engine.cache.manager import CacheManager, Tables
+from twostroke.engine.cache.holdings import Tables
+from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.speculate.proposer import LONGEST_GUESS, NO_GUESS, Guess, GuessWanted
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request

@@ -11,11 +11,12 @@ from twostroke.cost.work import Work
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import StoredFormats
 from twostroke.ops.program.work_table import work_table
-from twostroke.ops.quant.formats import STORED, format_choice
+from twostroke.ops.quant.formats import STORED, WEIGHT_NAMES, format_choice
 from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
 
 INTEGER_WEIGHTS = ("int8", "int4")
-"""Weights that each engine makes from the checkpoint; all others are types of GGUF files."""
+"""Weights that each engine makes from the checkpoint. This engine makes the others of its own; what has no name of
+these is a type of GGUF files."""
 SHORT_PROMPT = 128
 """Tokens of a prompt that is read within some tenths of a second."""
 
@@ -68,7 +69,8 @@ MEMORY = Case("peak memory", "memory", {}, "bytes", higher=False)
 ERROR = Case("error beside float32", "logprobs", {}, "nats", higher=False)
 KL = Case("KL beside float32", "logprobs", {}, "nats", higher=False)
 SAME = Case("same best token as float32", "logprobs", {}, "share")
-FIDELITY = (ERROR, KL, SAME)
+BITS = Case("bits of all weights", "weight_bytes", {}, "bits", higher=False)
+FIDELITY = (ERROR, KL, SAME, BITS)
 """What a published checkpoint is asked besides its speed; fidelity.py defines each figure."""
 STANDARD: tuple[Case, ...] = (
     *(prefill(tokens) for tokens in (128, 512, 2048)),
@@ -92,14 +94,14 @@ QUICK: tuple[Case, ...] = (
 )
 
 
-def narrow(case: Case) -> Case:
-    """The case as it is called where this engine keeps K and V in int8, the others as they do."""
-    return replace(case, name=f"{case.name}, K and V int8")
+def with_kv(case: Case, kv: KVKind) -> Case:
+    """The case as it is called where this engine keeps K and V in this format, the others as they do."""
+    return replace(case, name=f"{case.name}, K and V {kv.name.lower()}")
 
 
 def is_file(weights: str) -> bool:
     """Do all engines read the same GGUF file?"""
-    return weights not in INTEGER_WEIGHTS
+    return weights not in WEIGHT_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,8 @@ def shown(value: float, unit: str) -> str:
     """A figure with its unit, short."""
     if unit == "share":
         return f"{value:.1%}"
+    if unit == "bits":
+        return f"{value:.2f}"
     if unit == "nats":
         return f"{value:.4f}"
     if unit == "bytes":

@@ -15,7 +15,20 @@ from typing import Any
 
 from twostroke.backends.cpu.limits import Limits, highest_limits, median_limits
 from twostroke.lab.bench.busy import busy_programs
-from twostroke.lab.bench.cases import COLD_START, ERROR, FIDELITY, KL, MEMORY, NARROW, SAME, START, Bound, Case, narrow
+from twostroke.lab.bench.cases import (
+    BITS,
+    COLD_START,
+    ERROR,
+    FIDELITY,
+    KL,
+    MEMORY,
+    NARROW,
+    SAME,
+    START,
+    Bound,
+    Case,
+    with_kv,
+)
 from twostroke.lab.bench.evict import evict
 from twostroke.lab.bench.fidelity import TOP
 from twostroke.lab.bench.peers.peer import OURS, Peer
@@ -31,8 +44,9 @@ TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine in a comparison, and the Python that runs it. weights: int8, int4, or a type of GGUF files; all engines
-    read the same file. kv: the format of K and V in this engine; with int8 only the cases about K and V are run.
+    """An engine in a comparison, and the Python that runs it. weights: a format of ours, or a type of GGUF files; all
+    engines read the same file. kv: the format of K and V in this engine. Where it is not bf16, only the cases about K
+    and V are run.
     """
 
     peer: Peer
@@ -43,11 +57,11 @@ class Contestant:
     @property
     def key(self) -> str:
         """The engine's name with its formats, which is unique in a run."""
-        return f"{self.peer.name} {self.weights}" + (", K and V int8" if self.is_narrow else "")
+        return f"{self.peer.name} {self.weights}" + (f", K and V {self.kv.name.lower()}" if self.is_narrow else "")
 
     @property
     def is_narrow(self) -> bool:
-        """Whether K and V are in fewer bits than elsewhere."""
+        """Whether K and V are in another format than elsewhere."""
         return self.kv is not KVKind.BF16
 
     def asked(self, cases: Sequence[Case]) -> list[Case]:
@@ -79,7 +93,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every contestant is given. model: a folder, or a GGUF file. vocabulary: random ids lie below it."""
+    """What every contestant is given. model: a folder, or a GGUF file. vocabulary: random ids lie below it. parameters:
+    those of the model; 0 where they are not counted."""
 
     model: str
     threads: int
@@ -88,6 +103,7 @@ class Setup:
     variables: Mapping[str, str]
     log_folder: Path
     vocabulary: int = 50_000
+    parameters: int = 0
 
 
 class Comparison:
@@ -125,21 +141,24 @@ class Comparison:
         contestant = column.contestant
         log = self._setup.log_folder / f"{contestant.peer.name}.log"
         self._prepare(contestant, log)
-        if not contestant.is_narrow:
+        if self._cases and not contestant.is_narrow:
             self._cold_start(column, log)
         began_s = self._clock()
         with self._session(contestant, log) as session:
             self._first_token(session, contestant)
-            column.values.setdefault(START.name, []).append(self._clock() - began_s)
-            session.ask("prefill", tokens=WARM_TOKENS)
+            if self._cases:
+                column.values.setdefault(START.name, []).append(self._clock() - began_s)
+                session.ask("prefill", tokens=WARM_TOKENS)
             for case in contestant.asked(self._cases):
                 self._measure(session, column, case)
-            column.values.setdefault(MEMORY.name, []).append(session.peak_bytes())
+            if self._cases:
+                column.values.setdefault(MEMORY.name, []).append(session.peak_bytes())
             if self._truth is not None and ERROR.name not in column.values:
                 self._compare(session, column, self._truth)
 
     def _compare(self, session: Session, column: Column, truth: Truth) -> None:
         """Once: an engine's arithmetic is the same in each round."""
+        self._count_bits(session, column)
         try:
             heard = session.ask(ERROR.command, texts=truth.texts, top=TOP)
         except Missing:
@@ -149,6 +168,15 @@ class Comparison:
         for case, value in ((ERROR, found.error), (KL, found.kl), (SAME, found.same)):
             column.values[case.name] = [value]
         self._note(f"  {ERROR.name}: {found.error:.4f}, 99% within {found.p99:.3f}, of {found.positions} positions")
+
+    def _count_bits(self, session: Session, column: Column) -> None:
+        try:
+            held = session.ask(BITS.command)
+        except Missing:
+            column.faults[BITS.name] = "not offered"
+            return
+        if self._setup.parameters:
+            column.values[BITS.name] = [8 * held / self._setup.parameters]
 
     def _session(self, contestant: Contestant, log: Path) -> Session:
         return Session(contestant.peer, contestant.python, self._setup.variables, log)
@@ -263,21 +291,22 @@ class Row:
 def rows(
     columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, Contestant, Limits], Bound | None]
 ) -> list[Row]:
-    """The table, one kind of weights after the other. Cases with K and V in int8 come last, next to the same
-    figures of the others."""
+    """The table, one kind of weights after the other. Cases with K and V in other formats come last, next to the same
+    figures of the other engines."""
     made = []
     for weights in dict.fromkeys(column.contestant.weights for column in columns):
         plain = [
             column for column in columns if column.contestant.weights == weights and not column.contestant.is_narrow
         ]
-        asked_of_all = (*cases, START, COLD_START, MEMORY, *(case for case in FIDELITY if _has(plain, case)))
+        timed = (*cases, START, COLD_START, MEMORY) if cases else ()
+        asked_of_all = (*timed, *(case for case in FIDELITY if _has(plain, case)))
         made += [_row(case, plain, bounds) for case in asked_of_all]
         for own in (
             column for column in columns if column.contestant.weights == weights and column.contestant.is_narrow
         ):
             beside = [own, *(column for column in plain if column.contestant.peer is not own.contestant.peer)]
-            asked = [*own.contestant.asked(cases), *(case for case in FIDELITY if _has([own], case))]
-            made += [replace(_row(case, beside, bounds), case=narrow(case)) for case in asked]
+            asked = [*own.contestant.asked(cases), *(case for case in (ERROR, KL, SAME) if _has([own], case))]
+            made += [replace(_row(case, beside, bounds), case=with_kv(case, own.contestant.kv)) for case in asked]
     return made
 
 

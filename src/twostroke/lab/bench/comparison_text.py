@@ -11,11 +11,12 @@ from twostroke.lab.bench.compare import Column, Row
 
 def text(model: str, limits: Limits, found: Sequence[Row], columns: Sequence[Column], rounds: int) -> str:
     """Markdown that also reads well in a terminal."""
-    lines = [
-        f"{model}, medians of {rounds} rounds in turn.",
-        f"Limits, the highest that were measured: {limits.words()}; shares are of the limits around each case.",
-        "",
-    ]
+    lines = [f"{model}, medians of {rounds} rounds in turn."]
+    if any(row.bound is not None for row in found):
+        lines.append(
+            f"Limits, the highest that were measured: {limits.words()}; shares are of the limits around each case."
+        )
+    lines.append("")
     for weights in dict.fromkeys(row.weights for row in found):
         lines += _table(weights, [row for row in found if row.weights == weights])
     for column in columns:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from twostroke.types.errors import ConfigError
+
 TEXTS = (
     "The orchard had been planted by her grandfather, row after row of apples whose names nobody used any more. In "
     "spring the bees came before the leaves did, and for two weeks the whole hill hummed. She kept a notebook of "
@@ -29,4 +36,32 @@ TEXTS = (
     "both pedals and the crank bolts. If it comes more often, clean the chain and look for a stiff link.\n",
 )
 MOST_TOKENS = 160
-"""The length at which each text is cut."""
+"""The length of a run: each text is cut after as many."""
+MOST_RUNS = 8
+"""So many runs of a user's file are taken: rows of a large vocabulary take a megabyte for each token."""
+
+
+class TextSet(Struct, frozen=True):
+    """Texts on which engines are compared, and how many runs of MOST_TOKENS are taken of each."""
+
+    texts: tuple[str, ...]
+    most_runs: int
+
+
+OWN_TEXTS = TextSet(TEXTS, 1)
+
+
+def texts_of(files: Sequence[Path]) -> TextSet:
+    """The texts of a user's files; without files, those of this module. Raises ConfigError."""
+    if not files:
+        return OWN_TEXTS
+    found = []
+    for path in files:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} cannot be read as text.", why=str(error), fix="Name a text in UTF-8.") from None
+        if not text.strip():
+            raise ConfigError(f"{path} is empty.", fix="Name a file with text.")
+        found.append(text)
+    return TextSet(tuple(found), MOST_RUNS)

@@ -12,11 +12,11 @@ from typing import Any
 from twostroke.assembly.settings.env import process_environment, processor_name, read_machine
 from twostroke.backends.cpu.limits import LimitMeter, Limits, highest_limits
 from twostroke.lab.bench import cases as case_room
-from twostroke.lab.bench.cases import Bound, Case, is_file
+from twostroke.lab.bench.cases import INTEGER_WEIGHTS, Bound, Case, is_file
 from twostroke.lab.bench.compare import Column, Comparison, Contestant, Note, Row, Setup, rows
 from twostroke.lab.bench.comparison_text import text
 from twostroke.lab.bench.figure import figure
-from twostroke.lab.bench.natural_texts import MOST_TOKENS
+from twostroke.lab.bench.natural_texts import MOST_TOKENS, OWN_TEXTS, TextSet
 from twostroke.lab.bench.peers.environment import own_python, python_of
 from twostroke.lab.bench.peers.peer import OURS, find_peer
 from twostroke.lab.bench.peers.session import Session
@@ -40,8 +40,9 @@ ROOM_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to compare. folder: a checkpoint or a GGUF file, or None for random weights of `shape`. weights: int8, int4
-    or types of GGUF files; nothing for the usual."""
+    """What to compare. folder: a checkpoint or a GGUF file, or None for random weights of `shape`. weights: formats of
+    ours or types of GGUF files; nothing for the usual. cases: nothing for errors alone. kv: formats of K and V in this
+    engine, next to bf16."""
 
     shape: str
     folder: Path | None
@@ -51,12 +52,14 @@ class Asked:
     rounds: int
     threads: int
     cases: tuple[Case, ...]
+    kv: tuple[KVKind, ...] = (KVKind.INT8,)
+    texts: TextSet = OWN_TEXTS
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """Everything that was measured. rounds: those begun; raw figures say which engines had their turn. limits: the
-    highest of those measured, at the beginning and around each case."""
+    highest of those measured, at the beginning and around each case. positions: how many tokens the errors are of."""
 
     model: str
     machine: str
@@ -64,6 +67,7 @@ class Result:
     rounds: int
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
+    positions: int = 0
 
     @property
     def contradictions(self) -> list[str]:
@@ -85,6 +89,7 @@ class Result:
             "machine": self.machine,
             "limits": self.limits.as_json(),
             "rounds": self.rounds,
+            "positions": self.positions,
             "rows": [row.as_json() for row in self.rows],
             "raw": {column.contestant.key: column.values for column in self.columns},
             "contradictions": self.contradictions,
@@ -115,7 +120,8 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
 
     described = f"{processor_name() or platform.machine()}, {machine.cores} cores, {platform.system()}"
     with ExitStack() as closing:
-        truth = closing.enter_context(exact_truth(subject.folder, asked.threads)) if subject.has_texts else None
+        known = exact_truth(subject.folder, asked.threads, asked.texts) if subject.has_texts else None
+        truth = closing.enter_context(known) if known is not None else None
         meter = LimitMeter(asked.threads, clock)
         closing.callback(meter.close)
         limits = meter.measure()
@@ -126,7 +132,8 @@ def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress
             around = [each for column in columns for several in column.limits.values() for each in several]
             limits = highest_limits((limits, *around))
             turns = max(column.turns for column in columns)
-            yield Result(subject.name, described, limits, turns, found, tuple(columns))
+            positions = len(truth.rows) if truth is not None else 0
+            yield Result(subject.name, described, limits, turns, found, tuple(columns), positions)
 
 
 def _setup(asked: Asked, subject: Subject, spec: Model, cache_folder: Path) -> Setup:
@@ -143,6 +150,7 @@ def _setup(asked: Asked, subject: Subject, spec: Model, cache_folder: Path) -> S
         variables={**process_environment(), "OMP_NUM_THREADS": str(asked.threads)},
         log_folder=logs,
         vocabulary=spec.vocab_size,
+        parameters=spec.parameters(),
     )
 
 
@@ -189,8 +197,10 @@ def _contestants(asked: Asked, subject: Subject, peers_folder: Path, note: Note)
         pythons.append((peer, python))
     made = []
     for weights in subject.weights:
-        made += [Contestant(OURS, own_python(), weights, kv) for kv in (KVKind.BF16, KVKind.INT8)]
+        made += [Contestant(OURS, own_python(), weights, kv) for kv in (KVKind.BF16, *asked.kv)]
         made += [
-            Contestant(peer, python, weights) for peer, python in pythons if not is_file(weights) or peer.name == WRITER
+            Contestant(peer, python, weights)
+            for peer, python in pythons
+            if weights in INTEGER_WEIGHTS or (is_file(weights) and peer.name == WRITER)
         ]
-    return [contestant for contestant in made if contestant.asked(asked.cases)]
+    return [contestant for contestant in made if contestant.asked(asked.cases) or subject.has_texts]

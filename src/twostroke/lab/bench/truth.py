@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 import numpy as np
 
 from twostroke.lab.bench.fidelity import Fidelity, Heard, fidelity, log_softmax
-from twostroke.lab.bench.natural_texts import MOST_TOKENS, TEXTS
+from twostroke.lab.bench.natural_texts import MOST_TOKENS, OWN_TEXTS, TextSet
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.stages import StagedModel
@@ -37,17 +37,23 @@ class Truth:
         return fidelity(zip(self.rows, positions, strict=True))
 
 
-def token_ids(folder: Path) -> list[list[int]]:
-    """The texts, as the checkpoint's tokenizer writes them."""
+def token_ids(folder: Path, texts: TextSet = OWN_TEXTS) -> list[list[int]]:
+    """The runs of the texts, as the checkpoint's tokenizer writes them. Each begins as a prompt does."""
     tokenizer = Tokenizer.from_folder(folder)
-    return [tokenizer.encode_prompt(text)[:MOST_TOKENS] for text in TEXTS]
+    first = tokenizer.encode_prompt("")
+    width = MOST_TOKENS - len(first)
+    runs = []
+    for text in texts.texts:
+        ids = tokenizer.encode_prompt(text)[len(first) :]
+        runs += [[*first, *ids[at : at + width]] for at in range(0, len(ids), width)][: texts.most_runs]
+    return [run for run in runs if len(run) > 1]
 
 
 @contextmanager
-def exact_truth(folder: Path, threads: int) -> Iterator[Truth]:
+def exact_truth(folder: Path, threads: int, asked: TextSet = OWN_TEXTS) -> Iterator[Truth]:
     """The truth of a folder's checkpoint. It lies in a file without a name: rows of a large vocabulary take hundreds of
     megabytes, which no engine should miss while it is measured. Raises ModelError."""
-    texts = token_ids(folder)
+    texts = token_ids(folder, asked)
     count = sum(len(ids) - 1 for ids in texts)
     with staged_folder(folder, threads) as staged, TemporaryFile() as file:
         rows = np.memmap(file, np.float32, "w+", shape=(count, staged.model.vocab_size))

@@ -31,7 +31,7 @@ class Room:
     active_parameters: the parameters that one token uses; of experts only the chosen ones count. kv_bytes_per_token:
     the bytes in layers that keep every position. window_bytes_per_sequence: the most bytes in layers that keep a
     window. kv_bytes_per_sequence: the bytes of both. state_bytes: what a sequence keeps besides K and V, whatever its
-    length. adapter_bytes: the bytes of all places for adapters.
+    length. adapter_bytes: the bytes of all places for adapters. encoder_bytes: the memory of what encodes images.
     """
 
     parameters: int
@@ -45,6 +45,7 @@ class Room:
     memory_bytes: int
     sequences: int
     adapter_bytes: int = 0
+    encoder_bytes: int = 0
 
     @property
     def reserve_bytes(self) -> int:
@@ -53,8 +54,9 @@ class Room:
 
     @property
     def needed_bytes(self) -> int:
-        """Weights, places for adapters, buffers and one sequence."""
-        return self.weight_bytes + self.adapter_bytes + self.buffer_bytes + self.sequence_bytes
+        """Weights, places for adapters, what encodes images, buffers and one sequence."""
+        model_bytes = self.weight_bytes + self.adapter_bytes + self.encoder_bytes
+        return model_bytes + self.buffer_bytes + self.sequence_bytes
 
     @property
     def sequence_bytes(self) -> int:
@@ -143,12 +145,13 @@ def room_for(spec: Model, ask: Ask, target: Target) -> Room:
     banks = [weight for weight in spec.program.weights if weight.role == ADAPTERS]
     adapter_bytes = sum(each.matrices * ask.format_for(each).total_bytes(each.rows, each.columns) for each in banks)
     buffer_bytes = place(spec.program, budget, ask.concurrency).num_bytes + spec.rope_bytes(context)
-    left = int(target.memory_bytes * (1 - KEPT_FREE_SHARE)) - weight_bytes - buffer_bytes
+    left = int(target.memory_bytes * (1 - KEPT_FREE_SHARE)) - weight_bytes - buffer_bytes - ask.encoder_bytes
     sequences = max(0, left // sequence_bytes)
     return Room(
         *_parameters(spec),
         *(weight_bytes - adapter_bytes, buffer_bytes, caches.growing_bytes, caches.window_bytes(context)),
         *(sequence_bytes - caches.state_bytes, caches.state_bytes, target.memory_bytes, sequences, adapter_bytes),
+        encoder_bytes=ask.encoder_bytes,
     )
 
 

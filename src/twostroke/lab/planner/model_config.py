@@ -33,12 +33,14 @@ from twostroke.weights.tensors import with_prefix
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
     """source: what was asked for. spec: its shape. quantized: how its weights are quantized, for people; "" for plain
-    ones, and where only config.json is here. keys: the factors of keys that lie next to its weights."""
+    ones, and where only config.json is here. keys: the factors of keys that lie next to its weights. folder: where its
+    config.json is."""
 
     source: str
     spec: Model
     quantized: str = ""
     keys: KeyFactors | None = None
+    folder: Path | None = None
 
 
 def read_model(
@@ -54,7 +56,7 @@ def read_model(
         if gguf:
             path = unfold(path, read_machine().cache_folder) / "config.json"
     try:
-        found = _planned(model, path, gguf)
+        found = replace(_planned(model, path, gguf), folder=path.parent)
         if not gguf and not _has_weights(path.parent):
             return found
         keys = read_key_factors(path.parent, scalable_caches(found.spec.plain))

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from msgspec import structs
+
 from twostroke.cost.memory import KEPT_FREE_SHARE
 from twostroke.engine.scheduler.limits.chunk_sizer import KEPT_SHARE, MIN_CHUNK_TOKENS
 from twostroke.lab.planner.ask import Ask
 from twostroke.lab.planner.choose import Candidate, candidates, lacking, require_possible
 from twostroke.lab.planner.expect import Expectation, Phase, Room, expect, step_budget
+from twostroke.lab.planner.images import PlannedImage
 from twostroke.lab.planner.published import figures_for
 from twostroke.lab.planner.savings import Saving, savings
 from twostroke.lab.planner.target import Target
@@ -26,7 +29,7 @@ SCHEMA = 2
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """lacks: what keeps the target from what was asked; empty where nothing does."""
+    """lacks: what keeps the target from what was asked; empty where nothing does. images: those of each prompt."""
 
     source: str
     spec: Model
@@ -37,6 +40,7 @@ class ModelPlan:
     savings: tuple[Saving, ...]
     round_figures: tuple[str, ...]
     assumptions: tuple[str, ...]
+    images: tuple[PlannedImage, ...] = ()
 
 
 def make_plan(
@@ -118,6 +122,7 @@ def plan_json(plan: ModelPlan) -> dict[str, Any]:
         "ttft_alone_s": expectation.ttft_alone_s,
         "load": None if load is None else asdict(load),
         "prices": None if prices is None else {**asdict(prices), "ratio": prices.ratio},
+        "images": [structs.asdict(image) for image in plan.images],
         "misses": list(plan.lacks),
         "catalogue": [_candidate_json(each) for each in plan.candidates],
         "savings": [asdict(each) for each in plan.savings],

@@ -10,6 +10,7 @@ from twostroke.lab.planner.ceilings import answer_s
 from twostroke.lab.planner.choose import Candidate, seconds
 from twostroke.lab.planner.closed_loop import Load
 from twostroke.lab.planner.expect import ARITHMETIC, Expectation, Phase, Room
+from twostroke.lab.planner.images import image_lines
 from twostroke.lab.planner.plan import ModelPlan
 from twostroke.lab.planner.savings import needed_read_words
 
@@ -20,7 +21,7 @@ LACK_WORDS = {"memory": "does not hold them", "ttft": "TTFT too long", "itl": "I
 def plan_text(plan: ModelPlan) -> str:
     """Sections, each a few lines."""
     sections = [
-        *(_head(plan), _memory(plan), _phases(plan), _load(plan), _prices(plan), _catalogue(plan)),
+        *(_head(plan), _memory(plan), _images(plan), _phases(plan), _load(plan), _prices(plan), _catalogue(plan)),
         ["What would change it:", *(f"  - {saving.words}" for saving in plan.savings)],
         ["Round figures you may have read:", *(f"  - {figure}" for figure in plan.round_figures)]
         if plan.round_figures
@@ -92,6 +93,13 @@ def _memory(plan: ModelPlan) -> list[str]:
     if room.sequences < ask.concurrency:
         lines.append(f"{ask.concurrency} at a time do not fit: {ask.concurrency - room.sequences} wait")
     return lines
+
+
+def _images(plan: ModelPlan) -> list[str]:
+    if not plan.expectation.room.encoder_bytes:
+        return []
+    alone_s = plan.expectation.ttft_alone_s + sum(image.encode_s for image in plan.images)
+    return image_lines(plan.images, size(plan.expectation.room.encoder_bytes), seconds(alone_s))
 
 
 def _cache_lines(room: Room, context_tokens: int) -> Iterator[str]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.shape import StepCost
 from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight, TextTurns
 from twostroke.ops.passes.patterns import PATTERNS
@@ -33,14 +35,17 @@ def _home(name: str) -> LazyModule:
 
 
 _IDEFICS3, _QWEN2_VL, _QWEN3_VL, _PIXTRAL = map(_home, ("idefics3", "qwen2_vl", "qwen3_vl", "pixtral"))
-_GEMMA3, _PADDLE, _GLM4V = map(_home, ("gemma3", "paddleocr_vl", "glm4v"))
+_GEMMA3, _GEMMA4, _PADDLE, _GLM4V = map(_home, ("gemma3", "gemma4", "paddleocr_vl", "glm4v"))
+_INTERNVL, _LFM2_VL, _LLAVA = map(_home, ("internvl", "lfm2_vl", "llava"))
 ENCODERS: Mapping[str, LazyModule] = {
     **{"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3},
     **{"qwen2_vl": _QWEN2_VL, "qwen2_5_vl": _QWEN2_VL},
     **{"qwen3_vl": _QWEN3_VL, "qwen3_vl_moe": _QWEN3_VL, "qwen3_5": _QWEN3_VL, "qwen3_5_moe": _QWEN3_VL},
-    **{"gemma3": _GEMMA3, "paddleocr_vl": _PADDLE},
+    **{"gemma3": _GEMMA3, "gemma4": _GEMMA4, "paddleocr_vl": _PADDLE},
     **{"glm4v": _GLM4V, "glm46v": _GLM4V, "glm4v_moe": _GLM4V},
+    **{"internvl": _INTERNVL, "lfm2_vl": _LFM2_VL},
     **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL},
+    **{"llava clip_vision_model": _LLAVA, "llava siglip_vision_model": _LLAVA},
 }
 """Outer model_type, or it and that of vision_config where a family has several towers -> the file in models/vision."""
 
@@ -84,6 +89,15 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     model = Model.of(facts, f"encoder of {text.architecture}", plain, program, Task.EMBED)
     pixels, *places = program.given
     return SightEncoder(sight, replace(model, part="the encoder of images"), pixels, places[0] if places else None)
+
+
+def encode_cost(encoder: SightEncoder, cost: StepCost) -> EncodeCost:
+    """What its encodes cost. cost: of steps of its program."""
+    sight, merge = encoder.sight, encoder.sight.patching.merge**2
+    if sight.windows is None:
+        return EncodeCost(cost, merge)
+    share = len(sight.windows.whole) / max(1, encoder.model.num_layers)
+    return EncodeCost(cost, merge, sight.windows.side**2 * merge, share)
 
 
 def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:

@@ -12,20 +12,40 @@ from twostroke.types.images import Patching, SpanLayers
 
 class Between(enum.Enum):
     """How rows of a learned grid become those of a grid of another size. CORNERS: bilinear, corners on corners.
-    BILINEAR, BICUBIC: places are the middles of squares. GRID: the first lines and columns as they are."""
+    BILINEAR, BICUBIC: places are the middles of squares. SMOOTH: BILINEAR over all places that a square of a
+    smaller grid covers. GRID: the first lines and columns as they are. AXES: the tensor has two tables; a place is the
+    sum of a row of the first by its column and one of the second by its line."""
 
     CORNERS = enum.auto()
     BILINEAR = enum.auto()
     BICUBIC = enum.auto()
+    SMOOTH = enum.auto()
     GRID = enum.auto()
+    AXES = enum.auto()
 
 
 class LearnedPlaces(Struct, frozen=True):
-    """A tensor with a row for each place of a square grid, which is fitted to each tile. side: places of one side."""
+    """A tensor with a row for each place of a square grid, which is fitted to each tile. side: places of one side.
+
+    first: the tensor of a row that is no patch, whose place is the first row of the table. It stands after the patches.
+    bias: the tensor that is added to the places of patches, because the row without pixels has none.
+    """
 
     tensor: str
     side: int
     between: Between
+    first: str = ""
+    bias: str = ""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tensor."""
+        return 2 * self.side if self.between is Between.AXES else self.side**2 + bool(self.first)
+
+    @property
+    def tensors(self) -> frozenset[str]:
+        """The names of all tensors."""
+        return frozenset(name for name in (self.tensor, self.first, self.bias) if name)
 
 
 class Windows(Struct, frozen=True):
@@ -73,7 +93,9 @@ class Sight(Struct, frozen=True, kw_only=True):
     patch repeats its pixels. turn: the rotation of the tower's heads by line and column of a patch. text_turns: where
     places of image rows turn the language model's heads. scaled: whether the factor of the embedding is that of image
     rows too. added: layers of the language model after which further image rows are added. spans: layers in which the
-    rows of an image see each other.
+    rows of an image see each other. colors_last: the colours of a pixel are neighbours in a patch. filler: the token id
+    that positions of image rows have for what the language model reads by ids, apart from the embedding; None for that
+    of the prompt.
     """
 
     family: str
@@ -88,6 +110,8 @@ class Sight(Struct, frozen=True, kw_only=True):
     scaled: bool = True
     added: tuple[int, ...] = ()
     spans: SpanLayers = SpanLayers.NONE
+    colors_last: bool = False
+    filler: int | None = None
 
     def most_rows(self, asked: int) -> int:
         """The most image rows of a tile. asked: the same where an image decides its size."""
@@ -96,8 +120,13 @@ class Sight(Struct, frozen=True, kw_only=True):
         lines, columns = self.patching.lines(self.side, self.side)
         return lines * columns
 
+    @property
+    def rest(self) -> int:
+        """Rows of a tile that are no patches."""
+        return int(self.learned is not None and bool(self.learned.first))
+
     def most_patches(self, asked: int) -> int:
-        """The most patches of a tile; see most_rows."""
+        """The most patches and other rows of a tile; see most_rows."""
         if self.side:
-            return (self.side // self.patching.patch) ** 2
-        return asked * self.patching.merge**2
+            return (self.side // self.patching.patch) ** 2 + self.rest
+        return asked * self.patching.merge**2 + self.rest

@@ -74,6 +74,7 @@ class MessagesRequest(CountRequest, kw_only=True):
     # extensions
     seed: int | None = None
     cache_salt: str | None = None
+    priority: int | None = None
 
 
 def messages_call(body: bytes, parts: ServerParts) -> Call:
@@ -83,7 +84,7 @@ def messages_call(body: bytes, parts: ServerParts) -> Call:
     chat, prefill = _chat_of(request, parts, notes)
     chat.max_tokens, chat.stop, chat.stream = request.max_tokens, request.stop_sequences, request.stream
     chat.temperature, chat.top_p, chat.top_k = request.temperature, request.top_p, request.top_k
-    chat.seed, chat.cache_salt = request.seed, request.cache_salt
+    chat.seed, chat.cache_salt, chat.priority = request.seed, request.cache_salt, request.priority
     return call_of_chat(_checked(chat, parts, notes), parts, PREFIX, prefill=prefill, asked=request)
 
 

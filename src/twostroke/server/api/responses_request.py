@@ -1,7 +1,7 @@
 """POST /v1/responses: OpenAI's Responses request made into a chat request.
 
-The server keeps no answers, so `previous_response_id`, `conversation` and `background` are refused, and `store` is
-answered with false.
+Without a folder for stored work the server keeps no answers: `previous_response_id`, `conversation` and `background`
+are then refused, and `store` is answered with false.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class ResponsesRequest(AskedSamplers, kw_only=True):
     # of stored work; without a folder for it only null and false pass
     previous_response_id: Any = None
     background: bool | None = None
+    conversation: str | dict[str, Any] | None = None
     # known, not supported
-    conversation: Any = None
     prompt: Any = None
     max_tool_calls: Any = None
     context_management: Any = None
@@ -91,8 +91,7 @@ class ResponsesRequest(AskedSamplers, kw_only=True):
 
 
 NOT_SUPPORTED = (
-    *("conversation", "prompt", "max_tool_calls"),
-    *("context_management", "moderation"),
+    *("prompt", "max_tool_calls", "context_management", "moderation"),
 )
 _SAME = (
     "model temperature top_p stream top_k min_p repetition_penalty seed stop ignore_eos cache_salt "
@@ -169,7 +168,7 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
 
 def _check_nothing_kept(request: ResponsesRequest, parts: ServerParts) -> None:
     """Fields that need a kept response are refused where none is kept."""
-    for name in ("previous_response_id", "background"):
+    for name in ("previous_response_id", "background", "conversation"):
         if getattr(request, name) not in (None, False):
             raise InvalidRequest(
                 f"{name} is not supported without stored responses.",

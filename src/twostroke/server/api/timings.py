@@ -13,7 +13,7 @@ def timings_of(timings: Timings | None, prompt_tokens: int, counts: Counts) -> d
     prompt_s = answer_s = 0.0
     if timings is not None and timings.parts is not None:
         parts = timings.parts
-        prompt_s = parts.own_prefill_s + parts.others_prefill_s + parts.recompute_s
+        prompt_s = parts.encode_s + parts.own_prefill_s + parts.others_prefill_s + parts.recompute_s
         answer_s = parts.decode_s + parts.host_gap_s + parts.preempted_s
     computed = prompt_tokens - counts.cached
     return {

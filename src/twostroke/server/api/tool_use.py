@@ -11,9 +11,11 @@ import msgspec
 from twostroke.server.api.changed.kept_tools import Tool
 from twostroke.server.api.schema import CheckedChat
 from twostroke.text.grammar.check import checked_in_words
+from twostroke.text.grammar.schema import adapted_in_words
+from twostroke.text.history.calls import TEXT_ARGUMENT
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.hold.calls import forced_calls, strict_calls
-from twostroke.text.talk.hold.lark import SpecialId
+from twostroke.text.talk.hold.lark import WHOLE, SpecialId
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
@@ -112,10 +114,13 @@ def _held(tool: Tool, notes: Notes) -> Any:
     A function takes the arguments that it names and no others: one that names none takes none.
     """
     schema = tool.function.parameters or ANY_ARGUMENTS
+    read = checked_in_words
+    if tool.pattern is not None:
+        schema, read = text_schema(tool.pattern), adapted_in_words
     if schema.get("type") == "object" and not any(name in schema for name in _SAYS_MORE):
         schema = {**schema, "properties": {}}
     try:
-        found = checked_in_words(schema)
+        found = read(schema)
     except InvalidRequest as error:
         error.param = "tools"
         error.what = f"The parameters of the tool {tool.function.name!r}: {error.what}"
@@ -123,6 +128,17 @@ def _held(tool: Tool, notes: Notes) -> Any:
     for words in found.not_held:
         notes.add(f"tool {named(tool.function.name)}: {words}")
     return found.schema
+
+
+def text_schema(pattern: str) -> dict[str, Any]:
+    """The arguments of a tool that takes a text, which must be one of the pattern's."""
+    text = {"type": "string", "pattern": pattern.join(WHOLE)}
+    return {
+        "type": "object",
+        "properties": {TEXT_ARGUMENT: text},
+        "required": [TEXT_ARGUMENT],
+        "additionalProperties": False,
+    }
 
 
 _SAYS_MORE = (

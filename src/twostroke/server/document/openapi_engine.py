@@ -118,6 +118,7 @@ EXPLAINED = object_of(
     causes=list_of(object_of(kind=TEXT, side=_VERDICT, seconds={"type": "number"}, text=TEXT, who=list_of(TEXT))),
     advice=list_of(object_of(text=TEXT, saves_s={"type": "number"})),
     source=TEXT,
+    num_disk_tokens=COUNT,
     text={**TEXT, "description": "All of it in words."},
 )
 ENGINE_ANSWERS: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The part of GET /openapi.json that is stored work: responses that are kept, files, batches."""
+"""The part of GET /openapi.json that is stored work: responses, conversations, files, batches."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from twostroke.server.api.json_schema import OBJECT
+from twostroke.server.errors import MESSAGES_PATH
 
 _STATUSES = (400, 401, 403, 404, 405, 408, 409, 413, 422, 500, 503, 507)
 _PATHS: Mapping[str, Mapping[str, str]] = {
     "/v1/responses/{name}": {"get": "A kept response.", "delete": "Forget a kept response."},
     "/v1/responses/{name}/cancel": {"post": "End a response that runs in the background."},
     "/v1/responses/{name}/input_items": {"get": "The input of a kept response."},
+    "/v1/conversations": {"post": "Begin a conversation that is kept."},
+    "/v1/conversations/{name}": {
+        "get": "A conversation.", "post": "Replace its metadata.", "delete": "Forget a conversation.",
+    },
+    "/v1/conversations/{name}/items": {"get": "The items of a conversation.", "post": "Add items."},
+    "/v1/conversations/{name}/items/{item}": {"get": "An item.", "delete": "Remove an item."},
+    "/v1/messages/batches": {"get": "The message batches.", "post": "Run requests of /v1/messages when there is room."},
+    "/v1/messages/batches/{name}": {"get": "How far a message batch is.", "delete": "Forget one that has ended."},
+    "/v1/messages/batches/{name}/cancel": {"post": "End a message batch."},
+    "/v1/messages/batches/{name}/results": {"get": "A line of JSON for each request."},
     "/v1/files": {"get": "The files that are kept.", "post": "Keep a file of requests for a batch, as a form."},
     "/v1/files/{name}": {"get": "What is known of a file.", "delete": "Forget a file."},
     "/v1/files/{name}/content": {"get": "A file."},
@@ -25,16 +36,20 @@ def stored_paths(reference: str, named: Mapping[str, Any]) -> dict[str, Any]:
     """reference: where schemas are. named: the parameters of a path with a name."""
     return {
         path: {
-            method: {**_operation(summary, reference), **(named if "{name}" in path else {})}
+            method: {**_operation(summary, reference.format(name=_error(path))), **(named if "{name}" in path else {})}
             for method, summary in methods.items()
         }
         for path, methods in _PATHS.items()
     }
 
 
-def _operation(summary: str, reference: str) -> dict[str, Any]:
+def _error(path: str) -> str:
+    return "MessagesError" if path.startswith(MESSAGES_PATH) else "Error"
+
+
+def _operation(summary: str, error_reference: str) -> dict[str, Any]:
     """404 without --stored-work."""
-    error = {"application/json": {"schema": {"$ref": reference.format(name="Error")}}}
+    error = {"application/json": {"schema": {"$ref": error_reference}}}
     errors = {str(status): {"description": "See the error.", "content": error} for status in _STATUSES}
     kinds = ("application/json", "application/octet-stream")
     content = {kind: {"schema": OBJECT if kind == kinds[0] else {}} for kind in kinds}

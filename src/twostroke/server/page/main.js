@@ -2,9 +2,11 @@
 import { getJson } from "./api.js";
 import { forgetColours } from "./canvas.js";
 import { Chat } from "./chat/chat.js";
+import { Models } from "./chat/models.js";
 import { Live } from "./engine/live.js";
 import { Recorder } from "./engine/record.js";
 import { Store } from "./engine/store.js";
+import { Shortcuts } from "./shortcuts.js";
 import { read, write } from "./storage.js";
 import { count } from "./text.js";
 
@@ -82,16 +84,29 @@ const redraw = () => live?.draw();
 themes(redraw);
 views(redraw);
 panels(redraw);
-const about = await facts();
-const { weights, kv_format: kv, context, threads, replicas } = about.settings;
-const model = document.getElementById("model");
 const several = (number, what) => `${number} ${what}${number === 1 ? "" : "s"}`;
-const computing = replicas ? several(replicas, "replica") : several(threads, "thread");
-model.textContent = `${about.model} · ${weights} weights, ${kv} KV · ${count(context)} tokens of context · ${computing}`;
-model.title = model.textContent;
+
+/** What the header tells of a model. */
+function describe({ model: name, settings }) {
+  const { weights, kv_format: kv, context, threads, replicas } = settings;
+  const model = document.getElementById("model");
+  const computing = replicas ? several(replicas, "replica") : several(threads, "thread");
+  model.textContent = `${name} · ${weights} weights, ${kv} KV · ${count(context)} tokens of context · ${computing}`;
+  model.title = model.textContent;
+}
+
+const about = await facts();
+describe(about);
 const store = new Store();
-new Chat(about);
+const models = new Models(about, (chosen) => {
+  describe(chosen);
+  chat.use(chosen);
+  live.watch(chosen);
+});
+const chat = new Chat(about, models);
+new Shortcuts();
 new Recorder(store, say);
 live = new Live(store, about, say);
+await models.begin();
 document.documentElement.dataset.ready = "yes";
 live.follow();

@@ -251,8 +251,7 @@ class Models:
         """End everything that still runs."""
         self._loop = None
         for group in self.groups.values():
-            if group.process is not None:
-                group.process.drain()
+            group.drain()
         for group in self.groups.values():
             group.close()
 

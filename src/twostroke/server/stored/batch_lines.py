@@ -9,13 +9,15 @@ import msgspec
 from twostroke.server.stored.inner import InnerReply
 from twostroke.types.decoders import json_decoder
 
-ENDPOINTS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/rerank", "/v1/score")
+ENDPOINTS = (
+    *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"),
+    *("/v1/embeddings", "/v1/rerank", "/v1/score"),
+)
 MAX_LINES = 50_000
 MAX_CUSTOM_ID = 512
 MAX_ERRORS = 100
 PRIORITY = 1
 """Above 0 is batch work: it takes the places that people leave."""
-PRIORITIZED = ENDPOINTS
 
 
 class BatchLine(msgspec.Struct):

@@ -39,6 +39,7 @@ _WINDOW = re.compile(r"([1-9][0-9]{0,4})([smhd])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 MAX_METADATA = 16
+PREFIX = "batch_"
 
 
 @body_kind
@@ -52,11 +53,12 @@ class AskedBatch(msgspec.Struct):
 
 
 class LineCounts(msgspec.Struct):
-    """Lines of a batch."""
+    """Lines of a batch. not_run: those of `failed` that were never run."""
 
     total: int = 0
     completed: int = 0
     failed: int = 0
+    not_run: int = 0
 
 
 class Batch(msgspec.Struct):
@@ -126,32 +128,45 @@ class StoredBatches:
         if asked.metadata is not None and len(asked.metadata) > MAX_METADATA:
             raise _wrong(f"metadata has more than {MAX_METADATA} entries.", "metadata")
         await self._files.get(client, asked.input_file_id)
+        window_s = int(window[1]) * _UNIT_S[window[2]]
+        batch = self._new(asked.input_file_id, asked.endpoint, window_s, PREFIX)
+        batch.completion_window, batch.metadata = asked.completion_window, asked.metadata
+        return await self._begun(client, batch)
+
+    async def begin(self, client: str, file: str, endpoint: str, window_s: int, prefix: str) -> Batch:
+        """Begin a batch of another API, whose name begins with `prefix`. Raises HttpProblem (507)."""
+        return await self._begun(client, self._new(file, endpoint, window_s, prefix))
+
+    def _new(self, file: str, endpoint: str, window_s: int, prefix: str) -> Batch:
         now = int(self._wall_clock())
-        until = now + int(window[1]) * _UNIT_S[window[2]]
-        name = "batch_" + self._new_id()
-        window_text = asked.completion_window
-        batch = Batch(name, asked.endpoint, asked.input_file_id, window_text, now, until, metadata=asked.metadata)
+        return Batch(prefix + self._new_id(), endpoint, file, f"{window_s}s", now, now + window_s)
+
+    async def _begun(self, client: str, batch: Batch) -> Batch:
         await self._keep(client, batch)
         self._start(client, batch)
         return batch
 
-    async def get(self, client: str, name: str) -> Batch:
+    async def get(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
         """A batch. Raises HttpProblem (404)."""
-        data = await asyncio.to_thread(self._records.get, client, name)
+        data = await asyncio.to_thread(self._records.get, client, name) if name.startswith(prefix) else None
         batch = None if data is None else _read(data)
         if batch is None:
             raise HttpProblem(Problem(404, f"No batch with the id {name[:200]!r}.", param="batch_id", code="not_found"))
         return batch
 
-    async def listed(self, client: str) -> list[Batch]:
+    async def listed(self, client: str, prefix: str = PREFIX) -> list[Batch]:
         """All batches of a client, newest first."""
         names = await asyncio.to_thread(self._records.names, client)
-        found = [await self.get(client, name) for name in names]
+        found = [await self.get(client, name, prefix) for name in names if name.startswith(prefix)]
         return sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)
 
-    async def cancel(self, client: str, name: str) -> Batch:
+    async def remove(self, client: str, name: str) -> None:
+        """Forget a batch that has ended."""
+        await asyncio.to_thread(self._records.remove, client, name)
+
+    async def cancel(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
         """End a batch; lines that are done stay. Raises HttpProblem (404, 409)."""
-        batch = await self.get(client, name)
+        batch = await self.get(client, name, prefix)
         if batch.status not in OPEN:
             raise HttpProblem(Problem(409, f"The batch is {batch.status} already.", param="batch_id"))
         if batch.cancelling_at is None:
@@ -267,7 +282,8 @@ class StoredBatches:
             batch.output_file_id = await self._file(client, f"{batch.id}_output.jsonl", good)
         if bad and batch.error_file_id is None:
             batch.error_file_id = await self._file(client, f"{batch.id}_error.jsonl", bad)
-        batch.request_counts = LineCounts(len(lines), len(good), len(bad))
+        not_run = sum(line.custom_id not in done for line in lines)
+        batch.request_counts = LineCounts(len(lines), len(good), len(bad), not_run)
         batch.status = ended
         setattr(batch, f"{ended}_at", int(self._wall_clock()))
         await self._keep(client, batch)

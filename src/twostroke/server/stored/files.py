@@ -89,6 +89,11 @@ class StoredFiles:
             raise HttpProblem(_unknown(name))
         await asyncio.to_thread(self._contents.remove, client, name)
 
+    async def forget(self, client: str, name: str) -> None:
+        """Forget a file; one that is gone already is no error."""
+        await asyncio.to_thread(self._facts.remove, client, name)
+        await asyncio.to_thread(self._contents.remove, client, name)
+
 
 def read_form(content_type: str, body: bytes) -> SentFile:
     """The file of a multipart form. Raises HttpProblem (400)."""

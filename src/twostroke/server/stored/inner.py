@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,9 @@ from twostroke.types.decoders import json_decoder
 
 log = logging.getLogger("twostroke.server")
 _ANY = json_decoder(Any)
+
+
+Take = Callable[[bytes], None]
 
 
 class InnerReply(msgspec.Struct, frozen=True):
@@ -48,8 +52,11 @@ class InnerCalls:
     def __init__(self) -> None:
         self.app: ASGIApp | None = None
 
-    async def post(self, path: str, body: Any, client: str) -> InnerReply:
-        """Ask for an answer that is not streamed. client: the label of the key that it is asked for."""
+    async def post(self, path: str, body: Any, client: str, take: Take | None = None) -> InnerReply:
+        """Ask, and wait for the whole answer. client: the label of the key that it is asked for.
+
+        take: gets the bytes of an answer with status 200 as they come; the reply then has none.
+        """
         if self.app is None:
             raise RuntimeError("no app was attached")
         pending = [json.dumps(body).encode()]
@@ -68,7 +75,7 @@ class InnerCalls:
                 headers.update({name.decode("latin-1").lower(): value.decode("latin-1")
                                 for name, value in message.get("headers", [])})  # fmt: skip
             elif message["type"] == "http.response.body":
-                parts.append(message.get("body", b""))
+                (parts.append if take is None or status != 200 else take)(message.get("body", b""))
 
         try:
             await self.app(scope_of(path, client), receive, send)

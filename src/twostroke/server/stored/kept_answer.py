@@ -46,7 +46,7 @@ class KeptAnswer(Response):
         made = whole_response(body)
         if made is not None:
             self._record.response = made
-            await self._stored.keep(self._client, self._record)
+            await self._stored.finish(self._client, self._record)
 
 
 def whole_response(body: bytes) -> dict[str, Any] | None:

@@ -13,33 +13,49 @@ from typing import Any
 import msgspec
 
 from twostroke.server.errors import HttpProblem, Problem, unknown_response
+from twostroke.server.stored.conversations import StoredConversations
+from twostroke.server.stored.event_log import EventLog, kept_log
 from twostroke.server.stored.inner import InnerCalls, InnerReply
+from twostroke.server.stored.items import items_of
 from twostroke.server.stored.records import FullFolder, Records
 from twostroke.types.decoders import json_decoder
 
 PATH = "/v1/responses"
 RUNNING = ("queued", "in_progress")
 TERMINAL = (b"event: response.completed\n", b"event: response.incomplete\n", b"event: response.failed\n")
+_OWN_FIELDS = ("background", "previous_response_id", "conversation")
 Json = dict[str, Any]
 
 
 class ResponseRecord(msgspec.Struct):
-    """response: what is shown. items: the input of this request. before: all items of the responses before it."""
+    """response: what is shown. items: the input of this request. before: all items of the responses before it.
+    conversation: the one that items and answer are added to.
+    """
 
     response: Json
     items: list[Any]
     before: list[Any] = []
+    conversation: str | None = None
 
 
 _RECORD = json_decoder(ResponseRecord)
 
 
 class StoredResponses:
-    """For one event loop. check: raises what is wrong with a request's body, in a worker thread."""
+    """For one event loop. events: of responses that were streamed in the background, by their names."""
 
-    def __init__(self, records: Records, calls: InnerCalls, new_id: Callable[[], str]) -> None:
-        self._records, self._calls, self._new_id = records, calls, new_id
+    def __init__(
+        self,
+        records: Records,
+        events: Records,
+        conversations: StoredConversations,
+        calls: InnerCalls,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._records, self._events, self._conversations = records, events, conversations
+        self._calls, self._new_id = calls, new_id
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._logs: dict[str, EventLog] = {}  # of those that run and are streamed
 
     async def joined(self, body: Json, client: str) -> tuple[Json, ResponseRecord]:
         """The body with all items of the conversation, and the record that its answer goes into.
@@ -47,7 +63,14 @@ class StoredResponses:
         Raises HttpProblem (400) for a response that is not kept.
         """
         items = items_of(body.get("input"), self._new_id)
-        previous = body.get("previous_response_id")
+        previous, conversation = body.get("previous_response_id"), body.get("conversation")
+        if conversation is not None:
+            if previous is not None:
+                text = "A request has either previous_response_id or conversation."
+                raise HttpProblem(Problem(400, text, param="conversation"))
+            name = conversation.get("id") if isinstance(conversation, dict) else conversation
+            before = list[Any]((await self._conversations.get(client, str(name))).items)
+            return {**body, "input": [*before, *items]}, ResponseRecord({}, items, before, str(name))
         if previous is None:
             return body, ResponseRecord({}, items)
         found = await self._read(client, str(previous))
@@ -68,6 +91,25 @@ class StoredResponses:
         except (FullFolder, OSError) as error:
             raise HttpProblem(Problem(507, f"The response cannot be kept: {error}", code="storage_full")) from None
 
+    async def finish(self, client: str, record: ResponseRecord) -> None:
+        """Write the record of an answer that is whole, and add it to its conversation. Raises HttpProblem."""
+        await self.keep(client, record)
+        if record.conversation is not None:
+            made = [*record.items, *record.response.get("output", [])]
+            await self._conversations.extend(client, record.conversation, made)
+
+    async def log(self, client: str, name: str) -> EventLog:
+        """The events of a response that was streamed in the background. Raises HttpProblem (400, 404)."""
+        running = self._logs.get(name)
+        await self.get(client, name)
+        if running is not None:
+            return running
+        kept = await asyncio.to_thread(self._events.get, client, name)
+        if kept is None:
+            text = "Only a response that was made with background: true and stream: true can be streamed again."
+            raise HttpProblem(Problem(400, text, param="stream"))
+        return kept_log(kept)
+
     async def get(self, client: str, name: str) -> ResponseRecord:
         """A record. One whose work ended with the server before is failed. Raises HttpProblem (404)."""
         found = await self._read(client, name)
@@ -84,6 +126,7 @@ class StoredResponses:
         task = self._running.pop(name, None)
         if task is not None:
             task.cancel()
+        await asyncio.to_thread(self._events.remove, client, name)
         if not await asyncio.to_thread(self._records.remove, client, name):
             raise HttpProblem(unknown_response(name))
 
@@ -92,11 +135,21 @@ class StoredResponses:
         name = "resp_" + self._new_id()
         record.response = begun_response(body, name)
         await self.keep(client, record)
-        asked = {**body, "background": False, "stream": False}
-        task = asyncio.create_task(self._run(asked, record, client))
+        if body.get("stream"):
+            begun = dict(record.response)
+            self._logs[name] = EventLog(lambda response: as_begun(response, begun))
+        # The body has all items: what is asked of the server itself names no kept work, and leaves none.
+        asked = {key: value for key, value in body.items() if key not in _OWN_FIELDS}
+        task = asyncio.create_task(self._run({**asked, "store": False}, record, client))
         self._running[name] = task
-        task.add_done_callback(lambda _done: self._running.pop(name, None))
+        task.add_done_callback(lambda _done: self._over(name))
         return dict(record.response)
+
+    def _over(self, name: str) -> None:
+        self._running.pop(name, None)
+        log = self._logs.pop(name, None)
+        if log is not None:
+            log.end()
 
     async def cancel(self, client: str, name: str) -> Json:
         """End a response that runs in the background; one that has ended stays as it is. Raises HttpProblem."""
@@ -115,10 +168,18 @@ class StoredResponses:
         name = record.response["id"]
         record.response["status"] = "in_progress"
         await self.keep(client, record)
-        while (reply := await self._calls.post(PATH, body, client)).retry_s is not None:
+        log = self._logs.get(name)
+        take = None if log is None else log.take
+        while (reply := await self._calls.post(PATH, body, client, take)).retry_s is not None:
             await asyncio.sleep(reply.retry_s or 1.0)
-        record.response = finished_response(reply, record.response, name)
-        await self.keep(client, record)
+        if log is None:
+            record.response = finished_response(reply, record.response)
+        else:
+            record.response = log.response or finished_response(reply, record.response)
+            if log.response is None:
+                log.fail(record.response)
+            await asyncio.to_thread(self._events.put, client, name, log.text())
+        await self.finish(client, record)
 
     async def _read(self, client: str, name: str) -> ResponseRecord | None:
         data = await asyncio.to_thread(self._records.get, client, name)
@@ -126,22 +187,6 @@ class StoredResponses:
             return None if data is None else _RECORD.decode(data)
         except msgspec.MsgspecError:
             return None  # a damaged record is none
-
-
-def items_of(given: Any, new_id: Callable[[], str]) -> list[Any]:
-    """The input as items with ids, as OpenAI's clients read them back."""
-    listed = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    made: list[Any] = []
-    for item in listed if isinstance(listed, list) else []:
-        if not isinstance(item, dict):
-            continue
-        kind = item.get("type") or "message"
-        content = item.get("content")
-        if kind == "message" and isinstance(content, str):
-            written = "output_text" if item.get("role") == "assistant" else "input_text"
-            item = {**item, "content": [{"type": written, "text": content}]}
-        made.append({"id": f"{'msg' if kind == 'message' else 'item'}_{new_id()}", **item, "type": kind})
-    return made
 
 
 def begun_response(body: Json, name: str) -> Json:
@@ -158,6 +203,7 @@ def begun_response(body: Json, name: str) -> Json:
         "max_output_tokens": body.get("max_output_tokens"),
         "metadata": body.get("metadata") or {},
         "model": body.get("model"),
+        "conversation": shown_conversation(body.get("conversation")),
         "output": [],
         "parallel_tool_calls": body.get("parallel_tool_calls") is not False,
         "previous_response_id": body.get("previous_response_id"),
@@ -174,15 +220,25 @@ def begun_response(body: Json, name: str) -> Json:
     }
 
 
-def finished_response(reply: InnerReply, begun: Json, name: str) -> Json:
-    """The response after its work: the answer under the name that the client knows, or why there is none."""
+def as_begun(made: Json, begun: Json) -> Json:
+    """An answer under the name that the client knows."""
+    return {**made, **{name: begun[name] for name in ("id", "created_at", "store", *_OWN_FIELDS)}}
+
+
+def finished_response(reply: InnerReply, begun: Json) -> Json:
+    """The response after its work: the answer, or why there is none."""
     made = reply.json
     if reply.status == 200 and isinstance(made, dict):
-        return {**made, "id": name, "background": True, "created_at": begun["created_at"]}
+        return as_begun(made, begun)
     error = made.get("error") if isinstance(made, dict) else None
     told = error if isinstance(error, dict) else {}
     failed = {"code": told.get("code") or "server_error", "message": told.get("message") or "The request failed."}
     return {**begun, "status": "failed", "error": failed}
+
+
+def shown_conversation(asked: Any) -> Json | None:
+    """The field of a response for the one of a request, which is a name or an object with it."""
+    return {"id": asked} if isinstance(asked, str) else asked
 
 
 def unknown_previous(name: str) -> Problem:

@@ -1,4 +1,4 @@
-"""All work that one server keeps, in one folder: responses, files, batches."""
+"""All work that one server keeps, in one folder: responses, conversations, files, batches."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from twostroke.server.stored.batches import StoredBatches
+from twostroke.server.stored.conversations import StoredConversations
 from twostroke.server.stored.files import StoredFiles
 from twostroke.server.stored.inner import InnerCalls
+from twostroke.server.stored.message_batches import MessageBatches
 from twostroke.server.stored.records import Bounds, Records
 from twostroke.server.stored.responses import StoredResponses
 from twostroke.types.errors import ConfigError
 
-JSON_SUFFIX, CONTENT_SUFFIX = ".json", ".bin"
+JSON_SUFFIX, CONTENT_SUFFIX, EVENTS_SUFFIX = ".json", ".bin", ".sse"
 
 
 class StoredWork:
@@ -46,8 +48,11 @@ class StoredWork:
             return Records(folder / kind, suffix, bounds, wall_clock, forget_oldest=forget_oldest)
 
         self.calls = InnerCalls()
+        talks = records("conversations", JSON_SUFFIX, forget_oldest=True)
+        self.conversations = StoredConversations(talks, new_id, wall_clock)
         kept = records("responses", JSON_SUFFIX, forget_oldest=True)
-        self.responses = StoredResponses(kept, self.calls, new_id)
+        events = records("events", EVENTS_SUFFIX, forget_oldest=True)
+        self.responses = StoredResponses(kept, events, self.conversations, self.calls, new_id)
         facts = records("files", JSON_SUFFIX, forget_oldest=False)
         contents = records("contents", CONTENT_SUFFIX, forget_oldest=False)
         self.files = StoredFiles(facts, contents, new_id, wall_clock)
@@ -55,6 +60,7 @@ class StoredWork:
         self.batches = StoredBatches(
             batches, folder / "journals", self.files, self.calls, new_id, wall_clock, width
         )
+        self.message_batches = MessageBatches(self.batches, self.files)
 
     def attach(self, app: ASGIApp, stopping: Callable[[], bool]) -> None:
         """Batches and background work ask this app. stopping: whether the server takes no more work."""

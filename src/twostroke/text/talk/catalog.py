@@ -56,7 +56,7 @@ from twostroke.text.talk.formats.tagged import (
 _FILES = (
     *(harmony, atem, solar, functionary32, kimi_k3, kimi, deepseek3, deepseek31, mistral_ids, mistral, mistral_list),
     *(gemma4, functiongemma, lfm2, minimax_m3, minimax_m2, dsml, dsml32, seed, step3, hunyuan3, longcat, glm, glm47),
-    *(minicpm5, cohere, command_r, apertus, internlm, phi4_mini, granite3, apriel, hunyuan, tool_calls, minimax_m1),
+    *(minicpm5, cohere, command_r, apertus, internlm, phi4_mini, granite3, tool_calls, hunyuan, apriel, minimax_m1),
     *(nemotron, functools, olmo3, qwen3_coder, functionary31, llama4, hermes, llama3, xlam),
 )
 """In the order in which they are tried: those with marks of their own first."""

@@ -76,6 +76,7 @@ class _Messages:
         yield from stream.space()
         told = yield from stream.starts(form.recipient.strip())
         told = told or (bool(form.channel) and (yield from stream.starts(form.channel)))
+        told = told or (yield from stream.starts(form.body))
         for end in form.ends:
             if (yield from stream.match(end)):
                 stream.forget()
@@ -98,7 +99,7 @@ class _Messages:
         """The text of a message with this header; False where it was the last."""
         form, turn = self._form, self._turn
         found = _RECIPIENT.search(header)
-        channel = _CHANNEL.match(header.partition(form.channel)[2]) if form.channel else found
+        channel = _CHANNEL.match(header.rpartition(form.channel)[2]) if form.channel else found
         if found and found[1] not in (*form.thoughts, *form.everyone):
             return (yield from self._call(found[1]))
         if channel and channel[1] in form.thoughts:

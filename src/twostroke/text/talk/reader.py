@@ -165,10 +165,17 @@ class TurnReader:
         if thought is not None and (yield from stream.match(thought.opening.strip())):
             stream.forget()
             yield from self._think()
-        elif self._bare:
+        elif self._bare and not (yield from self._marked_here()):
             yield from self._bare_calls()
         if stream.kept is not None:
             self.text.say(stream.forget())
+
+    def _marked_here(self) -> Reading[bool]:
+        """True where a mark of calls comes next: no bare call begins there."""
+        for mark in self.starts:
+            if (yield from self.stream.starts(mark)):
+                return True
+        return False
 
     def _bare_calls(self) -> Reading[None]:
         stream = self.stream
@@ -224,7 +231,8 @@ class TurnReader:
                     yield from self._run_of(call, False, False)
                     break
         if stream.kept is not None:
-            refuse(stream.forget() or stream.take(len(mark)))
+            text = stream.forget() or stream.take(len(mark))
+            refuse(text.removeprefix(mark) if mark in self.form.wraps else text)
         return self._accepted > before
 
     def _sections(self, forms: Sequence[CallForm]) -> Reading[bool]:
@@ -233,12 +241,27 @@ class TurnReader:
         yield from stream.space()
         listed = any(form.listed for form in forms) and (yield from stream.match("["))
         yield from stream.space()
+        if (yield from self._empty(forms, listed)):
+            return True
         for form in forms:
             opening = form.open.strip()
             fits = (yield from stream.starts(opening)) if opening else (yield from form.notation.fits(stream))
             if fits and (form.listed or not listed):
                 yield from stream.match(opening)
                 yield from self._run_of(form, True, listed)
+                return True
+        return False
+
+    def _empty(self, forms: Sequence[CallForm], listed: bool) -> Reading[bool]:
+        """Pass over a section without calls: it is no text."""
+        stream = self.stream
+        closed = listed and (yield from stream.match("]"))
+        if closed:
+            yield from stream.space()
+        for form in forms:
+            if form.end.strip() and (closed or not form.listed) and (yield from stream.match(form.end.strip())):
+                stream.forget()
+                self.text.drop()
                 return True
         return False
 

@@ -1,126 +1,39 @@
 """GGUF files of encoders of images (mmproj): their keys as the fields of config.json, their tensors under our names.
 
 Such a file lies next to that of a language model. What it does not say comes from the family.
-Sources: conversion/{base,smolvlm,gemma,qwen3vl}.py of llama.cpp.
+Sources: conversion/base.py of llama.cpp.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from twostroke.ops.operands import F32Array, bf16_to_f32
+from twostroke.ops.operands import F32Array, I32Array, bf16_to_f32
 from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.container import GgufFile
 from twostroke.weights.gguf.keys import Keys
+from twostroke.weights.gguf.projectors import siglip, turning
+from twostroke.weights.gguf.projectors.kind import VISION, Config, ProjectorKind
+from twostroke.weights.gguf.row_orders import halves_of_pairs
 from twostroke.weights.gguf.tensors import GgufTensor, whole
 from twostroke.weights.open_file import check_rows
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource
 
 ARCHITECTURE = "clip"
-VISION = "vision."
-_LAYER = re.compile(r"v\.blk\.(\d{1,5})\.(\w+)\.(weight|bias)")
+KINDS: Mapping[str, ProjectorKind] = {**siglip.KINDS, **turning.KINDS}
+"""clip.projector_type -> what it means."""
+_LAYER = re.compile(r"v\.blk\.(\d{1,5})\.(\w+)\.(weight|bias|(?:in|out)put_(?:min|max))")
 _DEEP = re.compile(r"v\.deepstack\.(\d{1,5})\.(norm|fc1|fc2)\.(weight|bias)")
-SIGLIP = {
-    **{"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj"},
-    **{"attn_out": "self_attn.out_proj", "ln1": "layer_norm1", "ln2": "layer_norm2"},
-    **{"ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"},
-}
-QWEN = {
-    **{"attn_qkv": "attn.qkv", "attn_out": "attn.proj", "ln1": "norm1", "ln2": "norm2"},
-    **{"ffn_up": "mlp.linear_fc1", "ffn_down": "mlp.linear_fc2"},
-}
-EMBEDDINGS = {"v.patch_embd": "embeddings.patch_embedding", "v.position_embd": "embeddings.position_embedding"}
 FRAMES = ("v.patch_embd.weight", "v.patch_embd.weight.1")
 """The kernels of two frames, which checkpoints have as one tensor."""
-
-Config = dict[str, Any]
-
-
-class ProjectorKind(Struct, frozen=True):
-    """A type of projector. mark: the token that stands where image rows go. texts: architectures of the language models
-    that it belongs to. tower: what names of the tower begin with. layers: the same for its layers. layer, outer: our
-    names by the stems of stored ones. config: the fields of config.json and of the processor's file. less_one: stems
-    whose stored values are 1 more than a checkpoint's.
-    """
-
-    mark: str
-    texts: tuple[str, ...]
-    tower: str
-    layers: str
-    layer: Mapping[str, str]
-    outer: Mapping[str, str]
-    config: Callable[[Keys, Config, Mapping[str, tuple[int, ...]]], tuple[Config, Config]]
-    less_one: frozenset[str] = frozenset()
-
-
-def _idefics3(keys: Keys, tower: Config, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Config, Config]:
-    side = tower["image_size"]
-    longest = int(keys.number(VISION + "preproc_image_size", side))
-    merge = int(keys.number(VISION + "projector.scale_factor", 2))
-    config = {"model_type": "idefics3", "scale_factor": merge, "vision_config": tower}
-    return config, {"size": {"longest_edge": longest}, "max_image_size": {"longest_edge": side}}
-
-
-def _gemma3(keys: Keys, tower: Config, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Config, Config]:
-    side, grid = tower["image_size"], tower["image_size"] // tower["patch_size"]
-    merge = int(keys.number(VISION + "projector.scale_factor", 4))
-    config = {"model_type": "gemma3", "mm_tokens_per_image": (grid // max(1, merge)) ** 2, "vision_config": tower}
-    return config, {"size": {"height": side, "width": side}}
-
-
-def _qwen3_vl(keys: Keys, tower: Config, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Config, Config]:
-    marks = keys.each(VISION + "is_deepstack_layers", tower["num_hidden_layers"])
-    deep = [index for index, mark in enumerate(marks) if mark]
-    merge = int(keys.number(VISION + "spatial_merge_size", 2))
-    tower |= {"depth": tower["num_hidden_layers"], "num_heads": tower["num_attention_heads"]}
-    tower |= {"deepstack_visual_indexes": deep, "spatial_merge_size": merge, "temporal_patch_size": len(FRAMES)}
-    tower["num_position_embeddings"] = shapes.get("v.position_embd.weight", (0,))[0]
-    bounds = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
-    for name, key in (("shortest_edge", "image_min_pixels"), ("longest_edge", "image_max_pixels")):
-        bounds[name] = int(keys.number(VISION + key, bounds[name]))
-    return {"model_type": "qwen3_vl" if deep else "qwen3_5", "vision_config": tower}, {"size": bounds}
-
-
-_SIGLIP_OUTER = {**EMBEDDINGS, "v.post_ln": "post_layernorm"}
-KINDS: Mapping[str, ProjectorKind] = {
-    "idefics3": ProjectorKind(
-        "<image>",
-        ("LlamaForCausalLM", "GraniteForCausalLM"),
-        *("model.vision_model.", "encoder.layers.", SIGLIP),
-        {**_SIGLIP_OUTER, "mm.model.fc": "/model.connector.modality_projection.proj"},
-        _idefics3,
-    ),
-    "gemma3": ProjectorKind(
-        "<image_soft_token>",
-        ("Gemma3ForCausalLM",),
-        *("model.vision_tower.", "encoder.layers.", SIGLIP),
-        {
-            **_SIGLIP_OUTER,
-            "mm.input_projection": "/model.multi_modal_projector.mm_input_projection_weight/",
-            "mm.soft_emb_norm": "/model.multi_modal_projector.mm_soft_emb_norm",
-        },
-        _gemma3,
-        frozenset({"mm.soft_emb_norm"}),
-    ),
-    "qwen3vl_merger": ProjectorKind(
-        "<|image_pad|>",
-        ("Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM"),
-        *("model.visual.", "blocks.", QWEN),
-        {
-            **{"v.patch_embd": "patch_embed.proj", "v.position_embd": "pos_embed", "v.post_ln": "merger.norm"},
-            **{"mm.0": "merger.linear_fc1", "mm.2": "merger.linear_fc2"},
-        },
-        _qwen3_vl,
-    ),
-}
-"""clip.projector_type -> what it means. In `outer`, a name after "/" is whole; one before a last "/" has no ending."""
+PARTS = ("attn_q", "attn_k", "attn_v")
 
 
 class Projector(Struct, frozen=True):
@@ -164,8 +77,7 @@ def open_projector(projector: Projector) -> Checkpoint:
     """The file's tensors under our names."""
     file = GgufFile.open(projector.path)
     try:
-        deep = projector.config["vision_config"].get("deepstack_visual_indexes", ())
-        tensors = dict(_named(file, projector.kind, list(deep)))
+        tensors = dict(_named(file, projector.kind, projector.config["vision_config"]))
     except BaseException:
         file.close()
         raise
@@ -198,30 +110,72 @@ def _whole(keys: Keys, key: str) -> int:
     return int(found)
 
 
-def _named(file: GgufFile, kind: ProjectorKind, deep: list[int]) -> Iterator[tuple[str, TensorSource]]:
-    swapped = _has_swapped_feeds(file)
-    for stored, tensor in file.tensors.items():
+def _named(file: GgufFile, kind: ProjectorKind, tower: Config) -> Iterator[tuple[str, TensorSource]]:
+    swapped, deep = _has_swapped_feeds(file), list(tower.get("deepstack_visual_indexes", ()))
+    pairs = int(tower["num_attention_heads"]) if kind.paired else 0
+    for stored in file.tensors:
         stem, _, ending = stored.rpartition(".")
-        plus = -1.0 if stem in kind.less_one else 0.0
-        source = GgufTensor((whole(file, stored),), tensor.shape, plus=plus, elements=len(tensor.shape) > 3)
         layer, rows = _LAYER.fullmatch(stored), _DEEP.fullmatch(stored)
-        if stored == FRAMES[1]:
+        if stored == FRAMES[1] or stem in kind.unread or stored in kind.unread:
             continue
         if layer is not None:
-            word = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}.get(layer[2], layer[2]) if swapped else layer[2]
-            name = f"{kind.tower}{kind.layers}{layer[1]}.{kind.layer.get(word, word)}.{layer[3]}"
-            yield name, source
+            yield from _of_layer(file, kind, layer, pairs, swapped=swapped)
         elif rows is not None and int(rows[1]) in deep:
             word = {"fc1": "linear_fc1", "fc2": "linear_fc2"}.get(rows[2], rows[2])
-            yield f"{kind.tower}deepstack_merger_list.{deep.index(int(rows[1]))}.{word}.{rows[3]}", source
+            place = deep.index(int(rows[1]))
+            yield f"{kind.tower}deepstack_merger_list.{place}.{word}.{rows[3]}", _source(file, stored)
         else:
+            stem = stored if stored in kind.outer else stem
             ours = kind.outer.get(stem, stored)
             ours = ours.removeprefix("/") if ours.startswith("/") else kind.tower + ours
-            both = stored == FRAMES[0] and FRAMES[1] in file.tensors
-            found: TensorSource = source
-            if both:
-                found = KernelFrames((source, GgufTensor((whole(file, FRAMES[1]),), tensor.shape, elements=True)))
+            plus = -1.0 if stem in kind.less_one else 0.0
+            found: TensorSource = _kernel(file, kind) if stored == FRAMES[0] else _source(file, stored, plus=plus)
             yield (ours.removesuffix("/") if ours.endswith("/") else f"{ours}.{ending}"), found
+
+
+def _of_layer(
+    file: GgufFile, kind: ProjectorKind, found: re.Match[str], pairs: int, *, swapped: bool
+) -> Iterator[tuple[str, TensorSource]]:
+    """A tensor of a layer under our name; of q, k and v that are stored apart, all three with the first.
+
+    pairs: heads of q and of k whose rows lie as pairs, 0 where none do.
+    """
+    stored, (number, word, ending) = found[0], found.groups()
+    word = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}.get(word, word) if swapped else word
+    begin = f"{kind.tower}{kind.layers}{number}."
+    if kind.joined and word in PARTS:
+        if word == PARTS[0]:
+            names = [stored.replace(PARTS[0], part) for part in PARTS]
+            yield f"{begin}{kind.joined}.{ending}", _joined(file, [name for name in names if name in file.tensors])
+        return
+    ours = kind.layer.get(word, word)
+    if ending not in ("weight", "bias"):  # one number, a bound of a product
+        yield f"{begin}{ours.removesuffix('.linear')}.{ending}", OneNumber(_source(file, stored))
+        return
+    rows = file.tensors[stored].shape[0]
+    order = halves_of_pairs(rows, pairs) if pairs and word in PARTS[:2] and rows % (2 * pairs) == 0 else None
+    name = begin + ours.removesuffix("/")
+    yield (name if ours.endswith("/") else f"{name}.{ending}"), _source(file, stored, order=order)
+
+
+def _source(file: GgufFile, stored: str, *, plus: float = 0.0, order: I32Array | None = None) -> GgufTensor:
+    shape = file.tensors[stored].shape
+    elements = len(shape) > 3 or (order is not None and len(shape) == 1)
+    return GgufTensor((whole(file, stored),), shape, order=order, plus=plus, elements=elements)
+
+
+def _joined(file: GgufFile, names: list[str]) -> GgufTensor:
+    shapes = [file.tensors[name].shape for name in names]
+    sources = tuple(whole(file, name) for name in names)
+    return GgufTensor(sources, (sum(shape[0] for shape in shapes), *shapes[0][1:]))
+
+
+def _kernel(file: GgufFile, kind: ProjectorKind) -> TensorSource:
+    """The kernel of patches, whose frames files have apart."""
+    frames = [_source(file, name) for name in FRAMES if name in file.tensors]
+    if kind.colors_last:
+        return ColorsLast(frames[0])
+    return KernelFrames(tuple(frames)) if len(frames) > 1 else frames[0]
 
 
 def _has_swapped_feeds(file: GgufFile) -> bool:
@@ -250,6 +204,48 @@ class KernelFrames(Struct, frozen=True, eq=False):
         if out is None:
             return found
         out.reshape(found.shape)[...] = found
+        return out
+
+
+class ColorsLast(Struct, frozen=True, eq=False):
+    """Kernels (O, C, p, p) as a matrix (O, p * p * C) of pixels whose colours are neighbours. Satisfies `TensorSource`.
+    """
+
+    part: GgufTensor
+
+    @property
+    def info(self) -> TensorInfo:
+        """A tensor of float32."""
+        first = self.part.info
+        return TensorInfo("F32", (first.shape[0], math.prod(first.shape[1:])), first.offset, first.num_bytes)
+
+    def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
+        """See SafetensorsFile.read_rows. Raises IndexError."""
+        kernels = _floats(self.part.read_rows(first, count)).reshape(count, *self.part.info.shape[1:])
+        found = np.ascontiguousarray(kernels.transpose(0, 2, 3, 1)).reshape(count, -1)
+        if out is None:
+            return found
+        out.reshape(found.shape)[...] = found
+        return out
+
+
+class OneNumber(Struct, frozen=True, eq=False):
+    """A vector of one number as a tensor without axes. Satisfies `TensorSource`."""
+
+    part: GgufTensor
+
+    @property
+    def info(self) -> TensorInfo:
+        """A tensor of float32."""
+        return TensorInfo("F32", (), self.part.info.offset, self.part.info.num_bytes)
+
+    def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
+        """See SafetensorsFile.read_rows. Raises IndexError."""
+        check_rows("one number", first, count, 1)
+        found: F32Array = _floats(self.part.read_rows(0, 1))
+        if out is None:
+            return found
+        out.reshape(1)[...] = found
         return out
 
 

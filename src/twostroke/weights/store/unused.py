@@ -34,12 +34,14 @@ _IN_HUB = "/models--"
 
 
 class Waste(Struct, frozen=True):
-    """One file or folder that can go. of: the model that it was made from, "" where that is not known."""
+    """One file or folder that can go. of: the model that it was made from, "" where that is not known. files: where
+    there are any, these alone go of the folder."""
 
     path: Path
     num_bytes: int
     why: str
     of: str = ""
+    files: tuple[Path, ...] = ()
 
 
 def packed_waste(cache: Path, hub: Path, now_s: float, older_s: float) -> list[Waste]:
@@ -90,6 +92,8 @@ def remove_waste(waste: Waste) -> int:
     """Delete it, unless a process has begun to use it; the bytes that were freed. Raises ConfigError where that is not
     allowed."""
     try:
+        if waste.files:
+            return sum(_removed(path) for path in waste.files)
         if waste.path.is_dir():
             shutil.rmtree(waste.path)
             return waste.num_bytes
@@ -106,6 +110,16 @@ def remove_waste(waste: Waste) -> int:
             why=f"{error.strerror}.",
             fix="Check who owns the folder; what is left can be removed by the same command.",
         ) from None
+
+
+def _removed(path: Path) -> int:
+    """Delete a file; its bytes, none where another process was sooner."""
+    try:
+        num_bytes = path.stat().st_size
+        path.unlink()
+    except FileNotFoundError:
+        return 0
+    return num_bytes
 
 
 def _why(file: CachedFile, hub: Path, now_s: float, older_s: float) -> str:

@@ -1,5 +1,4 @@
 // Arguments of kernels for experts, adapters, orders of columns, streams and places; see arguments.h.
-// Knows: what kernels are given. Must not know: what starts them.
 #pragma once
 #include <stdint.h>
 

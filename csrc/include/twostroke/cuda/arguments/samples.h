@@ -1,5 +1,4 @@
 // Arguments of the kernels for sampling; see arguments.h.
-// Knows: what kernels are given. Must not know: what starts them.
 #pragma once
 #include <stdint.h>
 

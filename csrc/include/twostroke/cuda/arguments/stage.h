@@ -1,5 +1,4 @@
 // How tiles of pages lie in the shared memory of a block of a prompt's attention. The host says it, so that kernels keep it in no register.
-// Knows: sizes. Must not know: pages.
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,4 @@
 // Arguments of kernels that go through sequences token by token; see arguments.h.
-// Knows: what kernels are given. Must not know: what starts them.
 #pragma once
 #include <stdint.h>
 

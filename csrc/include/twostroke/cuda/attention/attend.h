@@ -1,6 +1,5 @@
 // Attention over latents: the online softmax over tiles of 64 positions, the merge over segments of 512. A block is one row and one query
 // head; a thread is one position of the tile for scores, and each 64th dimension for sums.
-// Knows: attention/rows.h. Must not know: how latents are stored.
 #pragma once
 #include "twostroke/cuda/attention/rows.h"
 

@@ -1,6 +1,5 @@
 // Entries of pages as one thread reads them, and products of vectors with them by the threads of a block: sixteen partial sums, then one
 // fixed tree, as at the CPU's vector levels (attention/entries.h): the same bits.
-// Knows: where entries lie. Must not know: which entries a row sees.
 #pragma once
 #include "twostroke/attention/entry_page.h"
 #include "twostroke/cuda/arguments.h"

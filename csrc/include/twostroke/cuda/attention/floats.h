@@ -1,5 +1,4 @@
 // How numbers of f32 and bf16 pages lie in words. kParts: numbers of a word, dimensions of K or positions of V.
-// Knows: the page layout. Must not know: attention.
 #pragma once
 #include "twostroke/cuda/attention/rows.h"
 

@@ -1,5 +1,4 @@
 // A page of latents as one thread reads it: one position's numbers as floats.
-// Knows: the page layout. Must not know: attention.
 #pragma once
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/cuda/machine/arithmetic.h"

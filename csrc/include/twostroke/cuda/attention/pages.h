@@ -1,5 +1,4 @@
 // One position's K into its page, by the threads of a block: rounding, and where dimensions lie.
-// Knows: the page layout, the rounding of ops/attention/kv_pages.py. Must not know: which positions, V.
 #pragma once
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/cuda/arguments.h"

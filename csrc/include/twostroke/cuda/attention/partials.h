@@ -1,5 +1,4 @@
 // What a row and a query head have of one segment, in scratch memory: 16 totals, the sums of value_dim dimensions, the peak.
-// Knows: attention/rows.h. Must not know: how K and V are stored.
 #pragma once
 #include "twostroke/cuda/attention/rows.h"
 

@@ -1,6 +1,5 @@
 // Tiles of int8 and int4 pages in shared memory, for the warps of a block that go over the same positions: the next tile is copied while one
 // is worked on, where there is room for two. 16 bytes change places so that the threads of a warp read from all banks at once.
-// Knows: attention/whole.h. Must not know: what is done with a tile.
 #pragma once
 #include "twostroke/cuda/attention/whole.h"
 

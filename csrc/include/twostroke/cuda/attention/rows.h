@@ -1,6 +1,5 @@
 // Which rows and query heads a block of attention works on, and which positions they see. Positions go in tiles of 64 and segments of 512,
 // which lie at absolute positions; they and the order of every sum are the CPU's (generic/attention/attention.cpp): the same bits.
-// Knows: arguments.h. Must not know: how K and V are stored.
 #pragma once
 #include "twostroke/attention/kv_page.h"
 #include "twostroke/cuda/arguments.h"

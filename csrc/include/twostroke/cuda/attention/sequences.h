@@ -1,5 +1,4 @@
 // Which sequence a row of a step is of, and how many positions it sees.
-// Knows: simt.h. Must not know: pages, what is made of a row.
 #pragma once
 #include "twostroke/cuda/machine/simt.h"
 

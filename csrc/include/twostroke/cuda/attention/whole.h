@@ -1,7 +1,6 @@
 // Pages of int8 and int4 as the operands of small products of matrices, whose rows are columns of queries or of weights: both products of
 // attention are sums of whole numbers (ADR 13), so their order is free. A query is rounded to bytes, the weights times V's scales to 15 bits
 // within each tile, as attention/integer.h says.
-// Knows: simt.h, the page layout. Must not know: which positions a row sees.
 #pragma once
 #include "twostroke/cuda/attention/rows.h"
 

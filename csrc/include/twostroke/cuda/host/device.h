@@ -1,5 +1,4 @@
 // One device as the launching code sees it: the driver's functions, kernels, scratch memory, the mirrors of inputs.
-// Knows: the driver. Must not know: ops.
 #pragma once
 #include <pthread.h>
 

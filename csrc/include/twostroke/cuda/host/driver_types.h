@@ -1,5 +1,4 @@
 // The part of the CUDA driver's C interface that is used, as its documentation gives it: no header of the toolkit is needed.
-// Knows: names, arguments, numbers. Must not know: what calls them.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

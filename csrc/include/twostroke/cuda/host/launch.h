@@ -1,5 +1,4 @@
 // How each op becomes kernels: one function for each op that has them. Shapes and indices are checked as the CPU's ops do it.
-// Knows: ops.h, device.h. Must not know: programs.
 #pragma once
 #include "twostroke/cuda/host/device.h"
 #include "twostroke/ops.h"

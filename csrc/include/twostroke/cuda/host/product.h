@@ -1,5 +1,4 @@
 // Products with packed weights as ops start them: activations rounded to int8 first, into scratch memory, where weights are whole numbers.
-// Knows: packed weights, kernels' arguments. Must not know: ops.
 #pragma once
 #include "twostroke/cuda/host/launch.h"
 #include "twostroke/packed.h"

@@ -1,6 +1,5 @@
 // Functions of one number, operation by operation those of simd.h and activation.h at the levels with fused multiply-add: the same
 // bits. A change there is a change here; tests/cuda compares them.
-// Knows: simt.h. Must not know: kernels.
 #pragma once
 #include "twostroke/cuda/machine/simt.h"
 

@@ -1,5 +1,4 @@
 // What all kThreads threads of a block find out together. Sums are of whole numbers, so it does not matter in which order threads add.
-// Knows: simt.h, order.h. Must not know: what the numbers mean.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"

@@ -4,7 +4,6 @@
 // beyond the end, a barrier that some threads of the block do not reach, and an operation of a warp that some of its threads do not reach.
 // Copies in the background are done as late as may be: when the thread waits for them.
 // Global memory is looked at in a build of its own: watch.cpp.
-// Knows: threads, blocks, shared memory. Must not know: kernels.
 #pragma once
 #include <stdint.h>
 

@@ -1,6 +1,5 @@
 // Four elements of a row that follow each other, which a thread has of kernels that go element by element: one load where they lie at a
 // multiple of 16 bytes, and one division to find the row.
-// Knows: arithmetic.h. Must not know: what is made of elements.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"

@@ -1,6 +1,5 @@
 // A sum over a row by the threads of a block: sixteen partial sums, lane i of elements i, i + 16, ..., then one fixed tree, as at the CPU's
 // vector levels: the same bits. Many threads bring the row; sixteen add it up, because the order of a lane is fixed.
-// Knows: arithmetic.h. Must not know: what is added up.
 #pragma once
 #include "twostroke/cuda/machine/arithmetic.h"
 

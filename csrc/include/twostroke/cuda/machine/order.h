@@ -1,6 +1,5 @@
 // Numbers in order: keys that are compared as whole numbers, where a larger key is a larger value, of equal values the lower number. No two
 // are equal.
-// Knows: simt.h. Must not know: what is in order.
 #pragma once
 #include "twostroke/cuda/machine/simt.h"
 

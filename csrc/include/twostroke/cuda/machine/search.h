@@ -1,5 +1,4 @@
 // The largest of a long row of floats, by a block that goes over the whole row: three times to find a rank, once more for the place.
-// Knows: block.h, order.h. Must not know: what the floats mean.
 #pragma once
 #include "twostroke/cuda/machine/block.h"
 

@@ -1,7 +1,6 @@
 // What a kernel of csrc/cuda may ask of the machine that runs it: its thread and block, memory that a block shares, a barrier, four
 // products of bytes; of a warp, which is 32 threads that follow each other, an exchange of values and products of small matrices. Compiled for nvptx64 these are instructions of the GPU; with TS_EMULATED they are the functions of emulator.h.
 // Kernels are plain C++ otherwise: the same sources, the same operations in the same order, each rounded once as IEEE 754 says.
-// Knows: both machines. Must not know: kernels.
 #pragma once
 #include <stdint.h>
 

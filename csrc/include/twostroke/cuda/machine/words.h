@@ -1,5 +1,4 @@
 // What both machines of simt.h have in common.
-// Knows: nothing. Must not know: machines.
 #pragma once
 #include <stdint.h>
 

@@ -1,6 +1,5 @@
 // Chunks of a matrix of whole numbers: at most 128 columns of one group, which is what a warp works on at once; and the way of a block
 // through the strips of a matrix. Sums of chunks are whole numbers, so a group's may be added in any order.
-// Knows: packed panels. Must not know: rows of activations, kernels.
 #pragma once
 #include "twostroke/cuda/products/products.h"
 

@@ -1,5 +1,4 @@
 // The layout of stored weights, as their kernels get it.
-// Knows: layouts. Must not know: kernels.
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,4 @@
 // What kernels of products share: which matrix a row meets, where its panels lie, what becomes of a sum.
-// Knows: arguments.h, packed panels. Must not know: which rows meet which matrices.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"

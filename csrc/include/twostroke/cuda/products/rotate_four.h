@@ -1,5 +1,4 @@
 // 64 columns rotated by 16 neighbouring threads of a warp, four each: the additions of rotate.h in their order.
-// Knows: simt.h. Must not know: rows, rounding.
 #pragma once
 #include "twostroke/cuda/machine/arithmetic.h"
 

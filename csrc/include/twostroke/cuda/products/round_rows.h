@@ -1,6 +1,5 @@
 // Activations of whole groups of columns rounded to int8 by one warp: 127 is the largest magnitude of a group. A maximum and a sum of whole
 // numbers are exact, so it is of no account which thread has what.
-// Knows: simt.h. Must not know: where results go, products.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"

@@ -1,5 +1,4 @@
 // A group of codes and scales as files have them, as one thread reads it: its row of a panel. Layouts: src/twostroke/ops/stored_layout.py.
-// Knows: packed layouts. Must not know: activations, callers.
 #pragma once
 #include "twostroke/cuda/machine/arithmetic.h"
 #include "twostroke/cuda/products/packed.h"

@@ -1,6 +1,5 @@
 // A group of codes and scales as files have them, as a thread reads it that has four rows of a panel and goes through the group 32 columns
 // at a time: what is loaded and what is made of it are apart, so that loads can be begun long before. See stored.h.
-// Knows: packed layouts. Must not know: activations, callers.
 #pragma once
 #include "twostroke/cuda/products/stored.h"
 

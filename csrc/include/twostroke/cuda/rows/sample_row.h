@@ -1,6 +1,5 @@
 // SampleRow: the input of a device for one row of logits that gives a token. SampledRow: its result. src/twostroke/runner/sampling/device_rows.py
 // defines the same layouts a second time; ts_cuda_sample refuses other sizes.
-// Knows: layouts. Must not know: kernels, requests.
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,4 @@
 // The rows of one sequence and its state, for kernels that go through a sequence token by token.
-// Knows: arguments/states.h. Must not know: what a state means.
 #pragma once
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/arithmetic.h"

@@ -1,5 +1,4 @@
 // Rows of several streams that are made of those of several others, a thread four elements.
-// Knows: fours.h. Must not know: how streams are added up.
 #pragma once
 #include "twostroke/cuda/machine/fours.h"
 

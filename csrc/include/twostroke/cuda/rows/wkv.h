@@ -1,4 +1,4 @@
-// What the scans of RWKV share: the norm after a head. Knows: lanes.h, states.h. Must not know: models.
+// What the scans of RWKV share: the norm after a head.
 #pragma once
 #include "twostroke/cuda/machine/lanes.h"
 #include "twostroke/cuda/rows/states.h"

@@ -62,6 +62,7 @@ class ObjectivePolicy:
         cached = cached_tokens()
         sequence.prefill_tokens = sequence.remaining - cached
         sequence.prefill_s = self._times.usual_s([Segment.prefill(cached, sequence.prefill_tokens, True)])
+        sequence.prefill_s += sequence.encode_s
         sequence.rank = self._order.rank(sequence)
         if sequence.num_preemptions or sequence.num_output:
             return

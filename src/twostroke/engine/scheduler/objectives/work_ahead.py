@@ -55,9 +55,10 @@ class WorkAhead:
         self._lengths.ended(sequence)
 
     def alone_s(self, sequence: Waiting, queues: Queues) -> float:
-        """Seconds of its own prompt next to the streams of this moment."""
+        """Seconds of its own prompt, its images included, next to the streams of this moment."""
         streams = queues.decoding
-        return sequence.prefill_tokens * self._token_s(sequence, streams, [decode_segment(s) for s in streams])
+        segments = [decode_segment(s) for s in streams]
+        return sequence.encode_s + sequence.prefill_tokens * self._token_s(sequence, streams, segments)
 
     def ttft_s(self, sequence: Waiting, queues: Queues, held: Iterable[Waiting] = ()) -> float:
         """Seconds from now to its first token. Sequences that come later are computed later.
@@ -93,6 +94,7 @@ class WorkAhead:
             group = prompts[first : first + size]
             tokens = sum(_tokens_left(s) for s in group)
             seconds += tokens * self._token_s(sequence, streams or prompts[:first], segments)
+            seconds += sum(s.encode_s for s in group)
             segments += [decode_segment(s) for s in group if s.request.max_tokens > 1]
         return seconds
 

@@ -21,6 +21,7 @@ from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
 from twostroke.ops.rows.join_rows import join_rows
 from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 COLORS = 3
@@ -31,7 +32,7 @@ class Patches:
     """The product that reads a patch. Names are of tensors, without ".weight".
 
     side: the side of a patch in pixels. frames: how often a patch repeats its pixels; 0 for a kernel without an axis
-    for them.
+    for them. colors_last: the three colours of a pixel are neighbours, and the matrix is stored as rows of them.
     """
 
     side: int
@@ -39,12 +40,14 @@ class Patches:
     product: str
     frames: int = 0
     bias: bool = True
+    colors_last: bool = False
 
     def __call__(self, t: Tracer) -> Value:
         """The rows of the patches, without places."""
         columns = COLORS * max(1, self.frames) * self.side**2
         name, frames = t.name(self.product), (self.frames,) if self.frames else ()
-        kernel = Tensor(f"{name}.weight", (self.width, COLORS, *frames, self.side, self.side))
+        shape = (columns,) if self.colors_last else (COLORS, *frames, self.side, self.side)
+        kernel = Tensor(f"{name}.weight", (self.width, *shape))
         biases = (Tensor(f"{name}.bias", (self.width,)),) if self.bias else ()
         return linear(t.given(columns), t.weight("pixels", self.width, columns, (kernel,), biases))
 
@@ -59,10 +62,13 @@ def with_given_places(t: Tracer, x: Value) -> Value:
     return add(x, t.given(x.width))
 
 
-def turn_by_halves(head_dim: int, theta: float) -> Rope:
-    """The first half of the pairs turns by the line of a patch, the second by its column, with the same frequencies."""
+def turn_by_halves(head_dim: int, theta: float, axes: tuple[int, int] = (0, 1)) -> Rope:
+    """The first half of the pairs turns by the line of a patch, the second by its column, with the same frequencies.
+
+    axes: 0 for lines and 1 for columns, of either half.
+    """
     quarter = head_dim // 4
-    turns = RowTurns((0,) * quarter + (1,) * quarter, tuple(range(0, 2 * quarter, 2)) * 2)
+    turns = RowTurns((axes[0],) * quarter + (axes[1],) * quarter, tuple(range(0, 2 * quarter, 2)) * 2)
     return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
 
 
@@ -77,6 +83,8 @@ def turn_by_turns(head_dim: int, theta: float) -> Rope:
 class Tower:
     """Layers with a norm before each block. norms: the names of a layer's two. turn: the rotation of q and k.
 
+    scales: the names of numbers, one a column, by which the two blocks' results are multiplied; empty for none.
+
     after: what else becomes of the rows after a layer, by its index.
     """
 
@@ -88,6 +96,7 @@ class Tower:
     norms: tuple[str, str] = ("layer_norm1", "layer_norm2")
     turn: Rope | None = None
     after: Callable[[Tracer, int, Value], None] | None = None
+    scales: tuple[str, ...] = ()
 
     def __call__(self, t: Tracer, x: Value) -> Value:
         """The rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
@@ -99,19 +108,26 @@ class Tower:
                 names = {shape.names.q: shape.query, shape.names.k: shape.kv, shape.names.v: shape.kv}
                 matrix = shape.joined(t, shape) if shape.joined else None
                 joined = linear(h, matrix or t.matrix("qkv", names, shape.hidden_size, bias=shape.qkv_bias))
-                q, k, v = self._turned(joined)
+                q, k, v = self._turned(t, joined)
                 kv_write(cache, k, v.heads(shape.num_kv_heads), t.slots)
                 seen = attention(q, cache, shape.head_dim**-0.5)
                 out = {shape.names.o: shape.hidden_size}
-                x = add(x, linear(seen.flat(), t.matrix("o", out, shape.query, bias=shape.output_bias)))
-                x = add(x, self.feed(t, self.norm(t, self.norms[1], x)))
+                made = linear(seen.flat(), t.matrix("o", out, shape.query, bias=shape.output_bias))
+                x = add(x, self._scaled(t, 0, made))
+                x = add(x, self._scaled(t, 1, self.feed(t, self.norm(t, self.norms[1], x))))
             if self.after:
                 self.after(t, index, x)
         return x
 
-    def _turned(self, joined: Value) -> tuple[Value, Value, Value]:
+    def _scaled(self, t: Tracer, block: int, made: Value) -> Value:
+        return scale_columns(made, t.vector(self.scales[block], made.width, suffix="")) if self.scales else made
+
+    def _turned(self, t: Tracer, joined: Value) -> tuple[Value, Value, Value]:
         shape = self.heads
         q, k, v = joined.split(shape.query, shape.kv, shape.kv)
+        if shape.wide_norm:
+            q = shape.wide_norm(t, shape.names.q_norm, q, in_place=True)
+            k = shape.wide_norm(t, shape.names.k_norm, k, in_place=True)
         if self.turn is None:
             return q.heads(shape.num_heads), k.heads(shape.num_kv_heads), v
         both = join(q.heads(shape.num_heads), k.heads(shape.num_kv_heads))
@@ -147,8 +163,17 @@ def merged(
     return two_products(t, join_rows(x, t.logit_rows, group), width, names, activation)
 
 
-def two_products(t: Tracer, x: Value, width: int, names: tuple[str, str], activation: Activation) -> Value:
-    """The second product of the activation of the first, which keeps the width of the rows."""
-    first = t.matrix("connector", {names[0]: x.width}, x.width, bias=True)
-    middle = activate(linear(x, first), activation)
-    return linear(middle, t.matrix("connector", {names[1]: width}, x.width, bias=True))
+def two_products(
+    t: Tracer,
+    x: Value,
+    width: int,
+    names: tuple[str, str],
+    activation: Activation,
+    inner: int = 0,
+    *,
+    bias: bool = True,
+) -> Value:
+    """The second product of the activation of the first. inner: what the first one makes; 0 for the width of x."""
+    inner = inner or x.width
+    middle = activate(linear(x, t.matrix("connector", {names[0]: inner}, x.width, bias=bias)), activation)
+    return linear(middle, t.matrix("connector", {names[1]: width}, inner, bias=bias))

@@ -22,7 +22,8 @@ TABLE = "embeddings.position_embedding"
 @dataclass(frozen=True, slots=True)
 class Siglip:
     """side, patch: the sides of a tile and of a patch, in pixels. turn: the rotation of heads by line and column of a
-    patch. fitted: whether the learned places are fitted to each tile and given before each step."""
+    patch. fitted: whether the learned places are fitted to each tile and given before each step. colors_last: see
+    Patches."""
 
     side: int
     patch: int
@@ -33,6 +34,7 @@ class Siglip:
     feed: Feed
     turn: Rope | None = None
     fitted: bool = False
+    colors_last: bool = False
 
     @property
     def grid(self) -> int:
@@ -42,10 +44,14 @@ class Siglip:
     def __call__(self, t: Tracer) -> Value:
         """The rows of all patches after the last norm."""
         norm = Norm(self.eps, NormKind.LAYER)
-        x = Patches(self.patch, self.width, "embeddings.patch_embedding")(t)
+        x = Patches(self.patch, self.width, "embeddings.patch_embedding", colors_last=self.colors_last)(t)
         x = with_given_places(t, x) if self.fitted else with_table(t, x, TABLE, self.grid**2)
-        tower = Tower("encoder.layers.", self.layers, self.heads, self.feed, norm, turn=self.turn)
-        return norm(t, "post_layernorm", tower(t, x))
+        return norm(t, "post_layernorm", self.of_layers(t, x))
+
+    def of_layers(self, t: Tracer, x: Value) -> Value:
+        """The rows after the last layer."""
+        norm = Norm(self.eps, NormKind.LAYER)
+        return Tower("encoder.layers.", self.layers, self.heads, self.feed, norm, turn=self.turn)(t, x)
 
 
 def read_siglip(own: Fields, silent: Mapping[str, object]) -> Siglip:

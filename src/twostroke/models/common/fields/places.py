@@ -15,7 +15,7 @@ def text_turns(text: Fields, usual: tuple[int, int, int], *, interleaved: bool) 
     return TextTurns((found[0], found[1], found[2]), interleaved)
 
 
-def theta_of(tower: Fields) -> float:
-    """The base of a tower's rotations."""
+def theta_of(tower: Fields, usual: float = 10_000.0) -> float:
+    """The base of a tower's rotations. usual: where the config is silent."""
     group = tower.group("rope_parameters") or tower.only({})
-    return group.number("rope_theta", 1.0 + 1e-6, 1e15, default=10_000.0)
+    return group.number("rope_theta", 1.0 + 1e-6, 1e15, default=usual)

@@ -12,10 +12,15 @@ from typing import Any
 
 import msgspec
 
+from twostroke.text.grammar.client.one_pattern import one_pattern
+from twostroke.text.grammar.client.rules import NotRead
 from twostroke.text.history.calls import TEXT_ARGUMENT
-from twostroke.text.talk.hold.lark import WHOLE
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import MAX_REGEX_BYTES
 from twostroke.types.notes import Notes, named
+
+MOST_PATTERN_BYTES = 8 * 1024
+"""Of a grammar that is made into a regular expression."""
 
 
 class FunctionSpec(msgspec.Struct, kw_only=True):
@@ -45,10 +50,14 @@ class AskedTool(msgspec.Struct, kw_only=True):
 
 
 class Tool(msgspec.Struct, kw_only=True):
-    """A function that the model may call. takes_text: it has one argument, a text, and its calls are sent as text."""
+    """A function that the model may call. takes_text: it has one argument, a text, and its calls are sent as text.
+
+    pattern: a regular expression that the text is held to.
+    """
 
     function: FunctionSpec
     takes_text: bool = False
+    pattern: str | None = None
 
 
 class KeptTools(msgspec.Struct, kw_only=True):
@@ -75,29 +84,53 @@ def kept_tools(asked: Sequence[AskedTool], choice: str | dict[str, Any] | None, 
 def text_tool(name: str, description: str | None, form: dict[str, Any] | None, notes: Notes) -> Tool:
     """A tool that takes a text, as a function with one argument. form: its grammar, which the model is told.
 
-    A regular expression is enforced, once a call of the tool begins; a grammar of Lark is not, because the text lies in
-    the model's own notation of a call, in which characters are escaped.
+    A call's text is held to it once the call begins, in whatever notation the model writes calls. A grammar of Lark is
+    made into one regular expression for that. Where this cannot be done, a note says that the model is only told.
     """
     told = [description or "", "Write the whole text as the one argument."]
     wanted = form.get("grammar") if form and isinstance(form.get("grammar"), dict) else form
     definition = wanted.get("definition") if wanted else None
-    text, strict = {"type": "string"}, False
+    pattern = None
     if isinstance(definition, str):
-        syntax = named(wanted.get("syntax") if wanted else "")
-        told.append(f"The text must fit this grammar ({syntax}):\n{definition}")
-        strict = syntax == "regex"
-        if strict:
-            text["pattern"] = definition.join(WHOLE)
-        else:
-            notes.add(f"the grammar of the tool {named(name)} is told to the model and not enforced")
+        syntax = wanted.get("syntax") if wanted else ""
+        told.append(f"The text must fit this grammar ({named(syntax)}):\n{definition}")
+        pattern = _pattern(name, definition, syntax, notes)
     schema = {
         "type": "object",
-        "properties": {TEXT_ARGUMENT: text},
+        "properties": {TEXT_ARGUMENT: {"type": "string"}},
         "required": [TEXT_ARGUMENT],
         "additionalProperties": False,
     }
-    spec = FunctionSpec(name=name, description="\n".join(filter(None, told)), parameters=schema, strict=strict)
-    return Tool(function=spec, takes_text=True)
+    spec = FunctionSpec(
+        name=name, description="\n".join(filter(None, told)), parameters=schema, strict=pattern is not None
+    )
+    return Tool(function=spec, takes_text=True, pattern=pattern)
+
+
+def _pattern(name: str, definition: str, syntax: Any, notes: Notes) -> str | None:
+    """The regular expression of a tool's text, None where nothing holds the model to its grammar."""
+    if syntax == "regex":
+        size_bytes = len(definition.encode(errors="surrogatepass"))
+        if size_bytes > MAX_REGEX_BYTES:
+            raise InvalidRequest(
+                f"The grammar of the tool {named(name)} is too long.",
+                why=f"It has {size_bytes:,} bytes; at most {MAX_REGEX_BYTES:,} are read.",
+                param="tools",
+            )
+        return definition
+    why = f"{named(syntax)} is no syntax that is read"
+    if syntax == "lark":
+        try:
+            made = one_pattern(definition, MOST_PATTERN_BYTES)
+        except NotRead as error:
+            why = str(error)
+        else:
+            if made.depth is not None:
+                deep = f"a rule stands at most {made.depth + 1} times within itself"
+                notes.add(f"the grammar of the tool {named(name)} is enforced with a bound: {deep}")
+            return made.pattern
+    notes.add(f"the grammar of the tool {named(name)} is told to the model and not enforced: {why}")
+    return None
 
 
 def _kept(tool: AskedTool, where: str, notes: Notes) -> Tool | None:

@@ -48,7 +48,7 @@ def props(parts: ServerParts) -> dict[str, Any]:
         "model_path": parts.served_name,
         "chat_template": "" if template is None else template.source,
         "chat_template_caps": {"supports_tools": template is not None},
-        "modalities": {"vision": False, "audio": False},
+        "modalities": {"vision": parts.eyes is not None, "audio": False},
         "build_info": f"twostroke {parts.version}",
         "is_sleeping": False,
     }

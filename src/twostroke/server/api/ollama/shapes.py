@@ -30,7 +30,7 @@ def durations(timings: Timings | None) -> dict[str, int]:
     if timings is not None and timings.parts is not None:
         parts = timings.parts
         total = parts.total_s
-        prompt = parts.own_prefill_s + parts.others_prefill_s + parts.recompute_s
+        prompt = parts.encode_s + parts.own_prefill_s + parts.others_prefill_s + parts.recompute_s
         answer = parts.decode_s + parts.host_gap_s + parts.preempted_s
     elif timings is not None and timings.ttft_s is not None and timings.e2e_s is not None:
         total = timings.e2e_s

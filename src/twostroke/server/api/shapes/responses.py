@@ -174,6 +174,7 @@ class ResponsesShape(TurnShape):
             "created_at": self._call.created_s,
             "status": status,
             "background": False,
+            "conversation": {"id": asked.conversation} if isinstance(asked.conversation, str) else asked.conversation,
             "error": None,
             "incomplete_details": cut,
             "instructions": asked.instructions,

@@ -1,44 +1,59 @@
 // The chat: questions are asked, answers come in; each keeps its figures. What no longer fits the context is left out, and said.
 import { announce } from "../announce.js";
-import { Chats } from "./chats.js";
-import { fit, messagesOf, promptTokens } from "./fit.js";
+import { Attachments } from "./attachments.js";
+import { Compare } from "./compare.js";
 import { Follower } from "./follow.js";
-import { History, titleOf } from "./history.js";
+import { requestOf } from "./request.js";
 import { Settings } from "./settings.js";
 import { figuresOf, streamed } from "./stream.js";
+import { kept, TokenMap, unmeasured } from "./tokens.js";
 import { AnswerView, QuestionView } from "./turn.js";
 import { welcome } from "./welcome.js";
+import { Chats } from "../kept/chats.js";
+import { Contents, idsOf } from "../kept/contents.js";
+import { History } from "../kept/history.js";
+import { added, chosen, emptyAnswer, newChat, pathOf, titleOf, versionsOf } from "../kept/tree.js";
 import { read, write } from "../storage.js";
 import { count, make } from "../text.js";
 
 const OPEN = "twostroke-open"; // this tab's chat: a reload shows it again
 const MOST_READ_ALOUD = 600;
 const byId = (id) => document.getElementById(id);
-const emptyAnswer = () => ({ text: "", reasoning: "", figures: "", notice: "", failed: false, cut: false, id: "", calls: [] });
 
 export class Chat {
-  constructor(about) {
-    this.model = about.model;
-    this.context = about.settings.context;
-    this.room = Math.min(this.context, about.settings.kv_tokens ?? Infinity);
-    this.settings = new Settings(this.room);
-    this.history = new History();
-    this.chats = new Chats(
-      this.history,
-      (id) => {
-        if (id !== this.chat.id) this.open(this.history.load(id));
+  constructor(about, models) {
+    this.models = models;
+    this.settings = new Settings();
+    this.contents = new Contents();
+    this.use(about);
+    this.attachments = new Attachments(models);
+    const { settings, contents } = this;
+    new Compare({ models, settings, contents, at: () => this.placeNow(), keep: (...kept) => this.keepVersions(...kept) });
+    this.history = new History(() => this.contents.sweep(idsOf(this.history.all())));
+    this.chats = new Chats(this.history, this.contents, {
+      shown: () => this.chat,
+      open: (id, turn) => {
+        if (id !== this.chat.id || turn >= 0) this.open(this.history.load(id));
+        if (turn >= 0) this.views[this.path.indexOf(this.chat.turns[turn])]?.question.item.scrollIntoView();
       },
-      (id) => {
+      gone: (id) => {
         if (id === this.chat.id) this.open(null);
       },
-    );
+    });
     this.follower = new Follower(byId("scroller"), byId("talk"), byId("newest"));
     this.list = byId("messages");
     this.running = null;
-    welcome(this.model, (text) => this.send(text));
     this.listen();
     const kept = read(OPEN, true);
     this.open(kept ? this.history.load(kept) : null);
+  }
+
+  /** This model answers from now on. */
+  use({ model }) {
+    this.model = model;
+    this.room = this.models.room;
+    this.settings.fit(this.room);
+    welcome(model, (text) => this.send(text));
   }
 
   listen() {
@@ -70,34 +85,50 @@ export class Chat {
   open(chat) {
     this.running?.abort();
     this.running = null;
-    this.chat = chat ?? { id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, at: 0, from: 0, turns: [] };
+    this.chat = chat ?? newChat();
     this.list.replaceChildren();
+    this.path = [];
     this.views = [];
     byId("room").textContent = "";
-    for (const turn of this.chat.turns) this.show(turn).end();
-    this.changed();
+    this.showFrom(0);
     this.busy(false);
     this.follower.follow();
   }
 
+  /** Show the chosen turns from this place on; those before it stay. */
+  showFrom(place) {
+    this.removeFrom(place);
+    for (const turn of pathOf(this.chat).slice(place)) this.show(turn).end();
+    this.changed();
+  }
+
   show(turn) {
-    const place = this.views.length;
-    const question = new QuestionView(turn.question, (text) => this.edit(place, text));
-    const answer = new AnswerView(this.model, turn.answer, {
-      again: () => this.edit(place, turn.question),
+    const place = this.path.length;
+    const other = (version, arrow) => this.switchTo(version, place, arrow);
+    const question = new QuestionView(turn, this.contents, { edited: (text) => this.edit(place, text), show: other });
+    const answer = new AnswerView(turn.answer, {
+      again: () => this.again(place),
       goOn: () => this.goOn(place),
       sendResults: () => this.sendResults(place),
+      show: other,
+      tokens: () => this.tokensOf(place),
     });
     this.list.append(question.item, answer.item);
+    this.path.push(turn);
     this.views.push({ question, answer });
     return answer;
   }
 
-  /** Title, first screen and the line above the turns that are still sent. */
+  /** Title, first screen, arrows between versions, and the line above the turns that are still sent. */
   changed() {
     const { turns, from } = this.chat;
     byId("chat-title").textContent = titleOf(this.chat);
     byId("welcome").hidden = turns.length > 0;
+    this.views.forEach(({ question, answer }, place) => {
+      const { questions, answers } = versionsOf(this.chat, this.path[place]);
+      question.versions.draw(questions, this.path[place]);
+      answer.versions.draw(answers, this.path[place]);
+    });
     this.list.querySelector(".dropped")?.remove();
     if (from > 0 && this.views[from]) {
       const words = `The messages above no longer fit the context of ${count(this.room)} tokens, and are not sent.`;
@@ -107,35 +138,109 @@ export class Chat {
   }
 
   keep(notice = "") {
-    if (notice) Object.assign(this.chat.turns.at(-1).answer, { notice, cut: true });
+    if (notice) Object.assign(this.path.at(-1).answer, { notice, cut: true });
     this.chat.at = Date.now();
     if (this.history.save(this.chat)) return;
     byId("room").textContent = "This chat could not be kept: the browser's storage is full or off.";
   }
 
-  sendField() {
-    const field = byId("question"),
-      text = field.value.trim();
-    if (text && this.send(text)) field.value = "";
+  async sendField() {
+    const field = byId("question");
+    if (this.running || !(field.value.trim() || this.attachments.some)) return;
+    const files = await this.attachments.take();
+    if (!files || this.running) return;
+    const text = field.value.trim();
+    field.value = "";
+    this.send(text, files.map(({ id, name, kind }) => ({ id, name, kind })), emptyAnswer(), files);
   }
 
-  /** Ask the question of a turn anew; that turn and all later ones go. False where an answer is still coming. */
+  /** Show another version of the turn in this place. arrow: the button that led to it, which keeps the focus. */
+  switchTo(turn, place, arrow) {
+    if (this.running) return;
+    const had = document.activeElement;
+    const side = this.views[place].question.item.contains(had) ? "question" : "answer";
+    chosen(this.chat, turn);
+    this.chat.from = 0;
+    this.showFrom(place);
+    this.history.save(this.chat);
+    const { versions } = this.views[place][side];
+    (versions[arrow].disabled ? versions[arrow === "back" ? "next" : "back"] : versions[arrow]).focus();
+    announce(`Version ${versions.place.textContent} of the ${side}`);
+  }
+
+  /** Ask the question of a turn in other words: a branch. False where an answer is still coming. */
   edit(place, text) {
+    return this.branch(place, { question: text, files: this.path[place].files });
+  }
+
+  /** Ask for another answer: a branch. */
+  again(place) {
+    const { question, files } = this.path[place];
+    return this.branch(place, { question, files });
+  }
+
+  /** The view of an answer's tokens. */
+  async tokensOf(place) {
+    const { answer } = this.path[place];
+    const tokens = await this.contents.get(answer.key);
+    if (tokens?.length) return new TokenMap(tokens, (...from) => this.branchFrom(place, tokens, ...from)).element;
+    const ask = make("button", { type: "button", onclick: () => this.measure(place) }, "Ask for them, and regenerate");
+    const words = "The probabilities of this answer's tokens were not asked for. ";
+    return make("p", { class: "notice tokens-missing" }, words, ask);
+  }
+
+  measure(place) {
+    this.settings.measures = true;
+    this.again(place);
+  }
+
+  /** Another answer that has this text in place of a token, and goes on from there. */
+  branchFrom(place, tokens, token, text, logprob) {
+    if (this.running) return;
+    const { question, files, answer: was } = this.path[place];
+    const answer = { ...emptyAnswer(), text: was.text.slice(0, token.at) + text };
+    const before = tokens.slice(0, tokens.indexOf(token));
+    this.contents.held.set(answer.key, [...before, { ...token, text, logprob }]);
+    this.settings.measures = true;
+    this.branch(place, { question, files, answer });
+  }
+
+  /** Another turn next to the one in this place. False where an answer is still coming. */
+  branch(place, asked) {
     if (this.running) return false;
     this.removeFrom(place);
     this.chat.from = 0;
-    return this.send(text);
+    return this.send(asked.question, asked.files, asked.answer);
   }
 
-  /** False where an answer is still coming. */
-  send(text) {
+  /** Where a question would stand: the one in the field after all turns, or else the last one again. */
+  placeNow() {
+    const question = byId("question").value.trim(),
+      last = this.path.at(-1);
+    if (question || !last) return { earlier: [...this.path], turn: { question, files: [] } };
+    return { earlier: this.path.slice(0, -1), turn: last };
+  }
+
+  /** Answers that are there already, as versions of the turn after `before`. */
+  keepVersions(before, question, files, answers) {
+    if (this.running) return;
+    const place = before ? this.path.indexOf(before) + 1 : 0;
+    for (const answer of answers) added(this.chat, before, { question, files, answer });
+    if (byId("question").value.trim() === question) byId("question").value = "";
+    this.showFrom(place);
+    this.keep();
+  }
+
+  /** False where an answer is still coming. answer: how it begins, where it is to go on. given: contents of new files. */
+  send(question, files = [], answer = emptyAnswer(), given = []) {
     if (this.running) return false;
-    const turn = { question: text, answer: emptyAnswer() };
-    const earlier = [...this.chat.turns];
-    this.chat.turns.push(turn);
+    for (const { id, content } of given) this.contents.held.set(id, content);
+    const earlier = [...this.path];
+    const turn = added(this.chat, earlier.at(-1), { question, files, answer });
     const view = this.show(turn);
     this.changed();
     this.begin(earlier, turn, view);
+    for (const { id, content } of given) this.contents.put(id, content); // after the chat that names them: see sweep
     return true;
   }
 
@@ -146,26 +251,29 @@ export class Chat {
     return this.send("");
   }
 
-  /** Continue a cut answer where it ends; later turns go. */
+  /** Continue a cut answer where it ends. */
   goOn(place) {
     if (this.running) return;
     this.removeFrom(place + 1);
-    const turn = this.chat.turns[place];
+    const turn = this.path[place];
     Object.assign(turn.answer, { notice: "", figures: "", failed: false, cut: false });
-    this.begin(this.chat.turns.slice(0, place), turn, this.views[place].answer);
+    this.begin(this.path.slice(0, place), turn, this.views[place].answer);
   }
 
   begin(earlier, turn, view) {
     this.follower.follow();
     this.running = new AbortController();
     this.busy(true);
+    turn.answer.model = this.model;
     view.begin();
     this.keep();
     this.answer(this.chat, earlier, turn, view, this.running);
+    this.models.wait((words) => view.waits(words));
   }
 
+  /** Take the turns from this place on out of sight. */
   removeFrom(place) {
-    this.chat.turns.splice(place);
+    this.path.splice(place);
     for (const { question, answer } of this.views.splice(place)) {
       question.item.remove();
       answer.item.remove();
@@ -186,7 +294,7 @@ export class Chat {
       answer.notice = stopped ? "You stopped this answer." : error.message;
     }
     view.end();
-    const said = `${this.model}: ${answer.text.slice(0, MOST_READ_ALOUD)} ${answer.notice}`;
+    const said = `${answer.model}: ${answer.text.slice(0, MOST_READ_ALOUD)} ${answer.notice}`;
     announce(answer.failed ? `Error: ${answer.notice}` : said);
     if (this.chat !== chat) {
       // another one is shown by now
@@ -199,29 +307,39 @@ export class Chat {
   }
 
   async ask(chat, earlier, turn, view, signal) {
-    const { system, tools, most, sampling } = this.settings;
-    const begun = turn.answer.text;
-    const continued = begun ? { continue_final_message: true } : {};
-    const fields = (from) => ({
-      model: this.model,
-      messages: messagesOf(system, earlier, from, turn.question, begun),
-      ...(tools ? { tools } : {}),
-      ...continued,
-    });
-    const tokensFrom = (from) => promptTokens(fields(from), signal);
-    const fitted = await fit(tokensFrom, chat.from, earlier.length, this.room, most);
+    const { id, room, sees } = this.models,
+      { settings, contents } = this;
+    const model = { id, room, sees };
+    const asked = { model, settings, contents, earlier, begin: chat.from, turn, signal };
+    const { fitted, body } = await requestOf(asked);
     if (fitted.from !== chat.from) {
       chat.from = fitted.from;
       if (this.chat === chat) this.changed();
     }
-    const body = { ...fields(fitted.from), max_tokens: fitted.maxTokens, ...sampling };
-    const end = await streamed(body, signal, turn.answer, (kind, data) => this.heard(view, kind, data));
-    if (end.reason === "length") Object.assign(turn.answer, this.cut(fitted, end));
+    const end = await this.measured(turn.answer, (tokens) =>
+      streamed(body, signal, turn.answer, (kind, data) =>
+        kind === "tokens" ? tokens.push(...data) : this.heard(view, kind, data),
+      ),
+    );
+    if (end.reason === "length") Object.assign(turn.answer, this.cut(fitted, end, room));
     else if (!turn.answer.text && !turn.answer.calls.length) turn.answer.notice = "The model ended without an answer.";
     byId("room").textContent = end.usage
-      ? `${count(end.usage.total_tokens)} of ${count(this.room)} tokens of context used.`
+      ? `${count(end.usage.total_tokens)} of ${count(room)} tokens of context used.`
       : "";
     return end;
+  }
+
+  /** Keep the tokens of an answer next to those of its beginning, however it ends. run(tokens): fills the list. */
+  async measured(answer, run) {
+    const begun = answer.text,
+      tokens = [],
+      earlier = await this.contents.get(answer.key);
+    try {
+      return await run(tokens);
+    } finally {
+      const before = earlier ?? (begun ? [unmeasured(begun, 0)] : []);
+      if (tokens.length || earlier) this.contents.put(answer.key, [...before, ...kept(tokens, answer.text, begun)]);
+    }
   }
 
   heard(view, kind, data) {
@@ -232,10 +350,10 @@ export class Chat {
     if (kind === "text" || kind === "thought") view.grow();
   }
 
-  cut({ prompt, maxTokens }, { usage }) {
+  cut({ prompt, maxTokens }, { usage }, room) {
     const made = count(usage?.completion_tokens ?? maxTokens);
-    const full = prompt + maxTokens >= this.room;
-    const why = full ? `the context of ${count(this.room)} tokens is full` : "that is the limit in Settings";
+    const full = prompt + maxTokens >= room;
+    const why = full ? `the context of ${count(room)} tokens is full` : "that is the limit in Settings";
     return { notice: `The answer was cut after ${made} tokens: ${why}.`, cut: !full };
   }
 

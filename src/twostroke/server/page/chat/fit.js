@@ -3,20 +3,18 @@ import { answered, messagesOfCalls } from "./calls.js";
 import { postJson } from "../api.js";
 import { count } from "../text.js";
 
-/** The messages of a request: system prompt, turns from `from` on that have an answer, the question, and the beginning of
- * its answer where that is continued. */
-export function messagesOf(system, turns, from, question, begun = "") {
+/** The messages of a request: system prompt, turns from `from` on that have an answer, the asked turn, and the beginning of
+ * its answer where that is continued. content(turn): what a question is for the API. */
+export function messagesOf(system, turns, from, turn, content) {
+  const asked = (each) => (each.question || each.files.length ? [{ role: "user", content: content(each) }] : []);
   const said = turns
     .slice(from)
     .filter(({ answer }) => answer.text || answer.calls.length)
-    .flatMap((turn) => [...asked(turn.question), ...messagesOfAnswer(turn.answer)]);
+    .flatMap((each) => [...asked(each), ...messagesOfAnswer(each.answer)]);
   const first = system ? [{ role: "system", content: system }] : [];
-  const answer = begun ? [{ role: "assistant", content: begun }] : [];
-  return [...first, ...said, ...asked(question), ...answer];
+  const begun = turn.answer.text ? [{ role: "assistant", content: turn.answer.text }] : [];
+  return [...first, ...said, ...asked(turn), ...begun];
 }
-
-/** No message where an answer goes on after the results of calls. */
-const asked = (question) => (question ? [{ role: "user", content: question }] : []);
 
 /** Calls whose results never came are left out: the next question takes their place. */
 function messagesOfAnswer({ text, calls }) {

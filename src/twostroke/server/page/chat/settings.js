@@ -1,4 +1,5 @@
 // Settings of the chat: system prompt and sampling. An empty field leaves the choice to the server and the model.
+import { ALTERNATIVES } from "./tokens.js";
 import { readJson, write } from "../storage.js";
 import { count, make } from "../text.js";
 
@@ -86,14 +87,17 @@ function toolsOf(text) {
 }
 
 export class Settings {
-  constructor(context) {
-    this.context = context;
+  constructor() {
     const kept = readJson(KEY);
     this.values = kept && typeof kept === "object" ? { ...kept } : { ...DEFAULTS };
-    for (const field of FIELDS) this.values[field.name] = within(field, String(this.values[field.name] ?? ""), context);
-    this.inputs = new Map();
     this.dialog = document.getElementById("settings");
     document.getElementById("settings-open").addEventListener("click", () => this.dialog.showModal());
+  }
+
+  /** Hold the values within the context of the model that answers. */
+  fit(context) {
+    this.context = context;
+    for (const field of FIELDS) this.values[field.name] = within(field, String(this.values[field.name] ?? ""), context);
     this.draw();
   }
 
@@ -114,7 +118,19 @@ export class Settings {
   /** Fields of a request; max_tokens is not among them. */
   get sampling() {
     const chosen = FIELDS.filter(({ name }) => name !== "max_tokens" && this.values[name] !== null);
-    return Object.fromEntries(chosen.map(({ name }) => [name, this.values[name]]));
+    const measured = this.measures ? { logprobs: true, top_logprobs: ALTERNATIVES } : {};
+    return { ...Object.fromEntries(chosen.map(({ name }) => [name, this.values[name]])), ...measured };
+  }
+
+  /** Are the probabilities of tokens asked for? */
+  get measures() {
+    return this.values.measures === true;
+  }
+
+  set measures(is) {
+    this.values.measures = is;
+    this.keep();
+    document.getElementById("setting-measures").checked = is;
   }
 
   draw() {
@@ -158,6 +174,7 @@ export class Settings {
             'A JSON list: [{"name": "weather", "parameters": {...}}]. A call comes as a card, and you write its result.',
           ),
         ),
+        this.measuresRow(),
         make("div", { class: "settings" }, ...FIELDS.map((field) => this.row(field))),
         this.note,
         make(
@@ -166,6 +183,21 @@ export class Settings {
           make("button", { type: "button", id: "settings-reset", onclick: () => this.reset() }, "Back to the defaults"),
         ),
       );
+  }
+
+  measuresRow() {
+    const box = make("input", { type: "checkbox", id: "setting-measures" });
+    box.checked = this.measures;
+    box.addEventListener("change", () => {
+      this.measures = box.checked;
+    });
+    const words = `"Tokens" below an answer then shows each token's probability and ${ALTERNATIVES} alternatives.`;
+    return make(
+      "p",
+      { class: "setting" },
+      make("label", { class: "check" }, box, "Ask for the probabilities of tokens"),
+      make("span", { class: "figures" }, words),
+    );
   }
 
   row(field) {

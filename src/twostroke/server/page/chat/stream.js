@@ -4,7 +4,7 @@ import { events, getJson, postJson } from "../api.js";
 import { count, duration, rate } from "../text.js";
 
 /** Fills `answer` and calls heard(kind, data): "progress" with how far the prompt is; "begun", "thought" and "text" with
- * the seconds so far. -> {reason, ttft, usage}. */
+ * the seconds so far; "tokens" with their log probabilities. -> {reason, ttft, usage}. */
 export async function streamed(body, signal, answer, heard) {
   const begun = performance.now(),
     since = () => (performance.now() - begun) / 1e3;
@@ -22,6 +22,7 @@ export async function streamed(body, signal, answer, heard) {
       end.ttft = since();
       heard("begun", end.ttft);
     }
+    if (choice.logprobs) heard("tokens", choice.logprobs.content);
     end.reason = choice.finish_reason ?? end.reason;
     const { content, reasoning_content: thought, tool_calls: calls } = choice.delta;
     if (thought) {

@@ -1,5 +1,6 @@
 // How one turn looks: the question with its buttons, the answer as it grows.
 import { CallsView } from "./calls.js";
+import { filesView } from "./picture.js";
 import { copyButton } from "../copy.js";
 import { explain } from "../engine/explain.js";
 import { MarkdownView } from "../markdown.js";
@@ -7,19 +8,54 @@ import { count, duration, make } from "../text.js";
 
 const button = (label, onclick, name = null) => make("button", { type: "button", class: name, onclick }, label);
 
+/** Arrows between the versions of a question or an answer: "2/3". Out of sight where there is one alone. */
+class Versions {
+  /** what: "question" or "answer". show(version): it takes the place of the shown one. */
+  constructor(what, show) {
+    this.show = show;
+    this.place = make("span");
+    this.back = button("‹", () => this.step(-1), "back");
+    this.next = button("›", () => this.step(1), "next");
+    this.back.setAttribute("aria-label", `Previous version of the ${what}`);
+    this.next.setAttribute("aria-label", `Next version of the ${what}`);
+    this.element = make("span", { class: "versions", role: "group", "aria-label": `Versions of the ${what}` });
+    this.element.append(this.back, this.place, this.next);
+    this.draw([], 0);
+  }
+
+  draw(all, shown) {
+    Object.assign(this, { all, at: all.indexOf(shown) });
+    this.element.hidden = all.length < 2;
+    this.place.textContent = `${this.at + 1}/${all.length}`;
+    this.back.disabled = this.at <= 0;
+    this.next.disabled = this.at >= all.length - 1;
+  }
+
+  step(by) {
+    const wanted = this.all[this.at + by];
+    if (wanted) this.show(wanted, by < 0 ? "back" : "next");
+  }
+}
+
 export class QuestionView {
-  /** edited(text): the question is asked anew. An empty text is no question: an answer goes on after results. */
-  constructor(text, edited) {
+  /** contents: of its files. edited(text): the question is asked anew. show(turn): another version of it is shown. An
+   * empty text without files is no question: an answer goes on after results. */
+  constructor({ question: text, files }, contents, { edited, show }) {
     Object.assign(this, { text, edited });
     this.bubble = make("div", { class: "text" }, text);
+    this.bubble.hidden = !text;
+    this.versions = new Versions("question", show);
     this.actions = make(
       "div",
       { class: "actions" },
+      this.versions.element,
       copyButton(() => text),
       button("Edit", () => this.edit(), "edit"),
     );
-    this.item = make("li", { class: "user" }, make("span", { class: "unseen" }, "You: "), this.bubble, this.actions);
-    this.item.hidden = !text;
+    this.item = make("li", { class: "user" }, make("span", { class: "unseen" }, "You: "));
+    if (files.length) this.item.append(filesView(files, contents));
+    this.item.append(this.bubble, this.actions);
+    this.item.hidden = !text && !files.length;
   }
 
   edit() {
@@ -39,7 +75,7 @@ export class QuestionView {
       make(
         "p",
         { class: "figures" },
-        this.item.nextElementSibling?.nextElementSibling ? "Sending it removes the messages below." : "",
+        "Sending it begins a branch. What is here now stays, and the arrows lead back to it.",
       ),
       make("p", { class: "ends" }, button("Cancel", close), make("button", { type: "submit", class: "main" }, "Send")),
     );
@@ -61,9 +97,12 @@ export class QuestionView {
 
 export class AnswerView {
   /** answer: what is shown, and is filled while it comes. again(): asks for another one. goOn(): continues a cut one.
-   * sendResults(): goes on after calls that have their results. */
-  constructor(model, answer, { again, goOn, sendResults }) {
+   * sendResults(): goes on after calls that have their results. show(turn): another answer is shown. tokens(): the view
+   * of its tokens. */
+  constructor(answer, { again, goOn, sendResults, show, tokens }) {
     this.answer = answer;
+    this.versions = new Versions("answer", show);
+    this.who = make("span", { class: "who" });
     this.thoughts = make("div", { class: "thoughts" });
     this.summary = make("summary", {}, "Reasoning");
     this.reasoning = make("details", { class: "reasoning", hidden: "" }, this.summary, this.thoughts);
@@ -75,19 +114,23 @@ export class AnswerView {
     this.figures = make("p", { class: "figures" });
     this.goOn = button("Continue", goOn, "go-on");
     this.again = button("Regenerate", again, "again");
+    this.tokensButton = button("Tokens", () => this.turnTokens(tokens), "show-tokens");
+    this.tokensButton.setAttribute("aria-pressed", "false");
     this.explain = button("Explain", () => explain(answer.id), "explain");
     this.actions = make(
       "div",
       { class: "actions", hidden: "" },
+      this.versions.element,
       copyButton(() => answer.text),
       this.goOn,
       this.again,
+      this.tokensButton,
       this.explain,
     );
     this.item = make(
       "li",
       { class: "assistant" },
-      make("span", { class: "who" }, model),
+      this.who,
       this.reasoning,
       this.text,
       this.calls.form,
@@ -109,7 +152,8 @@ export class AnswerView {
   draw() {
     cancelAnimationFrame(this.frame);
     this.frame = 0;
-    const { text, reasoning, figures, notice, failed } = this.answer;
+    const { text, reasoning, figures, notice, failed, model } = this.answer;
+    this.who.textContent = model || "Answer";
     this.reasoning.hidden = !reasoning;
     if (this.thoughts.textContent !== reasoning) this.thoughts.textContent = reasoning;
     this.markdown.update(text);
@@ -118,6 +162,16 @@ export class AnswerView {
     this.notice.hidden = !notice;
     this.notice.textContent = notice;
     this.notice.classList.toggle("error", failed);
+  }
+
+  /** Show the tokens in place of the text, or the text again. */
+  async turnTokens(made) {
+    const shown = this.tokens ? null : await made();
+    this.tokens?.remove();
+    this.tokens = shown;
+    this.text.hidden = Boolean(shown);
+    if (shown) this.text.after(shown);
+    this.tokensButton.setAttribute("aria-pressed", String(Boolean(shown)));
   }
 
   /** Reasoning is open while it comes, and folded by the first word of the answer. */
@@ -135,14 +189,22 @@ export class AnswerView {
   }
 
   begin() {
+    if (this.tokens) this.turnTokens();
     this.item.setAttribute("aria-busy", "true");
     this.item.classList.add("busy");
+    this.begun = false;
     this.tell("sent");
   }
 
   tell(state) {
     this.state = state;
     this.figures.textContent = state;
+  }
+
+  /** words: of what it waits for. False where it waits no more. */
+  waits(words) {
+    if (this.progress.hidden && this.state && !this.begun) this.tell(words);
+    return Boolean(this.state) && !this.begun;
   }
 
   reading({ total, processed, cache, waiting_ahead: ahead, time_ms: spent }) {
@@ -156,6 +218,7 @@ export class AnswerView {
   }
 
   writing(ttft) {
+    this.begun = true;
     this.progress.hidden = true;
     this.tell(`TTFT ${duration(ttft)}, writing`);
   }
@@ -167,6 +230,7 @@ export class AnswerView {
     this.state = "";
     this.actions.hidden = false;
     this.explain.hidden = !this.answer.id;
+    this.tokensButton.hidden = !this.answer.text;
     this.goOn.hidden = !this.answer.cut || !this.answer.text;
     const { failed, text, calls } = this.answer;
     this.again.textContent = failed || !(text || calls.length) ? "Try again" : "Regenerate";

@@ -22,6 +22,7 @@ export class Live {
   constructor(store, about, say) {
     this.store = store;
     this.say = say;
+    this.path = "/v1/engine/steps";
     this.paused = false;
     this.timeline = new Timeline(store);
     this.drawers = [
@@ -54,13 +55,22 @@ export class Live {
     for (const each of this.drawers) each.draw();
   }
 
+  /** Follow the engine of another model, where each has its own. */
+  watch({ model }) {
+    const path = `/v1/engine/steps?model=${encodeURIComponent(model)}`;
+    if (path === this.path) return;
+    this.path = path;
+    this.store.clear();
+    this.looking?.abort();
+  }
+
   /** Follow while the page is in sight; a stream that ends is asked for again. */
   async follow() {
     for (;;) {
       await shown();
       this.looking = new AbortController();
       try {
-        for await (const frame of events(await call("/v1/engine/steps", { signal: this.looking.signal }))) {
+        for await (const frame of events(await call(this.path, { signal: this.looking.signal }))) {
           this.store.add(frame);
           this.say("live", true);
           if (!this.paused) this.draw();

@@ -3,6 +3,7 @@ import { duration, make } from "../text.js";
 
 const PARTS = {
   queue_s: ["queue", "queued"],
+  encode_s: ["encode", "shared"],
   own_prefill_s: ["prefill", "prefill"],
   others_prefill_s: ["others' prefill", "others"],
   decode_s: ["decode", "decode"],

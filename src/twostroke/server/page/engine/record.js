@@ -1,5 +1,6 @@
 // Record steps and save them as a Chrome trace, which ui.perfetto.dev opens.
 import { getJson } from "../api.js";
+import { save } from "../download.js";
 
 export class Recorder {
   constructor(store, say) {
@@ -27,12 +28,4 @@ export class Recorder {
       this.say(`The recording could not be saved: ${error.message}`);
     }
   }
-}
-
-function save(name, text) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

@@ -5,6 +5,10 @@ const MOST_STEPS = 60_000,
 
 export class Store {
   constructor() {
+    this.clear();
+  }
+
+  clear() {
     this.steps = [];
     this.requests = new Map();
     this.frame = null;

@@ -7,11 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from twostroke.text.grammar.client.rules import literal
 from twostroke.text.grammar.guard_child import FORM
 
 SpecialId = Callable[[str], int | None]
 """The id of a text that is one special token of the vocabulary, None for text that is written as text."""
-ANYTHING, NOTHING = r"/(.|\n)*/", '""'
+_ANY = r"(.|\n)*"
+ANYTHING, NOTHING = f"/{_ANY}/", '""'
 
 WHOLE = ("^(?:", ")$")
 """Around a pattern that is one of the whole text."""
@@ -19,7 +21,7 @@ _SLASH = re.compile(r"\\.|/|\n", re.DOTALL)
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return {"/": r"\/", "\n": r"\n"}.get(found[0], found[0])
+    return {"/": r"\/", "\n": r"\n", "\\\n": r"\n"}.get(found[0], found[0])
 
 
 Pair = Callable[[str, Mapping[str, Any], "Lark"], str]
@@ -49,10 +51,6 @@ class Lark:
     def is_token(self, text: str) -> bool:
         """True where the whole text is one special token."""
         return text in self._tokens
-
-    def has_token(self, text: str) -> bool:
-        """True where a special token stands in the text: no text of the model can hold it."""
-        return any(mark in text for mark in self._order)
 
     def json(self, schema: Mapping[str, Any]) -> str:
         """A rule for JSON of this schema."""
@@ -89,15 +87,24 @@ class Lark:
         more = f"{item} ({self.text(between)} {item}){{{max(0, least - 1)},{last}}}"
         return more if least else f"({more})?"
 
-    def whole_text(self, schema: Mapping[str, Any]) -> str:
-        """A rule for a text that stands as it is, where the schema has a pattern of the whole text; else "".
+    def text_before(self, schema: Mapping[str, Any], ending: str, wraps: tuple[str, str] = ("", "")) -> str:
+        """A text that stands as it is, and the ending after it. A pattern of the whole text is held, up to the first
+        place where the ending follows. wraps: marks that may stand around the text.
 
         A pattern of a part of the text is left to the model: what lies around it could hold the end of the text.
         """
         pattern = schema.get("pattern")
-        if not isinstance(pattern, str) or not (pattern.startswith(WHOLE[0]) and pattern.endswith(WHOLE[1])):
-            return ""
-        return self.rule(f"/{re.sub(_SLASH, _escaped, pattern[len(WHOLE[0]) : -len(WHOLE[1])])}/")
+        whole = isinstance(pattern, str) and pattern.startswith(WHOLE[0]) and pattern.endswith(WHOLE[1])
+        inside = f"(?:{pattern[len(WHOLE[0]) : -len(WHOLE[1])]})" if whole and isinstance(pattern, str) else _ANY
+        before, token, after = self._cut(ending)
+        if token:  # no text holds it, so the text goes up to what stands in front of it
+            return f"{self.rule(_regex(inside + literal(before)))} {self.text(token + after)}"
+        plain = f"{_regex(inside)} {quoted(ending)}"
+        if not wraps[0]:
+            return self.rule(plain, "[lazy]")
+        opening, closing = wraps
+        unwrapped = f"({plain}) & ~{_regex(literal(opening) + _ANY)}"
+        return self.rule(f"{quoted(opening)} {_regex(inside)} {quoted(closing + ending)} | {unwrapped}", "[lazy]")
 
     def rule(self, body: str, attributes: str = "") -> str:
         """The name of a rule with this body."""
@@ -107,9 +114,20 @@ class Lark:
 
     def up_to(self, mark: str) -> str:
         """Any text, and the first place of `mark` after it."""
-        if self.has_token(mark):
-            return f"{self.rule(ANYTHING)} {self.text(mark)}"
-        return self.rule(f"{ANYTHING} {self.text(mark)}", "[lazy]")
+        return self.text_before({}, mark)
+
+    def _cut(self, text: str) -> tuple[str, str, str]:
+        """The text before the first special token, the token, and the text after it; no token where there is none."""
+        places = [(text.index(mark), -len(mark), mark) for mark in self._order if mark in text]
+        if not places:
+            return text, "", ""
+        place, _, token = min(places)
+        return text[:place], token, text[place + len(token) :]
+
+
+def _regex(pattern: str) -> str:
+    """A pattern as Lark writes it."""
+    return f"/{re.sub(_SLASH, _escaped, pattern)}/"
 
 
 def quoted(text: str) -> str:

@@ -45,7 +45,7 @@ def find_format(template: Renders, vocabulary: TokenTexts) -> Format:
 def _found(probe: TemplateProbe, vocabulary: TokenTexts, ends: tuple[str, ...]) -> Format:
     reading = [(_score(form, probe, _ends_of(form, ends)), form) for form in FORMATS.values()]
     best, form = max(reading, key=lambda pair: pair[0])
-    if best > (0, 0):
+    if best > (0, 0, 0, 0):
         result = checked(form, probe, _ends_of(form, ends), same_in_characters)
         note = f"its template writes it; {result.right} of {result.right + len(result.wrong)} turns were read back"
         return structs.replace(form, note=note)
@@ -68,12 +68,24 @@ def _found(probe: TemplateProbe, vocabulary: TokenTexts, ends: tuple[str, ...]) 
     return structs.replace(COMMON, note="nothing tells a format of its own: calls in common notations are read")
 
 
-def _score(form: Format, probe: TemplateProbe, ends: tuple[str, ...]) -> tuple[int, int]:
-    """(turns that come back, turns that are written as the template writes them); nothing without the first one."""
+def _score(form: Format, probe: TemplateProbe, ends: tuple[str, ...]) -> tuple[int, int, int, int]:
+    """(turns that come back, turns that are written as the template writes them, turns that come back by the first form
+    of calls alone, marks around thoughts and answers that the template writes); nothing without the first one."""
     if not fits(form, probe, ends):
-        return (0, 0)
+        return (0, 0, 0, 0)
     same = sum(_calls_of(form, case) in (probe.turn(case) or "") for case in CHECKS)
-    return (sum(fits(form, probe, ends, case) is True for case in CHECKS), same)
+    own = structs.replace(form, calls=form.calls[:1])
+    return (_num_right(form, probe, ends), same, _num_right(own, probe, ends), _num_shown(form, probe))
+
+
+def _num_shown(form: Format, probe: TemplateProbe) -> int:
+    marks = {*form.wraps, *((form.thought.opening, form.thought.closing) if form.thought else ())}
+    turn = probe.turn(TurnCase(content="Qzanswer", thought=THOUGHT)) or ""
+    return sum(mark.strip() in turn or mark.strip() in probe.prompt for mark in marks)
+
+
+def _num_right(form: Format, probe: TemplateProbe, ends: tuple[str, ...]) -> int:
+    return sum(fits(form, probe, ends, case) is True for case in CHECKS)
 
 
 def _calls_of(form: Format, case: TurnCase) -> str:

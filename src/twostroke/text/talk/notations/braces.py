@@ -21,6 +21,7 @@ from twostroke.text.talk.typed_text import TEXT, types_of
 
 _KEY = re.compile(r"[^:{}\[\],<\"]*")
 _SCALAR = re.compile(r"[^,}\]<]*")
+_BARE_POINT = re.compile(r"-?[0-9]+\.")
 _CLOSING = {"{": "}", "[": "]"}
 _WORDS = {"True": "true", "False": "false", "None": "null"}
 MOST_SCALAR, MOST_DEPTH = 4096, 64
@@ -85,8 +86,7 @@ class BracesNotation(Struct, frozen=True):
                 choices = [each for each in schema.get("enum", ()) if isinstance(each, str)]
                 text = lark.text(self.quote)
                 made += [f"{text} {lark.text(each)} {text}" for each in choices]
-                whole = lark.whole_text(schema)
-                made += [] if choices else [f"{text} {whole} {text}" if whole else f"{text} {lark.up_to(self.quote)}"]
+                made += [] if choices else [f"{text} {lark.text_before(schema, self.quote)}"]
             elif kind == "object" and depth < MOST_DEPTH:
                 made.append(self._object(schema, root, lark, depth))
             elif kind == "array" and depth < MOST_DEPTH:
@@ -130,8 +130,8 @@ class _Value:
                 yield from stream.space()
                 if (yield from stream.peek()) == open_[-1]:
                     continue
-            elif not first:
-                return
+            elif not first and (open_[-1] != "}" or not character.isalpha()):
+                return  # a comma between two keys is forgotten at times
             if not first:
                 say(", ")
             if open_[-1] == "}" and not (yield from self._key()):
@@ -176,5 +176,6 @@ class _Value:
         if not (yield from stream.peek()):
             return False
         value = _WORDS.get(word, word)
+        value = value + "0" if _BARE_POINT.fullmatch(value) else value
         say(value if value == "null" or loaded(value) is not None else dumped(word))
         return True

@@ -15,7 +15,7 @@ from typing import Any
 from twostroke.text.talk.stream import Reading, TextStream
 
 _WORDS = {"True": "true", "False": "false", "None": "null"}
-_OUTSIDE = re.compile(r"[\"'{}\[\]()]|[A-Za-z_]+")
+_OUTSIDE = re.compile(r"[\"'{}\[\]()<`]|[A-Za-z_]+")
 _LETTERS = re.compile(r"[A-Za-z_]*")
 _INSIDE = {quote: re.compile(r"[\\\x00-\x1f\"" + quote + "]") for quote in ('"', "'")}
 _ESCAPES = frozenset('"\\/bfnrtu')
@@ -25,10 +25,11 @@ Say = Callable[[str], object]
 
 
 class JsonText:
-    """Makes JSON of text as it comes. done: the value, which begins with a bracket or a quote, has ended."""
+    """Makes JSON of text as it comes. done: the value, which begins with a bracket or a quote, has ended. broken: a
+    character came that no JSON holds there, and that begins a mark: the value ends in front of it."""
 
     def __init__(self) -> None:
-        self.done = False
+        self.done = self.broken = False
         self._depth = 0
         self._quote = ""
         self._escaped = False
@@ -80,6 +81,9 @@ class JsonText:
             return len(text)
         made.append(text[place : found.start()])
         token = found.group()
+        if token in "<`":
+            self.done = self.broken = True
+            return found.start()
         if token in "\"'":
             self._quote = token
             made.append('"')
@@ -114,7 +118,7 @@ def read_value(stream: TextStream, say: Say) -> Reading[bool]:
         stream.take(length)
         say(made)
         if value.done or stream.ended:
-            return value.done
+            return value.done and not value.broken
         yield
 
 

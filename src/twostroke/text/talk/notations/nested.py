@@ -8,7 +8,7 @@ A text argument streams; any other one comes out when it is whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -103,7 +103,7 @@ class NestedNotation(Struct, frozen=True):
         elif types == TEXT and schema.get("enum"):
             inside = f"({' | '.join(lark.text(str(each)) or NOTHING for each in schema['enum'])})"
         else:
-            inside = (lark.whole_text(schema) if types == TEXT else "") or lark.rule(r"/[^\]<]*/")
+            inside, closing = lark.text_before(schema if types == TEXT else {}, closing), ""
         named = f"{lark.text(opening)} {lark.text(key) or ANY_KEY} {lark.text('>')}"
         return f"{named} {inside} {lark.text(closing)} {lark.text(key) or ANY_KEY} {lark.text('>')}"
 
@@ -172,10 +172,15 @@ class _Tags:
             children.append((tag, child))
 
     def _made(self, text: str, children: list[tuple[str, str]], types: frozenset[str]) -> str:
-        if "array" in types and all(tag == ITEM for tag, _ in children) and not text.strip():
-            return f"[{', '.join(value for _, value in children)}]"
+        items = all(tag == ITEM for tag, _ in children) and not text.strip()
+        if items and ("array" in types or (children and "object" not in types)):
+            return _listed(value for _, value in children)
         if children or ("object" in types and not text.strip()):
-            return "{" + ", ".join(f"{dumped(tag)}: {value}" for tag, value in dict(children).items()) + "}"
+            found: dict[str, list[str]] = {}
+            for tag, value in children:
+                found.setdefault(tag, []).append(value)
+            pairs = (f"{dumped(tag)}: {each[0] if len(each) == 1 else _listed(each)}" for tag, each in found.items())
+            return "{" + ", ".join(pairs) + "}"
         return as_json(text, types)
 
     def _child(self, schema: Any, tag: str) -> Any:
@@ -187,13 +192,18 @@ class _Tags:
             if not isinstance(part, dict):
                 continue
             found = part.get("items") if tag == ITEM and "items" in part else (part.get("properties") or {}).get(tag)
-            if found is not None:
+            found = part.get("additionalProperties") if found is None else found
+            if isinstance(found, dict):
                 return found
             waiting += [each for kind in ("anyOf", "oneOf", "allOf") for each in part.get(kind) or ()]
         return {}
 
     def _types(self, schema: Any) -> frozenset[str]:
         return types_of({**self._root, "properties": {"": schema}}, "")
+
+
+def _listed(values: Iterable[str]) -> str:
+    return f"[{', '.join(values)}]"
 
 
 def _nowhere(_text: str) -> None:

@@ -18,7 +18,7 @@ from twostroke.text.talk.hold.lark import Lark
 from twostroke.text.talk.notations.json_text import dumped, read_string, read_value
 from twostroke.text.talk.stream import Reading, TextStream
 
-NAMES, ARGUMENTS = ("name", "tool_name"), ("arguments", "parameters", "args")
+NAMES, ARGUMENTS = ("name", "tool_name", "function"), ("arguments", "parameters", "args")
 _SCALAR = re.compile(r"[^,}\]\s{\[\"':]*")
 MOST_SCALAR = 4096
 

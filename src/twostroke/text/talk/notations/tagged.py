@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from twostroke.text.talk.calling import Calling
 from twostroke.text.talk.hold.lark import ANY_KEY, Lark, quoted
-from twostroke.text.talk.notations.json_text import dumped, inner
+from twostroke.text.talk.notations.json_text import dumped, inner, read_value
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
 from twostroke.text.talk.stream import Marks, Reading, TextStream, marks_of
 from twostroke.text.talk.typed_text import TEXT, as_json, types_of
@@ -31,9 +31,10 @@ _TEXTUAL = ("true", "string")
 class TaggedNotation(Struct, frozen=True):
     """name_open N name_close ( key_open K key_close value_open pad V pad value_close between )* closing
 
-    lead: begins name_open, where a mark in front is forgotten at times. pad: a line end that is the form's. typed: the
-    key's tag says whether the value is a text; {type} in key_close stands for that. wraps: the marks around a
-    value that has a line end or a mark in it.
+    lead: begins name_open, where a mark in front is forgotten at times. pad: a line end that is the form's. loose:
+    where a value begins with this line end, it and one at the value's end are the form's. twice: the name may stand in
+    front, too. typed: the key's tag says whether the value is a text; {type} in key_close stands for that. wraps: the
+    marks around a value that has a line end or a mark in it.
     """
 
     name_open: str
@@ -44,6 +45,8 @@ class TaggedNotation(Struct, frozen=True):
     closing: str = ""
     value_open: str = ""
     pad: str = ""
+    loose: str = ""
+    twice: bool = False
     between: str = ""
     lead: str = ""
     typed: str = ""
@@ -64,7 +67,11 @@ class TaggedNotation(Struct, frozen=True):
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
         """See Notation."""
-        if not (yield from stream.match(self.name_open.strip().rstrip('"'))):
+        opening = self.name_open.strip().rstrip('"')
+        if self.twice and not (yield from stream.starts(opening)):
+            yield from stream.word(NAME, MOST_NAME)
+            yield from stream.space()
+        if not (yield from stream.match(opening)):
             return
         yield from stream.match('"')
         name = yield from stream.word(NAME, MOST_NAME)
@@ -89,7 +96,8 @@ class TaggedNotation(Struct, frozen=True):
         for key, value in arguments.items():
             written = self._wrapped(value) if isinstance(value, str) else dumped(value)
             close = self.key_close.format(type=self._type_of(value)) if self.typed else self.key_close
-            parts += [self.key_open, key, close, self.value_open, self.pad, written, self.pad, self.value_close]
+            pad = self.loose if self.loose and written.startswith(self.loose) else self.pad
+            parts += [self.key_open, key, close, self.value_open, pad, written, pad, self.value_close]
             parts.append(self.between)
         return "".join([*parts, self.closing])
 
@@ -122,8 +130,7 @@ class TaggedNotation(Struct, frozen=True):
         if textual and choices and types == TEXT:
             value = f"({' | '.join(quoted(choice) for choice in choices)}) {lark.text(ending)}"
         elif textual:
-            whole = lark.whole_text(schema) if types == TEXT else ""
-            value = f"{whole} {lark.text(ending)}" if whole else lark.up_to(ending)
+            value = lark.text_before(schema if types == TEXT else {}, ending, self.wraps)
         else:
             value = f"{lark.json(schema)} {lark.text(ending)}"
         named = lark.text(self.key_open + key) if key else f"{lark.text(self.key_open)} {ANY_KEY}"
@@ -143,17 +150,19 @@ class _Arguments:
     def __init__(self, notation: TaggedNotation, stream: TextStream, call: Calling) -> None:
         self._notation, self._stream, self._call = notation, stream, call
         self._keys: set[str] = set()
-        close, next_key = notation.value_close.strip(), notation.key_open.strip().rstrip('"')
+        self._close, next_key = notation.value_close.strip(), notation.key_open.strip().rstrip('"')
         over = tuple(text for text in (notation.closing.strip(), *call.ends) if text)
         self._next = marks_of((next_key, *over))
         pad = notation.pad
-        forgotten = tuple("\n" + text for text in (next_key, *over)) if pad else (next_key, *over)
-        self._ends: Marks = marks_of((pad + close, close, *forgotten))
+        self._forgotten = tuple("\n" + text for text in (next_key, *over)) if pad else (next_key, *over)
         self._over = {*over, *(pad + text for text in over)}
         self._again = {next_key, pad + next_key}
 
     def read(self) -> Reading[None]:
         """Up to the end of the call, which is taken; other text between the tags is dropped."""
+        yield from self._stream.space()
+        if (yield from self._stream.starts("{")):
+            return (yield from self._object())
         mark = yield from self._stream.until(self._next, _nowhere)
         while mark in self._again:
             mark = yield from self._argument()
@@ -161,8 +170,16 @@ class _Arguments:
                 mark = yield from self._stream.until(self._next, _nowhere)
         if mark:
             self._call.argue("}" if self._keys else "{}")
-            if mark.strip() in self._call.ends:
-                self._stream.back(mark)
+        self._give_back(mark)
+
+    def _object(self) -> Reading[None]:
+        """All arguments as one object of JSON, which a model writes at times."""
+        yield from read_value(self._stream, self._call.argue)
+        self._give_back((yield from self._stream.until(self._next, _nowhere)))
+
+    def _give_back(self, mark: str) -> None:
+        if mark and mark.strip() in self._call.ends:
+            self._stream.back(mark)
 
     def _argument(self) -> Reading[str]:
         """One key and its value; the mark that ended it."""
@@ -180,19 +197,22 @@ class _Arguments:
         if notation.value_open.strip():
             yield from stream.space()
             yield from stream.match(notation.value_open.strip())
+        padded = bool(notation.loose) and (yield from stream.match(notation.loose))
+        pad = notation.loose if padded else notation.pad
         yield from stream.match(notation.pad)
+        ends = marks_of((pad + self._close, self._close, *self._forgotten))
         shown = bool(key) and key not in self._keys
         if shown:
             self._call.argue(f"{', ' if self._keys else '{'}{dumped(key)}: ")
             self._keys.add(key)
-        return (yield from self._value(types, self._call if shown else None))
+        return (yield from self._value(types, self._call if shown else None, ends))
 
-    def _value(self, types: frozenset[str], call: Calling | None) -> Reading[str]:
+    def _value(self, types: frozenset[str], call: Calling | None, ends: Marks) -> Reading[str]:
         opening, closing = self._notation.wraps
         if opening and (yield from self._stream.match(opening)):
             mark = yield from self._bare(types, call, marks_of((closing,)))
-            return (yield from self._stream.until(self._ends, _nowhere)) if mark else mark
-        return (yield from self._bare(types, call, self._ends))
+            return (yield from self._stream.until(ends, _nowhere)) if mark else mark
+        return (yield from self._bare(types, call, ends))
 
     def _bare(self, types: frozenset[str], call: Calling | None, ends: Marks) -> Reading[str]:
         parts: list[str] = []

@@ -1,6 +1,5 @@
 // Chains of fused products in the order of k, as at the CPU's vector levels: the same bits. A chain cannot be cut, so what a thread
 // multiplies next must be at hand: copies fill shared memory many stages ahead, and threads read from there.
-// Knows: shape.h, packed panels. Must not know: what becomes of the sums.
 #pragma once
 #include "twostroke/cuda/products/floats/shape.h"
 #include "twostroke/cuda/products/products.h"

@@ -1,6 +1,5 @@
 // What blocks of products with float weights have. A word: 32 bits of a panel, which are two k of bf16 or one of f32. A stage: words of k
 // that are copied to shared memory together, into one of kSlots places.
-// Knows: nothing. Must not know: panels.
 #pragma once
 #include <stdint.h>
 

@@ -195,6 +195,10 @@ class Driver:
             found.append([likeliest(row, top) for row in rows[:-1]])
         return found
 
+    def weight_bytes(self):
+        """See protocol.py."""
+        return self.lib.llama_model_size(self.model)
+
     def gap(self, context, new_tokens):
         """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
         self._forget()

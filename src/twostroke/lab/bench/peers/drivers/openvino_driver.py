@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from protocol import bits_of, random_ids, serve
+from protocol import bits_of, likeliest, random_ids, serve
 
 
 class Driver:
@@ -83,6 +83,31 @@ class Driver:
         began = time.perf_counter()
         self.pipeline.generate(inputs, self._config(1))
         return time.perf_counter() - began
+
+    def logprobs(self, texts, top):
+        """See protocol.py. LLMPipeline returns the likeliest token alone, so the exported model itself is run by
+        OpenVINO's runtime, with the pipeline's settings. It reads each text at once, so K and V are not rounded.
+        """
+        import numpy as np
+        import openvino
+
+        compiled = openvino.Core().compile_model(os.path.join(self.folder, "openvino_model.xml"), "CPU", self.settings)
+        named = {name for port in compiled.inputs for name in port.get_names()}
+        found = []
+        for ids in texts:
+            count = len(ids)
+            fed = {"input_ids": [ids], "attention_mask": [[1] * count], "position_ids": [list(range(count))]}
+            inputs = {name: np.array(rows, dtype=np.int64) for name, rows in fed.items() if name in named}
+            if "beam_idx" in named:
+                inputs["beam_idx"] = np.zeros(1, dtype=np.int32)
+            request = compiled.create_infer_request()
+            rows = request.infer(inputs)[compiled.output("logits")][0]
+            found.append([likeliest(row, top) for row in rows[:-1]])
+        return found
+
+    def weight_bytes(self):
+        """See protocol.py."""
+        return os.path.getsize(os.path.join(self.folder, "openvino_model.bin"))
 
 
 serve(Driver())

@@ -7,7 +7,12 @@ from protocol import gguf_path, long_gap, random_ids, serve, steady_rate
 
 def _source(model, weights):
     """The checkpoint, or its GGUF file where the weights have a type of these."""
-    return model if weights.startswith("int") else gguf_path(model, weights)
+    return model if _is_own(weights) and not model.endswith(".gguf") else gguf_path(model, weights)
+
+
+def _is_own(weights):
+    """A format of this engine, as int8 or bf16; types of GGUF files have capitals."""
+    return weights.islower()
 
 
 class Driver:
@@ -23,6 +28,7 @@ class Driver:
         """Returns the seconds that it took. kv: the format of K and V."""
         from twostroke import LLM
 
+        source = _source(model, weights)
         began = time.perf_counter()
         settings = {
             "context": context,
@@ -32,9 +38,9 @@ class Driver:
             "kv_format": kv,
             "speculate": "off",
         }
-        if weights.startswith("int"):
+        if source == model and not model.endswith(".gguf"):
             settings["weights"] = weights
-        self.llm = LLM(_source(model, weights), **settings)
+        self.llm = LLM(source, **settings)
         self.seed, self.started = 0, False
         return time.perf_counter() - began
 
@@ -80,6 +86,13 @@ class Driver:
         params = SamplingParams(temperature=0.0, max_tokens=1, prompt_logprobs=top)
         outputs = self.llm.engine.generate([Prompt(tuple(ids), params) for ids in texts])
         return [[list(zip(*each.top, strict=True)) for each in output.prompt_logprobs] for output in outputs]
+
+    def weight_bytes(self):
+        """See protocol.py."""
+        from twostroke.ops.quant.formats import format_choice
+
+        formats, weights = format_choice(self.llm.resolved["weights"]), self.llm.spec.plain.weights
+        return sum(formats(weight).total_bytes(weight.all_rows, weight.columns) for weight in weights)
 
     def gap(self, context, new_tokens):
         """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""

@@ -1,8 +1,9 @@
-"""DeepSeek V3 and R1: the arguments stand in a fence."""
+"""DeepSeek V3 and R1: the arguments stand in a fence. Small models that learned of R1 write calls as Qwen does, too."""
 
 from __future__ import annotations
 
 from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.formats.objects import hermes
 from twostroke.text.talk.formats.thoughts import THINK
 from twostroke.text.talk.notations.named import NamedNotation
 
@@ -15,7 +16,7 @@ RESULT = ResultForm("tool", "<｜tool▁output▁begin｜>", "<｜tool▁output�
 VOCABULARY = (_BEGIN, _END, _OPEN, "<｜tool▁sep｜>")
 FORMAT = Format(
     "deepseek3",
-    calls=(FENCED, BARE),
+    calls=(FENCED, BARE, hermes.CALL),
     thought=THINK,
     ends=("<｜end▁of▁sentence｜>",),
     result=RESULT,
@@ -35,4 +36,10 @@ EXAMPLES = (
         calls=(("hours", '{"day": "Mon"}'), ("bell", "{}")),
     ),
     Example("Hm.\n</think>\n\nAt nine.", "At nine.", "Hm.", prompt="<think>\n"),
+    Example(
+        'Hm.\n</think>\n\n<tool_call>\n{"name": "bell", "arguments": {}}\n</tool_call>',
+        thought="Hm.",
+        calls=(("bell", "{}"),),
+        prompt="<think>\n",
+    ),
 )

@@ -21,6 +21,7 @@ FORMAT = Format(
         thoughts=("analysis",),
         recipient=" to=",
         prefix="functions.",
+        everyone=("assistant", "user"),
         constrain="<|constrain|>",
     ),
     ends=("<|return|>", "<|call|>"),
@@ -49,6 +50,13 @@ EXAMPLES = (
         " to=functions.bell<|channel|>commentary json<|message|>{}<|call|>", calls=(("bell", "{}"),)
     ),
     Example("<|channel|>analysis to=python<|message|>print(1)<|call|>"),
+    Example(
+        "<|channel|>commentary to=assistant<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+        "<|channel|>final to=user<|message|>At nine.",
+        "At nine.",
+        "Hm.",
+    ),
+    Example("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|message|>At nine.", "At nine.", "Hm."),
     Example("At nine.", "At nine."),
     Example("<|channel|>final<|message|>At nine.<|return|>", "At nine."),
     Example("At nine.", "At nine.", prompt="<|start|>assistant<|channel|>final<|message|>"),

@@ -39,6 +39,13 @@ EXAMPLES = (
         calls=(("hours", '{"day": "Mon"}', "functions.hours:0"), ("bell", "{}")),
     ),
     Example(
+        '<|tool_calls_section_begin|><|tool_call_begin|>functions.hours:0<|tool_call_argument_begin|>{"day": "Mon"}'
+        "<|tool_call_end|><|tool_call_begin|>functions.bell:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+        "<|tool_calls_section_end|>",
+        calls=(("hours", '{"day": "Mon"}', "functions.hours:0"), ("bell", "{}", "functions.bell:1")),
+    ),
+    Example("So.<|tool_calls_section_begin|><|tool_calls_section_end|>", "So."),
+    Example(
         "Which?<|tool_calls_section_begin|><|tool_call_begin|>functions.bell:0<|tool_call_argument_begin|>{}"
         "<|tool_call_end|><|tool_calls_section_end|>",
         thought="Which?",

@@ -7,9 +7,11 @@ from twostroke.text.talk.formats.thoughts import THINK
 from twostroke.text.talk.notations.object import ObjectNotation
 
 CALL = CallForm(ObjectNotation(), open="<tool_call>\n", close="\n</tool_call>", between="\n")
+LISTED = CallForm(ObjectNotation(), between=", ", begin="<tool_call>\n", end="\n</tool_call>", listed=True)
+_TOOLS = CallForm(ObjectNotation(), between=", ", begin="<tools>\n", end="\n</tools>", listed=True)
 FORMAT = Format(
     "hermes",
-    calls=(CALL,),
+    calls=(CALL, LISTED, _TOOLS),
     thought=THINK,
     ends=("<|im_end|>",),
     result=ResultForm("user", "<tool_response>\n", "\n</tool_response>"),
@@ -51,6 +53,15 @@ EXAMPLES = (
         '<tool_call>\n{"name": "none", "arguments": {}}\n</tool_call>',
         '<tool_call>\n{"name": "none", "arguments": {}}\n</tool_call>',
     ),
+    Example('<tool_call>\n[{"name": "bell", "arguments": {}}]\n</tool_call>', calls=(("bell", "{}"),)),
+    Example(
+        '<tool_call>\n{"name": "bell", "arguments": {}}\n{"name": "hours", "arguments": {"day": "Mon"}}\n'
+        "</tool_call>So.",
+        "So.",
+        calls=(("bell", "{}"), ("hours", '{"day": "Mon"}')),
+    ),
+    Example('<tools>\n{"name": "bell", "arguments": {}}\n</tools>', calls=(("bell", "{}"),)),
+    Example("The tags <tools> and </tools>.", "The tags <tools> and </tools>."),
     Example("Write <tool_call> first.", "Write <tool_call> first."),
     Example("</think>\n\nAt nine.", "At nine.", prompt="<think>\n\n</think>\n\n"),
     Example("Hm.\n</think>\n\nAt nine.", "At nine.", "Hm.", prompt="<think>\n"),

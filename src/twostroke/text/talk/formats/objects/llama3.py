@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.formats.named import functionary31
 from twostroke.text.talk.notations.object import ObjectNotation
 
 _OBJECT = ObjectNotation(arguments="parameters")
 FORMAT = Format(
     "llama3",
-    calls=(CallForm(_OBJECT, between="; "), CallForm(_OBJECT, begin="<|python_tag|>", between="; ")),
+    calls=(
+        CallForm(_OBJECT, between="; "),
+        CallForm(_OBJECT, begin="<|python_tag|>", between="; "),
+        *functionary31.FORMAT.calls,
+    ),
+    wraps=("<|python_tag|>",),
     ends=("<|eot_id|>", "<|eom_id|>"),
     result=ResultForm("ipython"),
     vocabulary=("<|python_tag|>", "<|eom_id|>"),
@@ -16,6 +22,9 @@ FORMAT = Format(
 )
 EXAMPLES = (
     Example('{"name": "hours", "parameters": {"day": "Mon"}}', calls=(("hours", '{"day": "Mon"}'),)),
+    Example('{"type": "function", "function": "bell", "parameters": {}}', calls=(("bell", "{}"),)),
+    Example('<function=hours>{"day": "Mon"}</function>', calls=(("hours", '{"day": "Mon"}'),)),
+    Example("<|python_tag|>print(1)", "print(1)"),
     Example('{"open": "nine"}', '{"open": "nine"}'),
     Example('{"name": "Bob", "parameters": {}}', '{"name": "Bob", "parameters": {}}'),
     Example(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from twostroke.text.talk.format import CallForm, Example, Format
+from twostroke.text.talk.formats.objects import hermes
 from twostroke.text.talk.notations.object import ObjectNotation
 
 FORMAT = Format(
     "xlam",
-    calls=(CallForm(ObjectNotation(), between=", ", listed=True),),
+    calls=(
+        CallForm(ObjectNotation(), between=", ", listed=True),
+        hermes.LISTED,
+        CallForm(ObjectNotation(), between=", ", begin="[TOOL_CALLS]", listed=True),
+    ),
     offer=("JSON array", '[{"name": "tool_call_name"', "a list of JSON objects"),
 )
 EXAMPLES = (
+    Example('<tool_call>[{"name": "bell", "arguments": {}}]</tool_call>', calls=(("bell", "{}"),)),
+    Example('[TOOL_CALLS][{"name": "bell", "arguments": {}}]', calls=(("bell", "{}"),)),
     Example('[{"name": "bell", "arguments": {}}]', calls=(("bell", "{}"),)),
     Example("[1, 2]", "[1, 2]"),
     Example('[{"name": "Bob"}]', '[{"name": "Bob"}]'),

@@ -5,10 +5,16 @@ from __future__ import annotations
 from twostroke.text.talk.format import CallForm, Example, Format, ResultForm, ThoughtMarks
 from twostroke.text.talk.notations.braces import BracesNotation
 
+_CALL = BracesNotation("call:", '<|"|>')
 FORMAT = Format(
     "gemma4",
-    calls=(CallForm(BracesNotation("call:", '<|"|>'), "<|tool_call>", "<tool_call|>"),),
+    calls=(
+        CallForm(_CALL, "<|tool_call>", "<tool_call|>"),
+        CallForm(_CALL, "<|tool_call>:", "<tool_call|>"),
+        CallForm(_CALL, close="<tool_call|>"),
+    ),
     thought=ThoughtMarks("<|channel>thought\n", "\n<channel|>", anywhere=True),
+    wraps=("<|channel>",),
     ends=("<turn|>", "<|tool_response>", "<eos>"),
     result=ResultForm("tool", "<|tool_response>response:{name}{{value:", "}}<tool_response|>"),
     vocabulary=("<|tool_call>", "<tool_call|>"),
@@ -26,5 +32,14 @@ EXAMPLES = (
         "I look.",
         calls=(("bell", "{}"), ("hours", '{"day": "Mon"}')),
     ),
+    Example("<|tool_call>call:shelf{copies:3.}<tool_call|>", calls=(("shelf", '{"copies": 3.0}'),)),
     Example("<|tool_call>call:shelf{copies:3}<tool_call|>", calls=(("shelf", '{"copies": 3}'),)),
+    Example(
+        '<|channel>thought\nHm.\n<channel|>call:hours{day:<|"|>Mon<|"|>}',
+        thought="Hm.",
+        calls=(("hours", '{"day": "Mon"}'),),
+    ),
+    Example("<|tool_call>:call:bell{}<tool_call|>", calls=(("bell", "{}"),)),
+    Example("call:none{}", "call:none{}"),
+    Example("<|channel><|channel>thought\n<channel|>At nine.", "At nine."),
 )

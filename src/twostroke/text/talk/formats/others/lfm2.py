@@ -13,6 +13,7 @@ FORMAT = Format(
     calls=(
         CallForm(PythonicNotation(), between=", ", begin=_BEGIN, end=_END, listed=True),
         CallForm(ObjectNotation(), between=", ", begin=_BEGIN, end=_END, listed=True),
+        CallForm(PythonicNotation(), between=", ", listed=True),
     ),
     thought=THINK,
     ends=("<|im_end|>",),
@@ -22,5 +23,8 @@ EXAMPLES = (
     Example(
         '<|tool_call_start|>[hours(day="Mon")]<|tool_call_end|>I look.', "I look.", calls=(("hours", '{"day": "Mon"}'),)
     ),
+    Example('<think>Hm.</think>[hours(day="Mon")]', thought="Hm.", calls=(("hours", '{"day": "Mon"}'),)),
+    Example("<|tool_call_start|>[]<|tool_call_end|>I look.", "I look."),
+    Example("[1, 2] is a list.", "[1, 2] is a list."),
     Example('<|tool_call_start|>[{"name": "bell", "arguments": {}}]<|tool_call_end|>', calls=(("bell", "{}"),)),
 )

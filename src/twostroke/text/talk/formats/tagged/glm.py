@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.formats.objects import hermes
 from twostroke.text.talk.formats.thoughts import THINK
 from twostroke.text.talk.notations.tagged import TaggedNotation
 
@@ -19,13 +20,15 @@ ENDS = ("<|user|>", "<|observation|>", "<|endoftext|>")
 RESULT = ResultForm("tool", "<tool_response>\n", "\n</tool_response>")
 FORMAT = Format(
     "glm",
-    calls=(CallForm(_LINES, "<tool_call>", "</tool_call>", "\n"),),
+    calls=(CallForm(_LINES, "<tool_call>", "</tool_call>", "\n"), hermes.CALL),
     thought=THINK,
     ends=ENDS,
     result=RESULT,
     vocabulary=("<tool_call>", "<arg_key>", "<arg_value>"),
 )
 EXAMPLES = (
+    Example('<tool_call>hours\n{"day": "Mon"}</tool_call>', calls=(("hours", '{"day": "Mon"}'),)),
+    Example('<tool_call>{"name": "bell", "arguments": {}}</tool_call>', calls=(("bell", "{}"),)),
     Example(
         '\n<think>Which?</think>\n<tool_call>shelf\n<arg_key>place</arg_key>\n<arg_value>{"row": 3}</arg_value>\n'
         "</tool_call>",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from twostroke.text.talk.format import CallForm, Example, Format
+from twostroke.text.talk.formats.objects import hermes
 from twostroke.text.talk.formats.tagged.glm import ENDS, RESULT
 from twostroke.text.talk.formats.thoughts import THINK
 from twostroke.text.talk.notations.tagged import TaggedNotation
@@ -17,12 +18,14 @@ _INLINE = TaggedNotation(
 )
 FORMAT = Format(
     "glm47",
-    calls=(CallForm(_INLINE, "<tool_call>", "</tool_call>"),),
+    calls=(CallForm(_INLINE, "<tool_call>", "</tool_call>"), hermes.CALL),
     thought=THINK,
     ends=ENDS,
     result=RESULT,
 )
 EXAMPLES = (
+    Example('<tool_call>hours\n{"day": "Mon"}</tool_call>', calls=(("hours", '{"day": "Mon"}'),)),
+    Example('<tool_call>{"name": "bell", "arguments": {}}</tool_call>', calls=(("bell", "{}"),)),
     Example(
         "Which?</think><tool_call>bell</tool_call><tool_call>hours<arg_key>day</arg_key><arg_value>Mon</arg_value>"
         "</tool_call>",

@@ -27,4 +27,9 @@ EXAMPLES = (
         f'{P}<invoke name="bell">{P}</invoke>\n{P}</tool_call>',
         calls=(("shelf", '{"title": "Emma", "copies": 2}'), ("bell", "{}")),
     ),
+    Example(
+        f'{P}<tool_call>\n{P}<invoke name="shelf">{P}<place>{P}<tag>a{P}</tag>{P}<tag>b{P}</tag>{P}<rest>'
+        f"{P}<item>x{P}</item>{P}</rest>{P}</place>{P}</invoke>\n{P}</tool_call>",
+        calls=(("shelf", '{"place": {"tag": ["a", "b"], "rest": ["x"]}}'),),
+    ),
 )

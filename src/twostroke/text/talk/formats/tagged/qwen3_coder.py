@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from twostroke.text.talk.format import CallForm, Example, Format, ResultForm
+from twostroke.text.talk.formats.objects import hermes
 from twostroke.text.talk.formats.thoughts import THINK
 from twostroke.text.talk.notations.tagged import TaggedNotation
 
@@ -19,7 +20,7 @@ _NOTATION = TaggedNotation(
 )
 FORMAT = Format(
     "qwen3_coder",
-    calls=(CallForm(_NOTATION, "<tool_call>\n", "\n</tool_call>", "\n"),),
+    calls=(CallForm(_NOTATION, "<tool_call>\n", "\n</tool_call>", "\n"), hermes.CALL),
     thought=THINK,
     ends=("<|im_end|>",),
     result=ResultForm("user", "<tool_response>\n", "\n</tool_response>"),
@@ -36,6 +37,11 @@ EXAMPLES = (
         "<function=hours>\n<parameter=day>\nMon\n</parameter>\n</function>\n</tool_call>",
         calls=(("hours", '{"day": "Mon"}'),),
     ),
+    Example(
+        '<tool_call>\n{"name": "hours", "arguments": {"day": "Mon"}}\n</tool_call>',
+        calls=(("hours", '{"day": "Mon"}'),),
+    ),
+    Example('<function=hours>{"day": "Mon"}</function>So.', "So.", calls=(("hours", '{"day": "Mon"}'),)),
     Example("<function=none>\n</function>", "<function=none>\n</function>"),
     Example(
         "<tool_call>\n<function=shelf>\n<parameter=title>\nEmma\n<parameter=copies>\n2\n</function>\n</tool_call>",

@@ -1,4 +1,4 @@
-"""Seed-OSS: tags for the function and its parameters, without line ends around values."""
+"""Seed-OSS: tags for the function and its parameters; line ends stand around values at times."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ _NOTATION = TaggedNotation(
     key_close=">",
     value_close="</parameter>",
     closing="</function>",
+    loose="\n",
     between="\n",
     lead="<function=",
 )
@@ -32,5 +33,10 @@ EXAMPLES = (
         "<seed:tool_call>\n<function=shelf>\n<parameter=title>Emma</parameter>\n<parameter=due>True</parameter>\n"
         "</function>\n</seed:tool_call>",
         calls=(("shelf", '{"title": "Emma", "due": true}'),),
+    ),
+    Example(
+        "<seed:tool_call>\n<function=shelf>\n<parameter=title>\nEmma\n</parameter>\n<parameter=copies>\n2\n</parameter>\n"
+        "</function>\n</seed:tool_call>",
+        calls=(("shelf", '{"title": "Emma", "copies": 2}'),),
     ),
 )

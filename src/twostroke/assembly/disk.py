@@ -1,0 +1,95 @@
+"""Builds the disk as a source of prefix pages."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+from twostroke.assembly.settings.config import Resolved
+from twostroke.assembly.sight_files import SightFiles
+from twostroke.backends.cpu.library import library_path
+from twostroke.cost.disk_price import DiskPrice
+from twostroke.cost.shape import StepCost
+from twostroke.distributed.cluster.arithmetic import arithmetic_of
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.cache.places import hash_of
+from twostroke.engine.disk.disk_book import DiskBook
+from twostroke.engine.disk.disk_pages import DiskPages
+from twostroke.engine.disk.files import KV_FOLDER, DiskFiles
+from twostroke.engine.disk.parts import STATES
+from twostroke.engine.disk.store import DiskStore
+from twostroke.engine.executor import Executor
+from twostroke.ops.program.model import Model
+from twostroke.ops.step_memory import StepMemory
+from twostroke.runner.pool_pages import PoolPages
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.spec.formats import PAGE_TOKENS
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.packed.fingerprint import content_fingerprint
+from twostroke.weights.packed.polite import give_way
+
+__all__ = ["DiskBook", "DiskFacts", "build_disk"]
+
+class DiskFacts(Struct, frozen=True):
+    """What decides the bits of pages, and the cost of computing them. folder: the model's. trusted: see
+    DiskSaving. sight: the files
+    of what encodes its images."""
+
+    folder: Path
+    spec: Model
+    resolved: Resolved
+    pools: CachePools
+    cost: StepCost
+    trusted: Callable[[float], bool]
+    sight: SightFiles | None
+
+
+def build_disk(
+    facts: DiskFacts,
+    cache: CacheManager,
+    memory: StepMemory,
+    executor: Executor,
+    report: Callable[[str], None],
+    closing: ExitStack,
+) -> DiskPages:
+    """When it is closed, what is left is written, before anything that it needs is closed."""
+    resolved, pages = facts.resolved, PoolPages(memory)
+    files = DiskFiles(Path(resolved["cache"]).expanduser() / KV_FOLDER)
+    store = DiskStore(files, _identity(facts, pages, executor), resolved["kv_disk"], report)
+    store.open()
+    price = DiskPrice(facts.cost, resolved["max_step_tokens"])
+    disk = DiskPages(cache, pages, store, price, time.perf_counter, give_way, facts.trusted)
+    closing.callback(disk.close)
+    return disk
+
+
+def _identity(facts: DiskFacts, pages: PoolPages, executor: Executor) -> bytes:
+    """Everything that the bits of a page depend on. What differs in anything has pages of its own."""
+    resolved, spec, pools = facts.resolved, facts.spec, facts.pools
+    with Checkpoint.open(facts.folder) as checkpoint:
+        content = content_fingerprint(checkpoint)
+    tables = hashlib.blake2b(repr((resolved["context"], spec.program.ropes)).encode(), digest_size=8).hexdigest()
+    names = (resolved["cpu_level"], resolved["weights"], resolved["kv_format"], resolved["key_factors"])
+    most = resolved["max_step_tokens"]
+    arithmetic = arithmetic_of(executor, names, spec.vocab_size, PAGE_TOKENS, tables, pools, most)
+    windows = [pool.window for pool in pools.pages]
+    sizes = [pages.part_bytes(group) for group in range(len(windows))]
+    states = pages.part_bytes(STATES) if pools.state_slots else 0
+    kernels = hash_of(library_path(resolved["cpu_level"]).read_bytes())
+    words = (kernels, content, resolved["cpu_level"], arithmetic, PAGE_TOKENS, windows, sizes, states)
+    return hashlib.blake2b(repr((words, _encoder(facts.sight))).encode(), digest_size=16).digest()
+
+
+def _encoder(files: SightFiles | None) -> list[tuple[str, int, int, bytes]]:
+    """The encoder of images, where it lies in files of its own."""
+    if files is None or not files.apart:
+        return []
+    with files.open() as checkpoint:
+        found = [(name, os.stat(shard.path), shard.header) for name, shard in sorted(checkpoint.shards.items())]
+    return [(name, status.st_size, status.st_mtime_ns, hash_of(header)) for name, status, header in found]

@@ -1,0 +1,51 @@
+"""Whether computed prompts are kept on disk, and how many bytes of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from twostroke.assembly.settings.config import Resolver
+from twostroke.assembly.settings.option_values import DISK_AUTO
+from twostroke.weights.packed.cache import NO_CACHE
+
+AUTO_BYTES, AUTO_SHARE = 10_000_000_000, 0.05
+
+
+def resolve_kv_disk(resolver: Resolver, why_not: str, kept: Path | None) -> int:
+    """The most bytes; 0 where nothing is kept. why_not: why this engine cannot, or nothing. kept: the cache folder."""
+    asked, source = resolver.asked_value("kv_disk"), resolver.source_of("kv_disk")
+    if not asked:
+        value, reason = 0, source or "default: what clients write is kept on no disk unless it is asked for"
+    elif why_not:
+        value, reason = 0, f"{source} keeps nothing: {why_not}"
+    elif kept is None:
+        value, reason = 0, f"{source} keeps nothing: the cache is {NO_CACHE}"
+    elif asked == DISK_AUTO:
+        value = min(AUTO_BYTES, int(AUTO_SHARE * _free_bytes(kept)))
+        reason = f"{source}: 10 GB, at most 5% of what is free"
+    else:
+        value, reason = asked, source
+    resolver.put("kv_disk", value, reason)
+    return int(value)
+
+
+def why_no_disk(*, whole_prompts: bool, divided: bool, on_device: bool, guessed: bool) -> str:
+    """Why pages of an engine cannot be kept on a disk; empty where they can."""
+    if whole_prompts:
+        return "the model computes each prompt whole, so nothing of it is shared"
+    if divided:
+        return "the model is divided among several processes"
+    if on_device:
+        return "its pages are in the memory of a device"
+    return "what guesses has pages of its own" if guessed else ""
+
+
+def _free_bytes(folder: Path) -> int:
+    """Free bytes of the disk that the folder is or will be on."""
+    while not folder.exists() and folder.parent != folder:
+        folder = folder.parent
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return 0

@@ -1,0 +1,95 @@
+"""Pages of a prompt that come from outside, such as from a disk: the caches hold them until the prompt is queued.
+
+    places = graft.reserve(8)             for each page that stays, its id; the caller writes them
+    graft.commit(8)                       they are in the prefix tree, where the scheduler finds them
+    graft.finish(parts)                   pages of windows and the slot of the state, to be written now
+    graft.close()                         all of it stays cached, and may be evicted as anything else
+
+It is called between two steps. A place that `finish` gives holds nothing until the caller has written it, so the caller
+writes it before anything else happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec import Struct
+
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.cache.page_group import PageTable
+from twostroke.engine.cache.window_group import WindowGroup
+
+PagePlace = tuple[int, int, int]
+"""(group, index of the page in the prompt, page id)."""
+
+
+class GraftEnd(Struct, frozen=True):
+    """What is to be written so that a prompt can be gone on from. slot: the slot of its state; None where it needs
+    none."""
+
+    pages: tuple[PagePlace, ...] = ()
+    slot: int | None = None
+
+
+class Graft:
+    """keys: the tokens of the prompt, as the prefix tree knows them. most: the full pages that are wanted. at: those
+    that stay and are here."""
+
+    def __init__(self, cache: CacheManager, salt: str, keys: Sequence[int], most: int) -> None:
+        self._cache, self.salt, self.keys, self.most = cache, salt, keys, most
+        size = cache.page_tokens
+        self._pages = [tuple(keys[index * size : (index + 1) * size]) for index in range(most)]
+        stays = {number: group for number, group in enumerate(cache.groups) if not group.window}
+        paths = {number: group.tree.match(salt, keys, most) for number, group in stays.items()}
+        self.at = min(map(len, paths.values()), default=most)
+        self._tables = {number: stays[number].open(salt, path[: self.at]) for number, path in paths.items()}
+        self._staying = tuple(self._tables)
+        cache.grafts.append(self)
+
+    @property
+    def tables(self) -> Mapping[int, PageTable]:
+        """What it holds, by the number of the group."""
+        return self._tables
+
+    def reserve(self, count: int) -> list[PagePlace] | None:
+        """The next pages that stay, for the caller to write; None, with nothing changed, where there is no room."""
+        groups, end = self._cache.groups, self.at + count
+        for place, number in enumerate(self._staying):
+            if not groups[number].grow(self._tables[number], end):
+                for grown in self._staying[:place]:
+                    groups[grown].shrink(self._tables[grown], self.at)
+                return None
+        tables = [(number, self._tables[number].page_ids) for number in self._staying]
+        return [(number, index, pages[index]) for index in range(self.at, end) for number, pages in tables]
+
+    def commit(self, count: int) -> None:
+        """The reserved pages are written."""
+        for number in self._staying:
+            self._cache.groups[number].commit(self._tables[number], self._pages[self.at : self.at + count])
+        self.at += count
+
+    def finish(self, windows: Collection[tuple[int, int]], state: bool) -> GraftEnd:
+        """All pages that stay are here: what windows and the state need next to them, as far as there is room.
+
+        windows: (group, index) of the pages that can be written now. state: can the state be? What else is missing by
+        now, because it was evicted meanwhile, makes the whole useless, and then nothing is to be written.
+        """
+        places: list[PagePlace] = []
+        for number, group in enumerate(self._cache.groups):
+            if isinstance(group, WindowGroup):
+                own = {index for other, index in windows if other == number}
+                found = group.last_window(self.salt, self._pages, own)
+                if found is None:
+                    return GraftEnd(tuple(places))
+                self._tables[number], missing = found
+                places += [(number, index, found[0].page_ids[index]) for index in missing]
+        states = self._cache.states
+        slot = None if states is None or not state else states.snapshot_for(self.salt, self._pages)
+        return GraftEnd(tuple(places), slot)
+
+    def close(self) -> None:
+        """Give everything back; what was committed stays cached. Closing twice changes nothing."""
+        if self in self._cache.grafts:
+            self._cache.grafts.remove(self)
+            for number, table in self._tables.items():
+                self._cache.groups[number].close(table)

@@ -1,0 +1,62 @@
+"""What a prompt finds in the caches, and what a sequence holds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from twostroke.engine.cache.page_group import PageTable
+from twostroke.engine.cache.prefix_tree import Node
+from twostroke.engine.cache.state_group import SlotTable
+
+Tables = tuple[tuple[int, ...], ...]
+
+
+class Prefix(Struct, frozen=True):
+    """Cached pages that a prompt begins with. num_pages: those that every group can go on from.
+
+    paths: for each page group, and last for the states, the nodes that the group's tree has. points: where a prompt
+    with this prefix should stop for snapshots of its state, positions in order.
+    """
+
+    num_pages: int
+    paths: tuple[Sequence[Node], ...]
+    points: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return self.num_pages
+
+
+NOTHING_CACHED = Prefix(0, ())
+
+
+class SequenceCache(Struct):
+    """What one sequence holds.
+
+    full_pages: pages whose tokens are in the trees. copied_tokens: positions of its own pages that were copied from
+    another sequence, which may still hold the same. planned: the tables of the latest plan, valid while planned_pages
+    is not -1. planned_pages: their length, or -1 after the tables have changed.
+    """
+
+    salt: str
+    tables: tuple[PageTable, ...]
+    state: SlotTable | None
+    full_pages: int
+    filled_tokens: int
+    copied_tokens: int = 0
+    planned: Tables = ()
+    planned_pages: int = -1
+
+
+Closing = Callable[[str, SequenceCache], None]
+"""Called with the id of a sequence and what it holds, before it gives that back."""
+
+
+class HeldTables(Protocol):
+    """What holds pages next to the sequences, while it brings some from outside."""
+
+    @property
+    def tables(self) -> Mapping[int, PageTable]:
+        """Its tables, by the number of the group."""

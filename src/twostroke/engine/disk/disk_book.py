@@ -1,0 +1,86 @@
+"""A book of requests whose prompts may be read from a disk: such a request rests until its pages are here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twostroke.engine.book import PlanningBook, Rests
+from twostroke.engine.disk.disk_pages import DiskPages
+from twostroke.types.event import Event, FinishedEvent
+from twostroke.types.images import keys_of
+from twostroke.types.plan import Plan
+from twostroke.types.request import FinishReason, Request
+from twostroke.types.result import StepResult
+
+
+class DiskBook:
+    """Satisfies PlanningBook. told: called for each request that goes on, with the tokens that
+    were read and the seconds that it rested."""
+
+    def __init__(self, book: PlanningBook, disk: DiskPages, told: Callable[[str, int, float], None]) -> None:
+        self._book, self.disk, self._told = book, disk, told
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting, rests or runs, and while pages are to be copied for the disk."""
+        return self._book.has_work or self.disk.has_work
+
+    @property
+    def parking(self) -> Rests:
+        """See RequestBook."""
+        return self._book.parking
+
+    def before_step(self) -> bool:
+        """Called before each step, and before its time begins. Whether a reading was all that there was to wait for."""
+        if not self.disk.has_work:
+            return False
+        reading = self.disk.reading
+        gauges = self._book.gauges()
+        idle = not (gauges.running or gauges.waiting)
+        for came in self.disk.between_steps(idle):
+            self._told(came.request_id, came.tokens, came.seconds)
+            self._book.parking.go_on(came.request_id)
+        return idle and reading
+
+    def schedule(self, now: float) -> Plan | None:
+        """See Planner."""
+        return self._book.schedule(now)
+
+    def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
+        """See Planner."""
+        return self._ended(self._book.commit(plan, result, now))
+
+    def gauges(self) -> Any:
+        """See Planner."""
+        return self._book.gauges()
+
+    def add(self, request: Request) -> None:
+        """Queue a request; it rests while its pages are read."""
+        self._book.add(request)
+        if request.steered:
+            return
+        tokens = (*request.prompt_token_ids, *request.resumed_token_ids)
+        keys = keys_of(tokens, request.images) if request.images else tokens
+        if self.disk.begin(request.request_id, request.cache_salt, keys, may_skip=not request.wants_rows):
+            self._book.parking.park(request.request_id)
+
+    def holds(self, request_id: str) -> bool:
+        """See Scheduler."""
+        return self._book.holds(request_id)
+
+    def abort(self, request_id: str, now: float) -> list[Event]:
+        """See RequestBook."""
+        return list(self._ended(self._book.abort(request_id, now)))
+
+    def finish(
+        self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
+    ) -> list[Event]:
+        """See RequestBook."""
+        return list(self._ended(self._book.finish(request_id, reason, now, num_output_tokens)))
+
+    def _ended(self, events: Sequence[Event]) -> Sequence[Event]:
+        for event in events:
+            if isinstance(event, FinishedEvent):
+                self.disk.cancel(event.request_id)
+        return events

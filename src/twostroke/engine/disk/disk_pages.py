@@ -1,0 +1,89 @@
+"""The disk as a source of pages, as the engine's loop sees it: what it does between two steps, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from twostroke.cost.disk_price import DiskPrice
+from twostroke.engine.cache.holdings import SequenceCache
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.disk.fetching import CameBack, DiskFetching
+from twostroke.engine.disk.parts import PartMemory
+from twostroke.engine.disk.saving import DiskSaving
+from twostroke.engine.disk.store import DiskCounts, DiskStore
+from twostroke.engine.disk.workers import DiskReader, DiskWriter
+
+WAIT_S = 0.02
+"""The longest wait for a reading where nothing else can be computed: requests that come meanwhile wait as long."""
+COPY_S, FLUSH_S = 5.0, 10.0
+"""At the end: the longest wait for room in the writer's queue, and for its last file."""
+
+
+class DiskPages:
+    """Belongs to the thread that steps. begin_writer: called in the thread that writes, before its work. trusted: see
+    DiskSaving."""
+
+    def __init__(
+        self,
+        cache: CacheManager,
+        memory: PartMemory,
+        store: DiskStore,
+        price: DiskPrice,
+        clock: Callable[[], float],
+        begin_writer: Callable[[], None],
+        trusted: Callable[[float], bool],
+    ) -> None:
+        self._store, self._price = store, price
+        self._size = cache.page_tokens
+        self._reader, self._writer = DiskReader(store), DiskWriter(store, begin_writer)
+        self._fetching = DiskFetching(cache, memory, store, self._reader, price, clock)
+        self._saving = DiskSaving(cache, memory, store, self._writer, price, trusted)
+        self._prompts: dict[str, int] = {}  # full pages of prompts, by request id
+        cache.closing = self._closing
+
+    @property
+    def counts(self) -> DiskCounts:
+        """What has happened so far; any thread may ask."""
+        return self._store.counts
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second of readings, as measured so far; any thread may ask."""
+        return self._price.rate
+
+    @property
+    def reading(self) -> bool:
+        """Does a request wait for the disk?"""
+        return len(self._fetching) > 0
+
+    @property
+    def has_work(self) -> bool:
+        """Is there something to do between steps?"""
+        return self.reading or self._saving.pending
+
+    def begin(self, request_id: str, salt: str, keys: Sequence[int], *, may_skip: bool) -> bool:
+        """A request came. Whether pages are read for it, so that it should rest. may_skip: may cached positions be
+        left out of its computation?"""
+        self._prompts[request_id] = len(keys) // self._size
+        return may_skip and self._fetching.begin(request_id, salt, keys)
+
+    def cancel(self, request_id: str) -> None:
+        """A request is over."""
+        self._prompts.pop(request_id, None)
+        self._fetching.cancel(request_id)
+
+    def between_steps(self, idle: bool) -> list[CameBack]:
+        """Take what was read, and copy what is to be written; -> requests that go on. idle: nothing can be computed
+        before a reading ends."""
+        answers = self._reader.take(WAIT_S if idle and self.reading else 0.0) if self.reading else []
+        self._saving.go_on(idle)
+        return self._fetching.take(answers)
+
+    def close(self) -> None:
+        """No step comes any more: write what is left, and end the threads."""
+        self._saving.finish(COPY_S, FLUSH_S)
+        self._writer.close()
+        self._reader.close()
+
+    def _closing(self, sequence_id: str, holding: SequenceCache) -> None:
+        self._saving.ended(holding, self._prompts.get(sequence_id, 0))

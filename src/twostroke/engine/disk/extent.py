@@ -1,0 +1,89 @@
+"""The bytes of one file of pages: a head that names and guards its parts, then the parts one after the other.
+
+    magic, format, identity of what computed it, number of parts
+    for each part: its id, the digest of its bytes, how many there are
+    a digest of all of that
+
+A file is written whole under another name and renamed, and never changed. Each part is guarded by its own digest, which
+is that of a page on the wire. The key of the digest is the place of the page, so bytes of other tokens fit nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from twostroke.engine.disk.index import DiskPart
+
+MAGIC = b"2STROKEKV\0"
+FORMAT = 1
+ID_BYTES = 16
+MOST_PARTS = 4096
+_FIRST = struct.Struct("<10sH16sI")
+_PART = struct.Struct("<16s16sQ")
+
+
+class UnusableExtent(Exception):
+    """A file that is not what this process could have written."""
+
+
+class NewPart(Struct, frozen=True):
+    """A part to be written."""
+
+    part_id: bytes
+    digest: bytes
+    data: bytes
+
+
+def head_of(identity: bytes, parts: Sequence[NewPart]) -> bytes:
+    """What stands before the parts."""
+    head = _FIRST.pack(MAGIC, FORMAT, identity, len(parts))
+    head += b"".join(_PART.pack(part.part_id, part.digest, len(part.data)) for part in parts)
+    return head + _guard(head)
+
+
+def head_bytes(first: bytes) -> int:
+    """How long the head is of which these are the first `FIRST_BYTES` bytes. Raises UnusableExtent."""
+    if len(first) < FIRST_BYTES:
+        raise UnusableExtent("it is cut")
+    magic, version, _, count = _FIRST.unpack_from(first)
+    if magic != MAGIC or version != FORMAT or not 0 < count <= MOST_PARTS:
+        raise UnusableExtent("it is of another format")
+    return FIRST_BYTES + int(count) * _PART.size + ID_BYTES
+
+
+def parts_of(name: str, head: bytes, identity: bytes, file_bytes: int) -> list[tuple[bytes, DiskPart]]:
+    """The parts of a file of this size by their ids. Raises UnusableExtent."""
+    size = head_bytes(head)
+    if len(head) < size or file_bytes < size:
+        raise UnusableExtent("it is cut")
+    body, guard = head[: size - ID_BYTES], head[size - ID_BYTES : size]
+    if _guard(body) != guard:
+        raise UnusableExtent("its head is damaged")
+    if _FIRST.unpack_from(head)[2] != identity:
+        raise UnusableExtent("another model or another arithmetic computed it")
+    found, at = [], size
+    for part_id, digest, num_bytes in _PART.iter_unpack(body[FIRST_BYTES:]):
+        found.append((part_id, DiskPart(name, at, num_bytes, digest)))
+        at += num_bytes
+    if at != file_bytes:
+        raise UnusableExtent("it is cut")
+    return found
+
+
+def name_of(parts: Sequence[NewPart]) -> str:
+    """The name of a file with these parts: equal for equal parts, and silent about what they hold."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part.part_id)
+    return f"{digest.hexdigest()}.kv"
+
+
+def _guard(head: bytes) -> bytes:
+    return hashlib.blake2b(head, digest_size=ID_BYTES).digest()
+
+
+FIRST_BYTES = _FIRST.size

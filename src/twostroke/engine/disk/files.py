@@ -1,0 +1,107 @@
+"""The file operations that pages on a disk need, and nothing of what the files contain."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from twostroke.engine.disk.index import FoundFile
+from twostroke.system import here
+
+OWN_FOLDER, OWN_FILE = 0o700, 0o600
+KV_FOLDER = "kv"
+"""The part of a cache folder that pages are kept in."""
+SECRET = "secret"
+"""The file there that has the key of all ids."""
+PARTIAL = ".part"
+ABANDONED_S = 600.0
+"""A partial file that nobody has written to for so long is of a process that was killed."""
+
+_NUMBERS = itertools.count(1)
+
+
+class DiskFiles:
+    """Everything raises OSError. Names are paths below the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def make_folder(self, name: str) -> None:
+        """A folder of this user alone. Raises PermissionError for a link and for what another user owns."""
+        path = self.folder / name
+        path.mkdir(mode=OWN_FOLDER, parents=True, exist_ok=True)
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode):
+            raise PermissionError("it is a link, and not a folder")
+        if found.st_mode & 0o077 and here.user_number() == found.st_uid:
+            path.chmod(OWN_FOLDER)
+            found = os.lstat(path)
+        if not here.is_own(found):
+            raise PermissionError("another user owns it")
+
+    def list(self) -> list[FoundFile]:
+        """All files, partial ones too."""
+        return list(_found(self.folder, ""))
+
+    def remove_abandoned(self) -> None:
+        """Remove partial files of processes that were killed."""
+        now_ns = time.time_ns()
+        for file in self.list():
+            if file.name.endswith(PARTIAL) and now_ns - file.used_ns > ABANDONED_S * 1e9:
+                self.remove(file.name)
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> int:
+        """Write a whole file under another name and rename it; -> its bytes. Nothing is left where that fails."""
+        partial = self.folder / f"{name}.{os.getpid()}-{next(_NUMBERS)}{PARTIAL}"
+        written = 0
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | here.file_flags(follow=False)
+            descriptor = os.open(partial, flags, OWN_FILE)
+            with open(descriptor, "wb", buffering=0) as file:
+                for piece in pieces:
+                    written += _written(file.fileno(), piece)
+            os.replace(partial, self.folder / name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise
+        return written
+
+    def read(self, name: str, offset: int, num_bytes: int) -> bytes:
+        """Bytes of a file, fewer at its end."""
+        descriptor = os.open(self.folder / name, os.O_RDONLY | here.file_flags(follow=False))
+        try:
+            return here.read_at(descriptor, num_bytes, offset)
+        finally:
+            os.close(descriptor)
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is gone already is as good."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def touch(self, name: str) -> None:
+        """The file is used now."""
+        os.utime(self.folder / name)
+
+
+def _found(folder: Path, below: str) -> Iterator[FoundFile]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # another process has removed it
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _found(folder / entry.name, f"{below}{entry.name}/")
+                elif entry.is_file(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    yield FoundFile(f"{below}{entry.name}", status.st_size, status.st_mtime_ns)
+
+
+def _written(descriptor: int, piece: bytes) -> int:
+    left = memoryview(piece)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    return len(piece)

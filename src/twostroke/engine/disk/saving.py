@@ -1,0 +1,184 @@
+"""Pages of sequences that have ended are copied out between steps, a few at a time, and written by another thread.
+
+A sequence that ends leaves its pages in the prefix tree. They are copied while they are there, so those that leave the
+tree later are on the disk already. What is evicted before its turn, or comes while too many wait, is not written.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from twostroke.cost.disk_price import DiskPrice
+from twostroke.engine.cache.holdings import SequenceCache
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.cache.places import page_places
+from twostroke.engine.cache.prefix_tree import Node, PrefixTree
+from twostroke.engine.disk.parts import STATES, PartMemory, place_of
+from twostroke.engine.disk.store import DiskStore
+from twostroke.engine.disk.workers import DiskWriter
+
+LEAST_TOKENS = 256
+"""Shorter sequences are not written."""
+MOST_JOBS = 256
+FILE_BYTES, FILE_PARTS = 16 << 20, 64
+"""The most of one file; a larger part has a file of its own."""
+BUSY_BYTES, IDLE_BYTES = 1 << 20, 16 << 20
+"""Copied between two steps while requests run, and while none does."""
+KEPT_STATES = 2
+"""Snapshots of one sequence that are written: the last ones."""
+
+Wanted = tuple[int, int]
+"""(group, index of a page)."""
+
+
+class DiskSaving:
+    """Belongs to the thread that steps. trusted: whether the weights are known to be undamaged, after no more than so
+    many seconds of waiting. Before, nothing is written: what damaged weights computed must not outlive the process."""
+
+    def __init__(
+        self,
+        cache: CacheManager,
+        memory: PartMemory,
+        store: DiskStore,
+        writer: DiskWriter,
+        price: DiskPrice,
+        trusted: Callable[[float], bool],
+    ) -> None:
+        self._cache, self._memory, self._store, self._writer = cache, memory, store, writer
+        self._price, self._trusted = price, trusted
+        self._jobs: deque[_Job] = deque()
+        self._given: set[bytes] = set()  # places that the writer has
+
+    @property
+    def pending(self) -> bool:
+        """Is there something to copy, now or later?"""
+        return bool(self._jobs)
+
+    def ended(self, holding: SequenceCache, prompt_pages: int) -> None:
+        """A sequence gives its pages back. prompt_pages: full pages of its prompt, where its next turn may depart."""
+        if holding.full_pages * self._cache.page_tokens < LEAST_TOKENS or not self._store.writable:
+            return
+        if len(self._jobs) >= MOST_JOBS:
+            self._store.counts.lost += 1
+            return
+        self._jobs.append(_Job(holding.salt, _nodes_of(holding), min(prompt_pages, holding.full_pages)))
+
+    def go_on(self, idle: bool) -> None:
+        """Copy some, if it can be written. idle: no request runs."""
+        if not self._store.writable:
+            self._jobs.clear()
+        left = IDLE_BYTES if idle else BUSY_BYTES
+        if self._writer.idle:
+            self._given.clear()  # what was written is in the index
+        while left > 0 and self._jobs and self._writer.has_room and self._trusted(0.0):
+            job = self._jobs[0]
+            if not job.begun:
+                self._begin(job)
+            left -= self._copy(job, left)
+            if not job.wanted:
+                self._jobs.popleft()
+
+    def finish(self, seconds: float, flush_s: float) -> None:
+        """Copy all, as long as the disk takes it: no step comes after this."""
+        if self._jobs and not self._trusted(seconds):
+            self._jobs.clear()
+        while self._jobs and self._store.writable and self._writer.wait_room(seconds):
+            self.go_on(idle=True)
+        self._writer.flush(flush_s)
+
+    def _begin(self, job: _Job) -> None:
+        """Find out what of a sequence is to be written."""
+        cache, tokens = self._cache, list(itertools.chain.from_iterable(node.tokens for node in job.nodes))
+        count = len(job.nodes)
+        job.tokens, job.places = tokens, list(page_places(job.salt, tokens, cache.page_tokens))
+        wanted = list(self._wanted(job))
+        num_bytes = sum(self._memory.part_bytes(group) for group, _ in wanted)
+        worth = self._price.worth_reading(num_bytes, 0, count * cache.page_tokens)
+        job.wanted = deque(each for each in wanted if not self._has(job, *each)) if worth else deque()
+        job.begun = True
+
+    def _wanted(self, job: _Job) -> Iterator[Wanted]:
+        """The parts from which its prompt, and all of it, can be gone on from."""
+        cache, count = self._cache, len(job.nodes)
+        ends = {count, *([job.prompt_pages] if job.prompt_pages else [])}
+        snapshots: list[int] = []
+        if cache.states is not None:
+            path = cache.states.tree.match(job.salt, job.tokens, count)
+            snapshots = [index for index, node in enumerate(path) if node.page_id >= 0]
+            ends = {index + 1 for index in snapshots[-KEPT_STATES:]}
+            ends |= {index + 1 for index in snapshots if index + 1 == job.prompt_pages}
+        for index in range(count):
+            for number, group in enumerate(cache.groups):
+                if not group.window or any(group.first_needed(end) <= index < end for end in ends):
+                    yield number, index
+            if cache.states is not None and index + 1 in ends:
+                yield STATES, index
+
+    def _has(self, job: _Job, group: int, index: int) -> bool:
+        place = place_of(job.places, group, index)
+        return place in self._given or self._store.find(self._store.part_id(place)) is not None
+
+    def _copy(self, job: _Job, most: int) -> int:
+        """Copy some parts of a sequence, `most` bytes about; -> how many. Parts of a whole file go to the writer."""
+        copied = 0
+        paths: dict[int, list[Node]] = {}
+        while job.wanted and copied < most:
+            group, index = job.wanted.popleft()
+            if group not in paths:
+                paths[group] = self._tree_of(group).match(job.salt, job.tokens, len(job.nodes))
+            path = paths[group]
+            if index >= len(path) or path[index].page_id < 0:  # evicted meanwhile
+                self._store.counts.lost += 1
+                continue
+            own = path[index].page_id
+            if group == STATES and self._cache.states is not None:
+                own = self._cache.states.content_of(own)
+            data = self._memory.read_part(group, own)
+            job.batch.append((place_of(job.places, group, index), data))
+            job.batch_bytes += len(data)
+            copied += len(data)
+            if job.batch_bytes >= FILE_BYTES or len(job.batch) >= FILE_PARTS:
+                self._give(job)
+        if not job.wanted:
+            self._give(job)
+        return copied
+
+    def _give(self, job: _Job) -> None:
+        if job.batch:
+            self._given.update(place for place, _ in job.batch)
+            self._writer.give(job.batch)
+            job.batch, job.batch_bytes = [], 0
+
+    def _tree_of(self, group: int) -> PrefixTree:
+        states = self._cache.states
+        return self._cache.groups[group].tree if group != STATES or states is None else states.tree
+
+
+class _Job:
+    """One sequence. wanted: parts that are to be written, in order, once it has begun. batch:
+    those that were copied for the next file."""
+
+    __slots__ = ("batch", "batch_bytes", "begun", "nodes", "places", "prompt_pages", "salt", "tokens", "wanted")
+
+    def __init__(self, salt: str, nodes: Sequence[Node], prompt_pages: int) -> None:
+        self.salt, self.nodes, self.prompt_pages = salt, nodes, prompt_pages
+        self.begun = False
+        self.tokens: list[int] = []
+        self.places: list[bytes] = []
+        self.wanted: deque[Wanted] = deque()
+        self.batch: list[tuple[bytes, bytes]] = []
+        self.batch_bytes = 0
+
+
+def _nodes_of(holding: SequenceCache) -> Sequence[Node]:
+    """The nodes of its full pages, from the first on."""
+    if holding.tables:
+        return tuple(holding.tables[0].nodes)
+    nodes: list[Node] = []
+    node = None if holding.state is None else holding.state.node
+    while node is not None and node.parent is not None:
+        nodes.append(node)
+        node = node.parent
+    return tuple(reversed(nodes))

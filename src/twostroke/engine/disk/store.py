@@ -1,0 +1,215 @@
+"""The folder of pages on a disk: found by ids that say nothing of prompts, bounded, and trusted by digests alone.
+
+    folder/secret               32 bytes: the key of all ids
+    folder/<identity>/*.kv      pages that one model computed by one arithmetic (extent.py)
+
+Several processes may use one folder. Files are named after their contents, written under another name and renamed, and
+never changed. A reader that finds one missing, cut or damaged computes its pages. There is no lock and no database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from twostroke.engine.cache.places import hash_of, page_digest
+from twostroke.engine.disk.extent import FIRST_BYTES, NewPart, UnusableExtent, head_bytes, head_of, name_of, parts_of
+from twostroke.engine.disk.files import SECRET, DiskFiles
+from twostroke.engine.disk.index import DiskIndex, DiskPart, FoundFile, leaving
+
+ENDING = ".kv"
+SECRET_BYTES = 32
+LISTED_EVERY = 16
+"""Files that are written before the folder is listed again: other processes write to it, too."""
+MOST_DAMAGED = 8
+"""Readings in a row that may fail before the disk is left alone."""
+
+
+class DiskCounts(Struct):
+    """What has happened so far. refused: readings that would not have been worth it. lost: parts that were not
+    written."""
+
+    written_bytes: int = 0
+    read_bytes: int = 0
+    read_tokens: int = 0
+    damaged: int = 0
+    refused: int = 0
+    lost: int = 0
+    removed_files: int = 0
+
+
+class DiskStore:
+    """Any thread may use it. identity: 16 bytes that stand for what computes the pages. report: told of each trouble
+    once.
+
+    Trouble with the disk is never an error: `find` then finds nothing and `write` writes nothing. Each is switched off
+    for good after an error of the disk itself.
+    """
+
+    def __init__(self, files: DiskFiles, identity: bytes, limit_bytes: int, report: Callable[[str], None]) -> None:
+        self.counts = DiskCounts()
+        self._files, self._identity, self._limit = files, identity, limit_bytes
+        self._report = report
+        self._below = identity.hex()[:16]
+        self._index, self._guard = DiskIndex(), threading.Lock()
+        self._secret = b""
+        self.readable = self.writable = False
+        self._in_folder, self._until_listed, self._failed = 0, 0, 0
+
+    def open(self) -> None:
+        """Make the folder and learn what is in it."""
+        try:
+            for name in ("", self._below):
+                self._files.make_folder(name)
+            self.writable = True
+        except OSError as error:
+            self._say(f"Pages are not kept in {self._files.folder}", error, "What is there is read, if it can be.")
+        try:
+            self._secret = self._known_secret()
+            self.readable = True
+            self.look()
+        except OSError as error:
+            self.readable = self.writable = False
+            self._say(f"Pages cannot be read from {self._files.folder}", error, "Prompts are computed.")
+
+    def part_id(self, place: bytes) -> bytes:
+        """The id of what is kept for this place. Without the secret of the folder it says nothing of the tokens."""
+        return hashlib.blake2b(place, digest_size=16, key=self._secret).digest()
+
+    def find(self, part_id: bytes) -> DiskPart | None:
+        """Where the part is, if it is there."""
+        with self._guard:
+            return self._index.find(part_id) if self.readable else None
+
+    def look(self) -> None:
+        """Learn of files that came since, and of those that are gone. Raises OSError."""
+        listed = self._files.list()
+        mine = (file for file in listed if file.name.startswith(f"{self._below}/") and file.name.endswith(ENDING))
+        own = {file.name: file for file in mine}
+        with self._guard:
+            self._in_folder = sum(file.num_bytes for file in listed)
+            self._until_listed = LISTED_EVERY
+            gone = [name for name in self._index.files if name not in own]
+            new = [file for name, file in own.items() if not self._index.knows(name)]
+            for name in gone:
+                self._index.forget(name)
+        for file in new:
+            with contextlib.suppress(OSError):  # another process has removed it
+                self._learn(file)
+        with contextlib.suppress(OSError):
+            self._files.remove_abandoned()
+
+    def write(self, parts: Sequence[tuple[bytes, bytes]]) -> None:
+        """Keep these parts, (place, bytes), in a file; nothing where that fails."""
+        if not self.writable or not parts:
+            self.counts.lost += len(parts)
+            return
+        made = [NewPart(self.part_id(place), page_digest(place, hash_of(data)), data) for place, data in parts]
+        head, name = head_of(self._identity, made), f"{self._below}/{name_of(made)}"
+        size = len(head) + sum(len(part.data) for part in made)
+        try:
+            if not self._make_room(size):
+                self.counts.lost += len(parts)
+                return
+            self._files.write(name, (head, *(part.data for part in made)))
+        except OSError as error:
+            self.writable = False
+            self.counts.lost += len(parts)
+            self._say(f"No more pages are kept in {self._files.folder}", error, "Those that are there are still read.")
+            return
+        self.counts.written_bytes += size
+        with self._guard:
+            self._in_folder += size
+            self._until_listed -= 1
+            self._index.add(name, parts_of(name, head, self._identity, size))
+
+    def read(self, part: DiskPart, place: bytes) -> bytes | None:
+        """The bytes of a part; None where they are not what was written for this place."""
+        try:
+            data = self._files.read(part.file, part.offset, part.num_bytes)
+            whole = len(data) == part.num_bytes and page_digest(place, hash_of(data)) == part.digest
+            why = "its bytes are damaged"
+        except FileNotFoundError:
+            with self._guard:
+                self._index.forget(part.file)
+            return None
+        except OSError as error:
+            data, whole, why = b"", False, error.strerror or str(error)
+        if whole:
+            self._failed = 0
+            self.counts.read_bytes += len(data)
+            return data
+        self._distrust(part.file, why)
+        return None
+
+    def used(self, names: Sequence[str]) -> None:
+        """These files were read, from the beginning of the prompt on: the last of them leaves first."""
+        for name in reversed(names):
+            with contextlib.suppress(OSError):
+                self._files.touch(name)
+
+    def _learn(self, file: FoundFile) -> None:
+        try:
+            first = self._files.read(file.name, 0, FIRST_BYTES)
+            head = self._files.read(file.name, 0, head_bytes(first))
+            parts = parts_of(file.name, head, self._identity, file.num_bytes)
+        except UnusableExtent as reason:
+            self._distrust(file.name, str(reason))
+            return
+        with self._guard:
+            self._index.add(file.name, parts)
+
+    def _distrust(self, name: str, why: str) -> None:
+        """Forget a file, and remove it."""
+        with self._guard:
+            self._index.forget(name)
+        self.counts.damaged += 1
+        self._failed += 1
+        if self.counts.damaged == 1:
+            self._report(f"{self._files.folder / name} cannot be used: {why}. Its pages are computed; the file goes.")
+        with contextlib.suppress(OSError):
+            self._files.remove(name)
+        if self._failed >= MOST_DAMAGED and self.readable:
+            self.readable = False
+            self._report(
+                f"Pages are read no more from {self._files.folder}: {MOST_DAMAGED} readings in a row failed. Prompts"
+                " are computed."
+            )
+
+    def _make_room(self, num_bytes: int) -> bool:
+        """Remove the files that were used longest ago, where these bytes have no room. False where they never have."""
+        if num_bytes > self._limit:
+            return False
+        if self._until_listed <= 0 or self._in_folder + num_bytes > self._limit:
+            self.look()
+        if self._in_folder + num_bytes <= self._limit:
+            return True
+        for file in leaving(self._leavable(), self._limit, num_bytes):
+            self._files.remove(file.name)
+            self.counts.removed_files += 1
+            with self._guard:
+                self._in_folder -= file.num_bytes
+                self._index.forget(file.name)
+        return self._in_folder + num_bytes <= self._limit
+
+    def _leavable(self) -> list[FoundFile]:
+        return [file for file in self._files.list() if file.name != SECRET]
+
+    def _known_secret(self) -> bytes:
+        """The secret of the folder, made where there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            found = self._files.read(SECRET, 0, SECRET_BYTES + 1)
+            if len(found) == SECRET_BYTES:
+                return found
+        if not self.writable:
+            raise FileNotFoundError("nothing was kept there")
+        self._files.write(SECRET, (secrets.token_bytes(SECRET_BYTES),))
+        return self._files.read(SECRET, 0, SECRET_BYTES)  # another process may have written one meanwhile
+
+    def _say(self, what: str, error: OSError, then: str) -> None:
+        self._report(f"{what}: {error.strerror or error}. {then}")

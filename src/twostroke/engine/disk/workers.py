@@ -1,0 +1,159 @@
+"""Two threads: one writes parts to the disk and never holds up who gives them, one reads parts and checks them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from twostroke.engine.disk.index import DiskPart
+from twostroke.engine.disk.store import DiskStore
+
+QUEUED_BYTES = 64 << 20
+"""The most bytes that wait to be written."""
+
+NewParts = Sequence[tuple[bytes, bytes]]
+"""(place, bytes) of each part."""
+
+
+class DiskReading(Struct, frozen=True):
+    """What to read in one go. key: the asker's number. parts: where each part is, and its place."""
+
+    key: int
+    parts: tuple[tuple[DiskPart, bytes], ...]
+
+
+class DiskAnswer(Struct, frozen=True):
+    """What came. parts: the bytes of the first parts, up to the first that is missing or damaged."""
+
+    key: int
+    parts: tuple[bytes, ...]
+    seconds: float
+
+
+class DiskWriter:
+    """begin: called once in the thread, before its work."""
+
+    def __init__(self, store: DiskStore, begin: Callable[[], None]) -> None:
+        self._store, self._begin = store, begin
+        self._changed = threading.Condition()
+        self._queue: deque[NewParts] = deque()
+        self._queued_bytes, self._busy, self._ending = 0, False, False
+        self._thread = threading.Thread(target=self._run, name="kv-disk-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def has_room(self) -> bool:
+        """May more be given to it? One batch more than the bound may wait."""
+        return self._queued_bytes < QUEUED_BYTES and not self._ending
+
+    @property
+    def idle(self) -> bool:
+        """Is all written that was given to it?"""
+        with self._changed:
+            return not (self._queue or self._busy)
+
+    def give(self, parts: NewParts) -> None:
+        """Let these be written later."""
+        with self._changed:
+            self._queue.append(parts)
+            self._queued_bytes += _size(parts)
+            self._changed.notify_all()
+
+    def wait_room(self, seconds: float) -> bool:
+        """Wait until there is room, no longer than this; whether there is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.has_room, seconds)
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all is written, no longer than this; whether it is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not (self._queue or self._busy), seconds)
+
+    def close(self) -> None:
+        """End after the present file; what waits is dropped."""
+        with self._changed:
+            self._ending = True
+            self._queue.clear()
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        self._begin()
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._ending)
+                if self._ending:
+                    return
+                parts, self._busy = self._queue.popleft(), True
+            try:
+                self._store.write(parts)
+            finally:
+                with self._changed:
+                    self._busy = False
+                    self._queued_bytes -= _size(parts)
+                    self._changed.notify_all()
+
+
+class DiskReader:
+    """observe: told (bytes, seconds) of each reading, in the thread that takes the answers."""
+
+    def __init__(self, store: DiskStore) -> None:
+        self._store = store
+        self._changed = threading.Condition()
+        self._asked: deque[DiskReading] = deque()
+        self._answers: deque[DiskAnswer] = deque()
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="kv-disk-reader", daemon=True)
+        self._thread.start()
+
+    def ask(self, reading: DiskReading) -> None:
+        """Read these parts; there is one answer."""
+        with self._changed:
+            self._asked.append(reading)
+            self._changed.notify_all()
+
+    def take(self, seconds: float = 0.0) -> list[DiskAnswer]:
+        """The answers that have come. Where there are none, wait for one, no longer than this."""
+        with self._changed:
+            if seconds:
+                self._changed.wait_for(lambda: self._answers or self._ending, seconds)
+            found = list(self._answers)
+            self._answers.clear()
+            return found
+
+    def close(self) -> None:
+        """End after the present part."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._asked or self._ending)
+                if self._ending:
+                    return
+                reading = self._asked.popleft()
+            answer = self._read(reading)
+            with self._changed:
+                self._answers.append(answer)
+                self._changed.notify_all()
+
+    def _read(self, reading: DiskReading) -> DiskAnswer:
+        begun_s = time.perf_counter()
+        found: list[bytes] = []
+        for part, place in reading.parts:
+            data = None if self._ending else self._store.read(part, place)
+            if data is None:
+                break
+            found.append(data)
+        seconds = time.perf_counter() - begun_s
+        self._store.used(list(dict.fromkeys(part.file for part, _ in reading.parts[: len(found)])))
+        return DiskAnswer(reading.key, tuple(found), seconds)
+
+
+def _size(parts: NewParts) -> int:
+    return sum(len(data) for _, data in parts)

@@ -1,0 +1,68 @@
+"""Tiles of LLaVA 1.5: the middle of the image, whose shorter side becomes that of a tile, or the whole as a square."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from msgspec import Struct
+
+from twostroke.images.processor import (
+    BICUBIC,
+    CLIP,
+    ONE_SIZE,
+    Colors,
+    Cut,
+    OfColors,
+    Tiling,
+    one_tile,
+    read_resizing,
+    require_side,
+)
+from twostroke.types.spec.fields import Fields
+
+IMAGE = "<image>"
+
+
+class LlavaProcessor(OfColors, Struct, frozen=True):
+    """side: the side of a tile. stretched: whether the whole image becomes a square, whatever its shape."""
+
+    family: ClassVar[str] = "llava"
+    side: int
+    stretched: bool
+    colors: Colors
+    breaks_lines: bool = False
+
+    @property
+    def mark(self) -> str:
+        """See Processor."""
+        return IMAGE
+
+    def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
+        """See Processor."""
+        side, word = self.side, self.colors.word
+        if self.stretched:
+            return one_tile(side, side, word)
+        shorter = min(width, height)
+        wide, high = (side if each == shorter else int(side * each / shorter) for each in (width, height))
+        place = ((wide - side) // 2, (high - side) // 2)
+        return Cut((("resize", wide, high, word), ("tile", *place, side, side)), ((side, side),))
+
+    def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
+        """See Processor."""
+        ((count, columns),) = lines
+        return IMAGE * (count * columns)
+
+
+def read(fields: Fields, tiling: Tiling) -> LlavaProcessor:
+    """The processor that a file describes. Raises CorruptModel."""
+    size = fields.group("size") or fields.only({"shortest_edge": 224})
+    stretched, both = not size.has("shortest_edge"), ("height", "width")
+    require_side(fields, size, both if stretched else ("shortest_edge",), tiling.side, 224)
+    if not stretched:
+        require_side(fields, fields.group("crop_size") or fields.only({}), both, tiling.side, 224)
+        if not fields.boolean("do_center_crop", True):
+            raise fields.wrong("do_center_crop", ONE_SIZE)
+    if fields.boolean("do_pad", False):
+        raise fields.wrong("do_pad", "Images are not padded to a square.")
+    return LlavaProcessor(tiling.side, stretched, read_resizing(fields, CLIP, BICUBIC, ONE_SIZE))

@@ -1,0 +1,34 @@
+"""Images that are cut into squares: the grid whose shape is nearest to an image's, and the squares of a grid."""
+
+from __future__ import annotations
+
+from twostroke.images.decoder import Step
+
+
+def nearest_grid(width: int, height: int, side: int, least: int, most: int) -> tuple[int, int]:
+    """Columns and rows of tiles, as many as both bounds allow, whose ratio is nearest to the image's.
+
+    Of equally near ones, the one with more tiles, unless the image has less than half of their area.
+    """
+    grids = sorted(
+        ((columns, rows) for columns in range(1, most + 1) for rows in range(1, most // columns + 1)),
+        key=lambda grid: grid[0] * grid[1],
+    )
+    found, nearest = (1, 1), float("inf")
+    for columns, rows in grids:
+        if columns * rows < least:
+            continue
+        apart = abs(width / height - columns / rows)
+        if apart < nearest or (apart == nearest and width * height > 0.5 * side**2 * columns * rows):
+            found, nearest = (columns, rows), apart
+    return found
+
+
+def squares(columns: int, rows: int, side: int) -> list[Step]:
+    """The steps that give all squares of a grid, line by line."""
+    return [("tile", column * side, row * side, side, side) for row in range(rows) for column in range(columns)]
+
+
+def with_squares(columns: int, rows: int, side: int, word: int) -> list[Step]:
+    """As squares, of the image stretched to them; later steps see the image as it was."""
+    return [("resize", columns * side, rows * side, word), *squares(columns, rows, side), ("again",)]

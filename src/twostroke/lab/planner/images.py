@@ -1,0 +1,152 @@
+"""Images in a plan: how many tokens one of a given size becomes, what its encode takes, what the encoder needs.
+
+Nothing but config.json, and the processor's settings where they are next to it, is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from twostroke.assembly.folders import texts_of
+from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolver
+from twostroke.assembly.sight import encoder_bytes, encoder_kv
+from twostroke.assembly.sight_files import sight_files
+from twostroke.cost.calibration import Calibration
+from twostroke.cost.model_cost import step_cost
+from twostroke.images.families import read_processor
+from twostroke.images.processor import Processor, Tiling
+from twostroke.lab.planner.ask import Ask
+from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
+from twostroke.models.common.work import work_of
+from twostroke.ops.program.model import Model
+from twostroke.types.errors import ConfigError, ModelError
+from twostroke.types.spec.hardware import HardwareSpec
+from twostroke.weights.json_file import read_object
+
+_TOKEN = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]|\s+|[^\s<>\[\]]{1,4}")
+"""Where there is no tokenizer: a mark is one token, and so is white space; words count a token for four characters."""
+
+
+class ImageSize(Struct, frozen=True):
+    """Pixels."""
+
+    width: int
+    height: int
+
+    def __str__(self) -> str:
+        return f"{self.width} x {self.height}"
+
+
+class PlannedImage(Struct, frozen=True):
+    """parts: what is encoded apart. rows: the tokens that show it. tokens: these and the marks around them."""
+
+    width: int
+    height: int
+    parts: int
+    rows: int
+    tokens: int
+    encode_s: float
+
+
+class PlannedSight(Struct, frozen=True):
+    """What reads images. most_rows: the most rows of a part. count: the tokens of a text."""
+
+    encoder: SightEncoder
+    processor: Processor
+    most_rows: int
+    count: Callable[[str], int]
+
+    def num_bytes(self, weights: str) -> int:
+        """The memory of the encoder, with the rows that are kept."""
+        found = encoder_bytes(self.encoder, self.most_rows, weights)
+        return found.weights + found.buffers + IMAGE_CACHE
+
+    def image(self, size: ImageSize, weights: str, machine: HardwareSpec | Calibration) -> PlannedImage:
+        """An image of this size. Raises ConfigError where the machine was not measured with these weights."""
+        cut = self.processor.cut(size.width, size.height)
+        patching = self.encoder.sight.patching
+        lines = [patching.lines(width, height) for width, height in cut.sizes]
+        rows = [each * columns for each, columns in lines]
+        tokens = self.count(self.processor.text(cut, lines))
+        cost = encode_cost(self.encoder, step_cost(work_of(self.encoder.model, weights, encoder_kv(weights)), machine))
+        return PlannedImage(size.width, size.height, len(rows), sum(rows), tokens, sum(map(cost.seconds, rows)))
+
+
+def parse_size(text: str) -> ImageSize:
+    """ "1024x768". Raises ValueError."""
+    found = re.fullmatch(r"\s*([1-9]\d{0,4})\s*[xX*]\s*([1-9]\d{0,4})\s*", text)
+    if found is None:
+        raise ValueError("write WIDTHxHEIGHT in pixels, such as 1024x768")
+    return ImageSize(int(found[1]), int(found[2]))
+
+
+def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> PlannedSight | None:
+    """What reads a model's images; None where nothing does. folder: where its config.json is.
+
+    wanted: raises ConfigError in place of None.
+    """
+    resolver = Resolver({})
+    resolver.put("model", source, "asked for")
+    why = "Its files describe no encoder of images that is implemented."
+    try:
+        files = sight_files(resolver, spec, folder, read_object(folder / "config.json"))
+        encoder = None if files is None else read_encoder(files.config, spec)
+        if files is not None and encoder is not None:
+            rows = encoder.sight.most_rows(IMAGE_TOKENS)
+            tiling = Tiling(encoder.sight.patching, encoder.sight.side, rows)
+            processor = read_processor(encoder.sight.family, tiling, files.settings)
+            return PlannedSight(encoder, processor, rows, counter(folder))
+    except (ConfigError, ModelError) as error:
+        why = str(error)
+    if wanted:
+        raise ConfigError(f"--image: {source} reads no images.", why=why, fix="Leave it out.")
+    return None
+
+
+def counter(folder: Path) -> Callable[[str], int]:
+    """Counts the tokens of a text: by the model's tokenizer where it is here."""
+    if not (folder / "tokenizer.json").is_file():
+        return lambda text: len(_TOKEN.findall(text))
+    tokenizer, _ = texts_of(Resolver({}), folder)
+    return lambda text: len(tokenizer.encode_rendered(text))
+
+
+def with_images(
+    sight: PlannedSight | None, texts: Sequence[str], ask: Ask, machine: HardwareSpec | Calibration
+) -> tuple[PlannedImage, ...]:
+    """The images of each prompt. texts: their sizes. Raises ConfigError for a wrong size, and where the prompt is
+    shorter than its images."""
+    if sight is None:
+        return ()
+    try:
+        made = tuple(sight.image(parse_size(text), ask.weights, machine) for text in texts)
+    except ValueError as error:
+        raise ConfigError(f"--image has a wrong size: {error}.") from None
+    tokens = sum(image.tokens for image in made)
+    if tokens > ask.prompt_tokens:
+        raise ConfigError(
+            f"The images alone are {tokens:,} tokens, and the prompt has {ask.prompt_tokens:,}.",
+            why="--context is prompt and answer together, and --output is the answer.",
+            fix=f"Ask for at least --context {tokens + ask.output_tokens + 1:,}.",
+        )
+    return made
+
+
+def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, ttft: str) -> list[str]:
+    """The section of a plan. encoder_bytes, ttft: in words."""
+    lines = [f"encoder of images   {encoder_bytes:>12}   weights, buffers and the rows of images that are kept"]
+    for each in images:
+        parts = f" in {each.parts} parts" if each.parts > 1 else ""
+        size = f"{each.width} x {each.height}"
+        rows = f"{each.rows:,} of them image rows"
+        lines.append(f"image {size:<13} {each.tokens:>11,} tokens{parts}, {rows}; encode {_words(each)}")
+    said = f"one request alone, with {'these images' if len(images) > 1 else 'this image'}: TTFT {ttft}"
+    return [*lines, f"{said}; of images that were shown lately nothing is encoded"] if images else lines
+
+
+def _words(image: PlannedImage) -> str:
+    return f"{image.encode_s:.2f} s" if image.encode_s >= 1 else f"{1e3 * image.encode_s:.0f} ms"

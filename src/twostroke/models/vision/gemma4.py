@@ -1,0 +1,146 @@
+"""Gemma 4: a tower over tiles of any size, with norms before and after each block. Its patches turn by column and line,
+and have learned places of both; squares of them become image rows by their means (Gemma team 2026).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.models.common.blocks.attend import HeadCounts
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.blocks.tower import Patches, mean_rows, turn_by_halves, with_given_places
+from twostroke.models.common.encoders import EncoderText
+from twostroke.models.common.fields.fields import activation, head_dim, with_silent
+from twostroke.models.common.fields.nested import text_fields
+from twostroke.models.common.fields.places import theta_of
+from twostroke.models.common.registry import CommonFacts
+from twostroke.models.common.sight import Between, LearnedPlaces, Sight
+from twostroke.ops.attention.attention import attention
+from twostroke.ops.attention.kv_write import kv_write
+from twostroke.ops.attention.rope import rope
+from twostroke.ops.products.linear import linear
+from twostroke.ops.products.take_columns import take_columns
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import ALL_AHEAD, ROW_NUMBERS, Cache, PagedKV, Rope, Tensor, Value, Vector
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.add import add
+from twostroke.ops.rows.clip_rows import clip_rows
+from twostroke.ops.rows.multiply import multiply
+from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.scale_columns import scale_columns
+from twostroke.ops.rows.shift_columns import shift_columns
+from twostroke.types.images import Patching, SpanLayers
+from twostroke.types.spec.fields import Fields
+
+SILENT = {
+    **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 16, "num_attention_heads": 12},
+    **{"num_key_value_heads": 12, "head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6},
+    **{"pooling_kernel_size": 3, "patch_size": 16, "position_embedding_size": 10_240},
+}
+"""What transformers assumes for the tower where vision_config is silent."""
+THETA = 100.0
+TOWER, PROJECTOR = "model.vision_tower.", "model.embed_vision."
+PREFIXES = (("vision_tower.", TOWER), ("embed_vision.", PROJECTOR))
+
+
+@dataclass(frozen=True, slots=True)
+class Gemma4Tower:
+    """The layers. bounded: whether inputs and outputs of products are held between numbers of the checkpoint."""
+
+    num_layers: int
+    heads: HeadCounts
+    inner: int
+    activation: Activation
+    norm: Norm
+    turn: Rope
+    bounded: bool
+
+    def __call__(self, t: Tracer, x: Value) -> Value:
+        """The rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
+        cache = t.cache(PagedKV(self.heads.num_kv_heads, self.heads.head_dim, ahead=ALL_AHEAD))
+        for index in range(self.num_layers):
+            with t.layer(f"encoder.layers.{index}."):
+                seen = self._attend(t, self.norm(t, "input_layernorm", x), cache)
+                x = add(x, self.norm(t, "post_attention_layernorm", seen, in_place=True))
+                h = self.norm(t, "pre_feedforward_layernorm", x)
+                up, gate = (self._product(t, f"mlp.{name}_proj", h, self.inner) for name in ("up", "gate"))
+                made = self._product(t, "mlp.down_proj", multiply(up, gate, self.activation), x.width)
+                x = add(x, self.norm(t, "post_feedforward_layernorm", made, in_place=True))
+        return x
+
+    def _attend(self, t: Tracer, h: Value, cache: Cache) -> Value:
+        heads, counts = self.heads, (self.heads.num_heads, self.heads.num_kv_heads, self.heads.num_kv_heads)
+        q, k, v = (
+            self._product(t, f"self_attn.{name}_proj", h, count * heads.head_dim).heads(count)
+            for name, count in zip("qkv", counts, strict=True)
+        )
+        q, k = (self._turned(t, f"self_attn.{name}_norm", x) for name, x in (("q", q), ("k", k)))
+        v = Norm(self.norm.eps, NormKind.UNIT).of_heads(t, "", v)
+        kv_write(cache, k, v, t.slots)
+        return self._product(t, "self_attn.o_proj", attention(q, cache, 1.0).flat(), heads.hidden_size)
+
+    def _turned(self, t: Tracer, name: str, x: Value) -> Value:
+        """Heads with a norm, turned. Each half of a head turns by itself, so its second and third quarter change
+        places: then the pairs of `rope` are those of the halves."""
+        (count, dim), quarter = x.shape, x.shape[1] // 4
+        order = tuple(
+            float(head * dim + part * quarter + column)
+            for head in range(count)
+            for part in (0, 2, 1, 3)
+            for column in range(quarter)
+        )
+        normed = self.norm.of_heads(t, name, x).flat()
+        return rope(take_columns(normed, t.constant("quarters", order)).heads(count), self.turn, ROW_NUMBERS)
+
+    def _product(self, t: Tracer, name: str, x: Value, width: int) -> Value:
+        x = clip_rows(x, _bounds(t, f"{name}.input")) if self.bounded else x.flat()
+        made = linear(x, t.matrix(name.rpartition(".")[2].removesuffix("_proj"), {f"{name}.linear": width}, x.width))
+        return clip_rows(made, _bounds(t, f"{name}.output")) if self.bounded else made
+
+
+def _bounds(t: Tracer, name: str) -> Vector:
+    return t.vector_of(tuple(Tensor(t.name(f"{name}_{end}"), ()) for end in ("min", "max")), 2)
+
+
+def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
+    """pooling_kernel_size squared patches become one image row. Where the config asks for it, the rows of an image see
+    each other in layers with a window."""
+    own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
+    text = text_fields(fields)
+    patch, merge = own.integer("patch_size", 1, 4096), own.integer("pooling_kernel_size", 1, 64)
+    wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)
+    dim, kv = head_dim(own, wide, count), own.integer("num_key_value_heads", 1, 4096)
+    if dim % 4 or count % kv:
+        raise own.wrong("head_dim", "Heads turn by quarters, and those of K and V divide those of queries.")
+    layers, places = own.integer("num_hidden_layers", 1, 4096), own.integer("position_embedding_size", 1, 1 << 20)
+    turn = turn_by_halves(dim, theta_of(own, THETA), axes=(1, 0))
+    sees = text.text("use_bidirectional_attention", "") == "vision"
+    sight = Sight(
+        family="gemma4",
+        placeholder=fields.integer("image_token_id", 0, 1 << 24, default=258_880),
+        patching=Patching(patch, merge),
+        turn=turn,
+        learned=LearnedPlaces(f"{TOWER}patch_embedder.position_embedding_table", places, Between.AXES),
+        scaled=False,
+        spans=SpanLayers.WINDOWED if sees else SpanLayers.NONE,
+        colors_last=True,
+        filler=text.integer("pad_token_id", 0, 1 << 24, default=0),
+    )
+    norm = Norm(own.number("rms_norm_eps", 1e-12, 0.1))
+    heads, inner = HeadCounts(wide, count, kv, dim), own.integer("intermediate_size", 1, 1 << 20)
+    act, bounded = activation(own, "hidden_activation", ""), own.boolean("use_clipped_linears", False)
+    tower = Gemma4Tower(layers, heads, inner, act, norm, turn, bounded)
+    patches = Patches(patch, wide, "patch_embedder.input_proj", bias=False, colors_last=True)
+    standard = own.boolean("standardize", False)
+
+    def program(t: Tracer) -> tuple[Value, ...]:
+        with t.layer(TOWER):
+            x = scale(mean_rows(tower(t, with_given_places(t, patches(t))), t.logit_rows, merge**2), wide**0.5)
+            if standard:
+                x = shift_columns(x, t.vector("std_bias", wide, suffix=""))
+                x = scale_columns(x, t.vector("std_scale", wide, suffix=""))
+        with t.layer(PROJECTOR):
+            x = Norm(norm.eps, NormKind.UNIT)(t, "", x, in_place=True)
+            return (linear(x, t.matrix("connector", {"embedding_projection": width}, wide)),)
+
+    return sight, CommonFacts(1, wide, layers, 1, None, (), "float32", stored_prefixes=PREFIXES), program

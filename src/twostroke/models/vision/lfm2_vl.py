@@ -1,0 +1,66 @@
+"""LFM2-VL: SigLIP 2 over tiles of any size, whose learned places are fitted to each tile; its patches are joined in
+groups (Liquid AI 2025).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.blocks.tower import two_products
+from twostroke.models.common.encoders import EncoderText
+from twostroke.models.common.families.siglip import TABLE, read_siglip
+from twostroke.models.common.fields.fields import activation
+from twostroke.models.common.registry import CommonFacts
+from twostroke.models.common.sight import Between, LearnedPlaces, Sight
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.ops.rows.join_rows import join_rows
+from twostroke.types.images import Patching
+from twostroke.types.spec.fields import Fields
+
+SILENT = {
+    **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
+    **{"patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
+}
+"""What transformers assumes for the tower where vision_config is silent."""
+BETWEEN = Norm(1e-5, NormKind.LAYER)
+TOWER, PROJECTOR = "model.vision_tower.", "model.multi_modal_projector."
+PREFIXES = (
+    ("vision_tower.vision_model.", TOWER),
+    ("model.vision_tower.vision_model.", TOWER),
+    ("vision_tower.", TOWER),
+    ("multi_modal_projector.", PROJECTOR),
+)
+
+
+def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
+    """downsample_factor squared patches become one image row."""
+    own = fields.group("vision_config") or fields.only({})
+    places = own.integer("num_patches", 1, 1 << 24, default=256)
+    grid = math.isqrt(places)
+    if grid**2 != places:
+        raise own.wrong("num_patches", "Places of patches are a square grid.")
+    tower = read_siglip(own.changed({"image_size": grid}), SILENT)
+    tower, merge = replace(tower, fitted=True, colors_last=True), fields.integer("downsample_factor", 1, 64, default=2)
+    sight = Sight(
+        family="lfm2_vl",
+        placeholder=fields.integer("image_token_id", 0, 1 << 24, default=396),
+        patching=Patching(tower.patch, merge),
+        learned=LearnedPlaces(f"{TOWER}{TABLE}.weight", grid, Between.SMOOTH),
+        colors_last=True,
+    )
+    inner = fields.integer("projector_hidden_size", 1, 1 << 20, default=2560)
+    normed, biased = fields.boolean("projector_use_layernorm", True), fields.boolean("projector_bias", True)
+    between = activation(fields, "projector_hidden_act", "gelu")
+
+    def program(t: Tracer) -> tuple[Value, ...]:
+        with t.layer(TOWER):
+            x = join_rows(tower(t), t.logit_rows, merge**2)
+        with t.layer(PROJECTOR):
+            x = BETWEEN(t, "layer_norm", x, in_place=True) if normed else x
+            return (two_products(t, x, width, ("linear_1", "linear_2"), between, inner, bias=biased),)
+
+    facts = CommonFacts(1, tower.width, tower.layers, 1, None, (), "float32", stored_prefixes=PREFIXES)
+    return sight, facts, program

@@ -1,0 +1,84 @@
+"""LLaVA 1.5 and models built like it: the tower of CLIP or SigLIP over one square tile. Each of its patches becomes an
+image row (Liu et al. 2023; Radford et al. 2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twostroke.models.common.blocks.norm import Norm, NormKind
+from twostroke.models.common.blocks.tower import Patches, two_products, with_given_places
+from twostroke.models.common.encoders import EncoderText
+from twostroke.models.common.families.siglip import TABLE, Siglip, read_siglip
+from twostroke.models.common.fields.fields import activation
+from twostroke.models.common.registry import CommonFacts
+from twostroke.models.common.sight import Between, LearnedPlaces, Sight
+from twostroke.ops.program.trace import Tracer
+from twostroke.ops.program.values import Value
+from twostroke.ops.rows.gather_rows import gather_rows
+from twostroke.types.images import Patching
+from twostroke.types.spec.fields import Fields
+
+CLIP = {
+    **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
+    **{"image_size": 224, "patch_size": 32, "hidden_act": "quick_gelu", "layer_norm_eps": 1e-5},
+}
+SIGLIP = {
+    **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
+    **{"image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
+}
+"""What transformers assumes for either tower where vision_config is silent."""
+TOWER, PROJECTOR = "model.vision_tower.", "model.multi_modal_projector."
+PREFIXES = (
+    ("vision_tower.vision_model.", TOWER),
+    ("model.vision_tower.vision_model.", TOWER),
+    ("vision_tower.", TOWER),
+    ("multi_modal_projector.", PROJECTOR),
+)
+
+
+def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
+    """Image rows are made of the layer that vision_feature_layer counts from the last one."""
+    own = fields.group("vision_config") or fields.only({})
+    clip = own.text("model_type", "") == "clip_vision_model"
+    tower = read_siglip(own, CLIP if clip else SIGLIP)
+    tower = replace(tower, layers=_layers(fields, tower.layers))
+    if fields.text("vision_feature_select_strategy", "default") != ("default" if clip else "full"):
+        raise fields.wrong("vision_feature_select_strategy", "Image rows are made of all patches and of nothing else.")
+    first = f"{TOWER}embeddings.class_embedding" if clip else ""
+    sight = Sight(
+        family="llava",
+        placeholder=fields.integer(
+            "image_token_index", 0, 1 << 24, default=fields.optional_integer("image_token_id", 0, 1 << 24) or 32_000
+        ),
+        patching=Patching(tower.patch, 1),
+        side=tower.side,
+        learned=LearnedPlaces(f"{TOWER}{TABLE}.weight", tower.grid, Between.GRID, first=first),
+    )
+    biased = fields.boolean("multimodal_projector_bias", True)
+    between = activation(fields, "projector_hidden_act", "gelu")
+
+    def program(t: Tracer) -> tuple[Value, ...]:
+        with t.layer(TOWER):
+            x = gather_rows(_features(t, tower, clip=clip), t.logit_rows)
+        with t.layer(PROJECTOR):
+            return (two_products(t, x, width, ("linear_1", "linear_2"), between, width, bias=biased),)
+
+    facts = CommonFacts(1, tower.width, tower.layers, 1, None, (), "float32", stored_prefixes=PREFIXES)
+    return sight, facts, program
+
+
+def _features(t: Tracer, tower: Siglip, *, clip: bool) -> Value:
+    """The rows after the last layer that is computed, without the norm after all layers."""
+    x = with_given_places(t, Patches(tower.patch, tower.width, "embeddings.patch_embedding", bias=not clip)(t))
+    x = Norm(tower.eps, NormKind.LAYER)(t, "pre_layrnorm", x, in_place=True) if clip else x
+    return tower.of_layers(t, x)
+
+
+def _layers(fields: Fields, count: int) -> int:
+    """How many layers come before image rows."""
+    asked = fields.value("vision_feature_layer", -2)
+    asked = asked[0] if isinstance(asked, list) and len(asked) == 1 else asked
+    if not isinstance(asked, int) or not -count <= asked <= count or asked == 0:
+        raise fields.wrong("vision_feature_layer", f"It is one of the tower's {count} layers.")
+    return asked if asked > 0 else count + 1 + asked

@@ -1,0 +1,90 @@
+"""Images of requests are fetched and opened here, in threads of their own, so that short texts never stand after one.
+
+    call = await read_with_images(parts.lanes, parts.desk, parts.eyes, len(body), read)
+
+read(eyes) may run twice: what is not open yet is opened after the first time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from twostroke.server.gate.lanes import Lanes
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from twostroke.images import eyes as image_eyes
+    from twostroke.images.eyes import Eyes, EyesOfRequest, Looks, SeenImage, WantedImage
+    from twostroke.images.parts import AskedImage
+else:
+    image_eyes = LazyModule("twostroke.images.eyes")
+
+T = TypeVar("T")
+MOST_AT_ONCE, OF_ONE_HOST, OPENERS = 8, 2, 2
+"""Files that are fetched at a time: of all requests, and from one host. Threads that have files opened."""
+
+
+class ImageDesk:
+    """For one event loop. What is fetched is opened at once, so that at most MOST_AT_ONCE files are in memory."""
+
+    def __init__(self) -> None:
+        self._fetching = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="fetch-image")
+        self._opening = ThreadPoolExecutor(OPENERS, thread_name_prefix="open-image")
+        self._free = asyncio.Condition()
+        self._hosts = Counter[str]()
+
+    async def open(self, eyes: Eyes, own: EyesOfRequest, wanted: Sequence[WantedImage]) -> None:
+        """Open images for a request. Raises InvalidRequest with the part of the first that cannot be opened."""
+        made = await asyncio.gather(*(self._opened(eyes, each.asked) for each in wanted), return_exceptions=True)
+        for image, found in zip(wanted, made, strict=True):
+            if isinstance(found, InvalidRequest):
+                found.param = image.where
+            if isinstance(found, BaseException):
+                raise found
+            own.take(image.asked, found)
+
+    async def _opened(self, eyes: Eyes, asked: AskedImage) -> SeenImage:
+        loop = asyncio.get_running_loop()
+        if not asked.url:
+            return await loop.run_in_executor(self._opening, eyes.open, asked)
+        async with self._turn(eyes.fetcher.host_of(asked.url)):
+            fetched = await loop.run_in_executor(self._fetching, eyes.fetched, asked)
+            return await loop.run_in_executor(self._opening, eyes.open, fetched)
+
+    @asynccontextmanager
+    async def _turn(self, host: str) -> AsyncIterator[None]:
+        """Waits until this host, and all together, have a place."""
+        async with self._free:
+            await self._free.wait_for(lambda: self._hosts[host] < OF_ONE_HOST and self._hosts.total() < MOST_AT_ONCE)
+            self._hosts[host] += 1
+        try:
+            yield
+        finally:
+            async with self._free:
+                self._hosts[host] -= 1
+                self._hosts += Counter()  # hosts without a file are forgotten
+                self._free.notify_all()
+
+
+async def read_with_images(
+    lanes: Lanes, desk: ImageDesk, eyes: Eyes | None, size_bytes: int, read: Callable[[Looks | None], T]
+) -> T:
+    """What `read` gives in the lane for a body of this size; images that it asks for are opened between two reads.
+
+    Raises what `read` raises, and InvalidRequest for an image that cannot be opened.
+    """
+    if eyes is None:
+        return await lanes.run(size_bytes, read, None)
+    own = eyes.for_request()
+    while True:  # each time, all images that it asks for are opened
+        try:
+            return await lanes.run(size_bytes, read, own)
+        except image_eyes.ImagesWanted as wanted:
+            images = wanted.images
+        await desk.open(eyes, own, images)

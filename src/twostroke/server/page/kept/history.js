@@ -1,0 +1,131 @@
+// Chats that outlive the page: one entry of localStorage each, so that two tabs do not overwrite one another's. Bounded.
+import { newId } from "./tree.js";
+import { keys, read, readJson, remove, write } from "../storage.js";
+
+const PREFIX = "twostroke-chat:";
+export const MOST_CHATS = 50,
+  MOST_CHARACTERS = 2_000_000;
+
+const string = (value) => (typeof value === "string" ? value : "");
+const list = (value) => (Array.isArray(value) ? value.filter(Boolean) : []);
+
+const calls = (value) =>
+  list(value).map((call) => ({
+    id: string(call.id),
+    name: string(call.name),
+    arguments: string(call.arguments),
+    result: typeof call.result === "string" ? call.result : null,
+  }));
+
+const files = (value) =>
+  list(value)
+    .filter(({ id }) => typeof id === "string" && id)
+    .map(({ id, name, kind }) => ({ id, name: string(name) || "file", kind: kind === "image" ? "image" : "text" }));
+
+const answerOf = (answer) => ({
+  text: string(answer.text),
+  reasoning: string(answer.reasoning),
+  figures: string(answer.figures),
+  notice: string(answer.notice),
+  failed: Boolean(answer.failed),
+  cut: Boolean(answer.cut),
+  id: string(answer.id),
+  key: string(answer.key) || newId(),
+  model: string(answer.model),
+  calls: calls(answer.calls),
+});
+
+/** A chat as it was kept, or null where it is damaged. Chats without branches name no parents: turns follow each other. */
+export function checked(found) {
+  if (!found || typeof found !== "object" || !Array.isArray(found.turns)) return null;
+  const places = new Map(), // where a turn was -> where it is without the damaged ones
+    turns = [];
+  found.turns.forEach((turn, was) => {
+    if (!turn || typeof turn.question !== "string" || !turn.answer) return;
+    const parent = turn.parent === -1 ? -1 : (places.get(turn.parent ?? was - 1) ?? turns.length - 1);
+    places.set(was, turns.length);
+    turns.push({
+      question: turn.question,
+      files: files(turn.files),
+      answer: answerOf(turn.answer),
+      parent,
+      chosen: turn.chosen ?? was + 1,
+    });
+  });
+  const shown = (wanted, parent) => {
+    const place = places.get(wanted) ?? -1;
+    return turns[place]?.parent === parent ? place : turns.findLastIndex((each) => each.parent === parent);
+  };
+  turns.forEach((turn, place) => {
+    turn.chosen = shown(turn.chosen, place);
+  });
+  if (!turns.length) return null;
+  const { id, at, from, title } = found;
+  return {
+    id: string(id),
+    at: Number(at) || 0,
+    from: Number(from) || 0,
+    title: string(title),
+    chosen: shown(found.chosen ?? 0, -1),
+    turns,
+  };
+}
+
+export class History {
+  /** left(): called when a chat was removed. */
+  constructor(left) {
+    this.left = left;
+  }
+
+  /** The newest first. */
+  all() {
+    const found = keys(PREFIX).map((key) => this.load(key.slice(PREFIX.length)));
+    return found.filter(Boolean).sort((a, b) => b.at - a.at);
+  }
+
+  load(id) {
+    const chat = checked(readJson(PREFIX + id));
+    return chat && { ...chat, id };
+  }
+
+  has(id) {
+    return read(PREFIX + id) !== null;
+  }
+
+  /** The oldest go where there are too many, or where they are too long together. False where it could not be kept. */
+  save(chat) {
+    const text = JSON.stringify(chat);
+    if (text.length > MOST_CHARACTERS) return false; // all others would go for it
+    const others = this.all().filter((each) => each.id !== chat.id);
+    const sizes = others.map((each) => read(PREFIX + each.id)?.length ?? 0);
+    let total = text.length + sizes.reduce((sum, size) => sum + size, 0);
+    while (others.length && (others.length >= MOST_CHATS || total > MOST_CHARACTERS)) {
+      total -= sizes.pop();
+      this.remove(others.pop().id);
+    }
+    while (!write(PREFIX + chat.id, text)) {
+      // the browser's own bound
+      if (!others.length) return false;
+      this.remove(others.pop().id);
+    }
+    return true;
+  }
+
+  /** Keep a chat where there is room for it: no other one goes. False where there is none. */
+  add(chat) {
+    const kept = keys(PREFIX),
+      text = JSON.stringify(chat);
+    const total = kept.reduce((sum, key) => sum + (read(key)?.length ?? 0), text.length);
+    return kept.length < MOST_CHATS && total <= MOST_CHARACTERS && write(PREFIX + chat.id, text);
+  }
+
+  remove(id) {
+    remove(PREFIX + id);
+    this.left();
+  }
+
+  clear() {
+    for (const key of keys(PREFIX)) remove(key);
+    this.left();
+  }
+}

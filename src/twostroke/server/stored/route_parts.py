@@ -1,0 +1,83 @@
+"""What the paths of stored work have in common: the folder they need, pages of lists, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from twostroke.server.api.sse import line_json
+from twostroke.server.errors import HttpProblem, Problem, unknown_response
+from twostroke.server.gate.body import reading
+from twostroke.server.gate.security import client_of
+from twostroke.server.parts import ServerParts
+from twostroke.server.stored.work import StoredWork
+
+Asked = TypeVar("Asked", bound=msgspec.Struct)
+Endpoint = Callable[[Request], Awaitable[Response]]
+Make = Callable[[Request, str, StoredWork], Awaitable[Response]]
+"""(request, client, the folder's work) -> the answer. Raises HttpProblem."""
+MakeOfBody = Callable[[Request, str, StoredWork, Asked], Awaitable[Response]]
+MAX_LISTED, USUAL_LISTED = 100, 20
+
+
+def with_stored(parts: ServerParts, make: Make) -> Endpoint:
+    """The endpoint; without a folder it tells how to get one."""
+
+    async def endpoint(request: Request) -> Response:
+        if parts.stored is None:
+            raise HttpProblem(nothing_stored(request))
+        return await make(request, client_of(request.scope), parts.stored)
+
+    return endpoint
+
+
+def with_body(parts: ServerParts, decoded: Callable[[bytes], Asked], make: MakeOfBody[Asked]) -> Endpoint:
+    """The same for a path that takes a body. decoded: reads it, and raises HttpProblem (400)."""
+
+    async def read(request: Request, client: str, stored: StoredWork) -> Response:
+        async with reading(request, parts.limits, parts.bodies) as body:
+            asked = decoded(body)
+        return await make(request, client, stored, asked)
+
+    return with_stored(parts, read)
+
+
+def page_of(
+    items: list[Any], request: Request, name: Callable[[Any], str], *, after: str = "after", before: str | None = None
+) -> dict[str, Any]:
+    """A part of a list, after the item that the request names, or up to one. Raises HttpProblem (400).
+
+    after, before: the names of these fields of the request.
+    """
+    text = request.query_params.get("limit", str(USUAL_LISTED))
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MAX_LISTED:
+        raise HttpProblem(Problem(400, f"limit must be between 1 and {MAX_LISTED}.", param="limit"))
+    names, asked = [name(item) for item in items], request.query_params
+    begin = names.index(asked[after]) + 1 if asked.get(after) in names else 0
+    if before is not None and asked.get(before) in names:
+        begin = max(0, names.index(asked[before]) - int(text))
+        items = items[: names.index(asked[before])]
+    shown = items[begin : begin + int(text)]
+    ends = [name(shown[0]), name(shown[-1])] if shown else [None, None]
+    more = begin + len(shown) < len(items)
+    return {"object": "list", "data": shown, "first_id": ends[0], "last_id": ends[1], "has_more": more}
+
+
+def nothing_stored(request: Request) -> Problem:
+    """Why there is nothing here, and how to get it."""
+    if request.url.path.startswith("/v1/responses/"):
+        return unknown_response(request.path_params["name"])
+    return Problem(
+        404,
+        "This server keeps no conversations, files and batches. Start it with --stored-work FOLDER.",
+        code="not_stored",
+    )
+
+
+def json_of(value: object) -> Response:
+    """An answer of JSON."""
+    return Response(line_json(value), media_type="application/json")

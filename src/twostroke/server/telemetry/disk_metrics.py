@@ -1,0 +1,52 @@
+"""What the engine reads and writes of prompts' pages on the disk, as metrics, read at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from twostroke.engine.disk.store import DiskCounts
+
+_COUNTERS: tuple[tuple[str, str, str], ...] = (
+    ("twostroke_kv_disk_written_bytes", "Bytes of pages written to the disk.", "written_bytes"),
+    ("twostroke_kv_disk_read_bytes", "Bytes of pages read from the disk.", "read_bytes"),
+    ("twostroke_kv_disk_read_tokens", "Prompt tokens whose pages were read from the disk.", "read_tokens"),
+    ("twostroke_kv_disk_damaged", "Files that could not be used, and were removed.", "damaged"),
+    ("twostroke_kv_disk_refused", "Prompts on the disk that were computed, because reading was no sooner.", "refused"),
+    ("twostroke_kv_disk_lost", "Pages that were not written: no room, no time, or no disk.", "lost"),
+    ("twostroke_kv_disk_removed_files", "Files removed to make room for others.", "removed_files"),
+)
+
+
+class CountedDisk(Protocol):
+    """What counts."""
+
+    @property
+    def counts(self) -> DiskCounts:
+        """What has happened so far."""
+
+    @property
+    def rate(self) -> float:
+        """Bytes a second of readings, as measured."""
+
+
+class DiskCollector(Collector):
+    """Registered where pages are kept on a disk."""
+
+    def __init__(self, disk: CountedDisk) -> None:
+        self._disk = disk
+
+    def describe(self) -> list[Metric]:
+        """No metrics before the first scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of the disk."""
+        counts = self._disk.counts
+        for name, text, field in _COUNTERS:
+            yield CounterMetricFamily(name, text, value=getattr(counts, field))
+        text = "Bytes a second that pages are read with, checks included: measured, or assumed before the first."
+        yield GaugeMetricFamily("twostroke_kv_disk_rate", text, value=self._disk.rate)

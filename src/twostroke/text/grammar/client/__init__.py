@@ -1,0 +1,1 @@
+"""A client's own Lark, read into rules and written as one pattern."""

@@ -1,0 +1,1 @@
+"""Encoders of images in GGUF files (mmproj): what each type of projector means."""

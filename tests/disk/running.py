@@ -1,0 +1,96 @@
+"""`twostroke serve` as a process that keeps pages on disk, and what a client sees of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from twostroke.assembly.settings.env import process_environment
+
+SOURCE = Path(__file__).parents[2] / "src"
+PATIENCE_S = 60.0
+
+
+class Served:
+    """A server."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process, self.url = process, url
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """The JSON of an answer."""
+        found = httpx2.post(self.url + path, json=body, timeout=120)
+        assert found.status_code == 200, found.text
+        return found.json()
+
+    def answer(self, messages: list[dict[str, str]], **fields: Any) -> dict[str, Any]:
+        """One answer of a conversation: its text, its bits, its prompt's tokens and those that were cached."""
+        body = {"model": "spark", "messages": messages, "max_tokens": 24, "temperature": 1.0, "seed": 3}
+        made = self.post("/v1/chat/completions", {**body, "logprobs": True, "top_logprobs": 2, **fields})
+        (choice,), usage = made["choices"], made["usage"]
+        return {
+            "id": made["id"],
+            "text": choice["message"]["content"],
+            "bits": choice["logprobs"]["content"],
+            "prompt": usage["prompt_tokens"],
+            "cached": usage["prompt_tokens_details"]["cached_tokens"],
+        }
+
+    def metric(self, name: str) -> float:
+        """A number of /metrics."""
+        found = re.search(rf"^{name}(?:_total)? (\S+)$", httpx2.get(f"{self.url}/metrics").text, re.MULTILINE)
+        assert found is not None, name
+        return float(found[1])
+
+    def wait(self, true: Callable[[], bool]) -> None:
+        """Until it is true."""
+        until_s = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < until_s, "it did not come"
+            time.sleep(0.02)
+
+    def end(self, kind: signal.Signals) -> None:
+        """End the process by a signal, and wait for it."""
+        self.process.send_signal(kind)
+        self.process.wait(PATIENCE_S)
+
+
+@contextmanager
+def served(cache: Path, *words: str, model: str = "spark") -> Iterator[Served]:
+    """Until the end of the block; SIGTERM ends it."""
+    command = [sys.executable, "-P", "-m", "twostroke", "serve", model, "--threads", "1", "--cache", str(cache)]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--kv-memory", "64MB", "--json", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=process_environment() | {"PYTHONPATH": str(SOURCE)},
+    )
+    try:
+        assert process.stdout is not None
+        lines = ""
+        while True:
+            line = process.stdout.readline()
+            assert line, "the server ended"
+            lines += line
+            with contextlib.suppress(ValueError):
+                yield Served(process, json.loads(lines)["url"])
+                break
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

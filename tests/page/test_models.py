@@ -1,0 +1,95 @@
+"""The menu of models: what the server has, how far each is loaded, and which one answers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.cluster.several import Several, several
+from tests.page.browser import by, complaints, forget, resize, text_of, until
+from tests.page.scripted import Scripted
+from tests.page.steps import LAST, ask, open_page, wait_live
+from tests.page.test_layout import CUT, too_wide
+from tests.retrieval.checkpoints import qwen_embedding
+from twostroke.assets import spark_path
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Several]:
+    """spark, which is loaded at the start; the same under another name; and a model that makes vectors."""
+    folder = tmp_path_factory.mktemp("models")
+    qwen_embedding(folder / "vectors")
+    shutil.copytree(spark_path(), folder / "second")
+    (folder / "models.toml").write_text(
+        f"""
+[models.spark]
+at_start = true
+[models.second]
+model = "{folder / 'second'}"
+[models.vectors]
+model = "{folder / 'vectors'}"
+weights = "f32"
+"""
+    )
+    with several(folder / "log", "--models", str(folder / "models.toml")) as made:
+        yield made
+
+
+def row(driver: webdriver.Chrome, name: str) -> WebElement:
+    found = driver.find_elements("css selector", "#models-list li")
+    return next(each for each in found if each.text.split("\n")[0] == name)
+
+
+def press_in(item: WebElement, css: str) -> None:
+    item.find_element("css selector", css).send_keys(Keys.ENTER)
+
+
+def test_a_model_is_loaded_chosen_and_unloaded(chromium: webdriver.Chrome, server: Several) -> None:
+    forget(chromium, server.url)
+    chromium.get(server.url)
+    wait_live(chromium)
+    assert text_of(chromium, "#models-name") == "spark"
+    by(chromium, "#models-open").click()
+    until(lambda: "loaded · " in row(chromium, "spark").text, "the list")
+    assert "unloaded" in row(chromium, "second").text
+    press_in(row(chromium, "second"), "[aria-label='Load: second']")
+    until(lambda: "loaded · " in row(chromium, "second").text and "unloaded" not in row(chromium, "second").text, "it")
+    press_in(row(chromium, "vectors"), "[aria-label='Load: vectors']")
+    until(lambda: "makes vectors" in row(chromium, "vectors").text, "a model that writes no answers")
+    assert not row(chromium, "vectors").find_element("css selector", ".open").is_enabled()
+    for width in (390, 1440):
+        resize(chromium, width, 844)
+        assert too_wide(chromium) == [] and chromium.execute_script(CUT) == []
+    press_in(row(chromium, "second"), ".open")
+    until(lambda: text_of(chromium, "#model").startswith("second"), "the other model")
+    assert not by(chromium, "#models").is_displayed()
+    assert "TTFT" in ask(chromium, "What is prefill?", 20)
+    assert text_of(chromium, f"{LAST} .who") == "second"
+    until(lambda: "tokens, " in text_of(chromium, "#lanes li:first-child button"), "the lane in the engine of second")
+    chromium.refresh()
+    wait_live(chromium)
+    assert text_of(chromium, "#models-name") == "second"  # the choice is kept
+    by(chromium, "#models-open").click()
+    until(lambda: "loaded · " in row(chromium, "second").text, "the list")
+    press_in(row(chromium, "second"), "[aria-label='Unload: second']")
+    until(lambda: "unloaded" in row(chromium, "second").text, "a model that has left")
+    by(chromium, "#models .bar button").click()
+    assert "TTFT" in ask(chromium, "What is decode?", 20)  # a question loads it
+    assert complaints(chromium) == []
+
+
+def test_a_server_of_one_model_has_no_menu(chromium: webdriver.Chrome, script: Scripted) -> None:
+    open_page(chromium, script.live)
+    assert not by(chromium, "#models-open").is_displayed()
+    chromium.execute_script("localStorage.setItem('twostroke-model', 'gone')")
+    chromium.refresh()
+    wait_live(chromium)
+    ask(chromium, "hi")
+    assert text_of(chromium, f"{LAST} .who") == "org/fake-model"

@@ -1,0 +1,103 @@
+"""A family of models that see as a tiny folder: random weights, a tokenizer of bytes, a template, a processor file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from msgspec import Struct
+from PIL import Image
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+Given = dict[str, Any]
+"""What the judge's processor makes of images: the inputs of its model."""
+
+
+class Family(Struct, frozen=True):
+    """config: the judge's configuration and class. marks: special tokens, the placeholder first. written: what the
+    template writes for an image. settings: the processor's file. processor: the judge's. text(given, place): what
+    stands in the prompt for an image of one prompt. types: the judge's input that says which tokens are image rows.
+    pixels(given): those of the judge for each tile of one image. doubled: the tower reads twice its pixels less one.
+    unread: what texts are made of and the judge's model does not take.
+    pool: so little memory for pages that requests of the tests preempt each other; empty where windows admit too few.
+    """
+
+    name: str
+    judge: Callable[[], torch.nn.Module]
+    marks: tuple[str, ...]
+    written: str
+    settings: Given
+    process: Callable[[Sequence[Image.Image], Given], Given]
+    texts: Callable[[Given], list[str]]
+    types: str = ""
+    pool: str = "280KB"
+    pixels: Callable[[Given], Sequence[torch.Tensor]] = lambda given: [given["pixel_values"]]
+    doubled: bool = False
+    unread: tuple[str, ...] = ()
+
+    @property
+    def placeholder(self) -> int:
+        """Its token id."""
+        return library(self.marks).token_to_id(self.marks[0])  # type: ignore[return-value]
+
+    def token_ids(self, text: str) -> list[int]:
+        """A rendered prompt's."""
+        return library(self.marks).encode(text, add_special_tokens=False).ids
+
+    def processed(self, images: Sequence[Image.Image], **settings: Any) -> Given:
+        """The judge's inputs; none without images."""
+        return self.process(images, {**self.settings, **settings}) if images else {}
+
+    def inputs(self, images: Sequence[Image.Image]) -> Given:
+        """What the judge's model takes of its processor's results."""
+        return {name: value for name, value in self.processed(images).items() if name not in self.unread}
+
+    def write(self, folder: Path) -> torch.nn.Module:
+        """Writes the folder; -> the judge."""
+        torch.manual_seed(7)
+        judge = self.judge().eval().float()
+        for parameter in judge.parameters():
+            mean, std = (0.0, 0.15) if parameter.ndim > 1 else (0.5, 0.2)
+            torch.nn.init.normal_(parameter, mean, std)
+        judge.save_pretrained(folder)
+        library(self.marks).save(str(folder / "tokenizer.json"))
+        (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": self.marks[1]}))
+        (folder / "chat_template.jinja").write_text(TEMPLATE.replace("WRITTEN", self.written))
+        (folder / "preprocessor_config.json").write_text(json.dumps(self.settings))
+        return judge
+
+
+TEMPLATE = (
+    "{% for message in messages %}<|start|>{{ message['role'] }}\n"
+    "{% for part in message['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}"
+    "{% elif part['type'] == 'image' %}WRITTEN{% endif %}{% endfor %}<|end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+"""Contents are lists of parts, as in the templates of all families here."""
+
+
+@cache
+def library(marks: tuple[str, ...]) -> Tokenizer:
+    """Bytes and the marks."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = {letter: place for place, letter in enumerate([*letters, "qz"])}
+    made = Tokenizer(models.BPE(words, [("q", "z")]))  # one merge: files of GGUF must have some
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(word, normalized=False, special=True) for word in marks])
+    return made
+
+
+def template_text(parts: Sequence[str]) -> str:
+    """The prompt of one message of a user, with texts in place of images."""
+    return f"<|start|>user\n{''.join(parts)}<|end|>\n<|start|>assistant\n"
+
+
+TEXT: Given = {
+    **{"vocab_size": 320, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024, "pad_token_id": 0},
+}

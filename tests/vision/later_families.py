@@ -1,0 +1,159 @@
+"""Further families of models that see, as tiny folders: Gemma 4 and InternVL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import transformers
+from PIL import Image
+from transformers.models.gemma4 import image_processing_pil_gemma4
+from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import GotOcr2ImageProcessorPil
+
+from tests.vision.family import TEXT, Family, Given, library
+from tests.vision.lfm2_family import LFM2_VL
+from tests.vision.llava_families import LLAVA
+
+GEMMA4_MARKS = ("<|image|>", "<|end|>", "<|start|>", "<|image>", "<image|>", "<|V|>", "<|a|>", "<|a>", "<a|>")
+GEMMA4_SETTINGS: Given = {
+    **{"patch_size": 4, "max_soft_tokens": 20, "pooling_kernel_size": 3, "do_normalize": True},
+    **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7]},
+}
+image_processing_pil_gemma4._SUPPORTED_SOFT_TOKENS = (20,)  # as few as fit into the steps of the tests
+
+
+def gemma4(tower: Given | None = None, text: Given | None = None) -> torch.nn.Module:
+    """Rows of an image see each other in two of four layers; what the tower gives is standardized."""
+    find = library(GEMMA4_MARKS).token_to_id
+    usual = {
+        **{"head_dim": 16, "global_head_dim": 24, "sliding_window": 12, "hidden_size_per_layer_input": 0},
+        **{"layer_types": ["sliding_attention", "full_attention"] * 2, "use_bidirectional_attention": "vision"},
+    }
+    config = transformers.Gemma4Config(
+        text_config={**TEXT, **usual, **(text or {})},
+        vision_config={
+            **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2},
+            **{"num_key_value_heads": 2, "head_dim": 24, "patch_size": 4, "position_embedding_size": 80},
+            **{"standardize": True, **(tower or {})},
+        },
+        audio_config=None,
+        boi_token_id=find(GEMMA4_MARKS[3]),
+        eoi_token_id=find(GEMMA4_MARKS[4]),
+        image_token_id=find(GEMMA4_MARKS[0]),
+        video_token_id=find(GEMMA4_MARKS[5]),
+        audio_token_id=find(GEMMA4_MARKS[6]),
+        boa_token_id=find(GEMMA4_MARKS[7]),
+        eoa_token_index=find(GEMMA4_MARKS[8]),
+    )
+    config.architectures = ["Gemma4ForConditionalGeneration"]
+    made = transformers.Gemma4ForConditionalGeneration(config)
+    for name, buffer in made.named_buffers():
+        if name.endswith("std_bias"):
+            torch.nn.init.normal_(buffer, 0.0, 0.2)
+        elif name.endswith("std_scale"):
+            torch.nn.init.normal_(buffer, 1.0, 0.2)
+        elif name.endswith(("put_min", "put_max")):
+            torch.nn.init.uniform_(buffer, 0.3, 1.2).mul_(-1.0 if name.endswith("min") else 1.0)
+        elif name.endswith("layer_scalar"):
+            torch.nn.init.uniform_(buffer, 0.5, 1.5)
+    return made
+
+
+def gemma4_small() -> torch.nn.Module:
+    """Each layer has numbers of its own for each token, the products of the tower have bounds, and the window is longer
+    than most prompts."""
+    return gemma4(
+        {"standardize": False, "use_clipped_linears": True},
+        {
+            **{"use_bidirectional_attention": None, "hidden_size_per_layer_input": 12, "sliding_window": 100},
+            "vocab_size_per_layer_input": 320,
+        },
+    )
+
+
+def gemma4_processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """Patches of each image in reading order with padding after them, and their places."""
+    found = Gemma4ImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
+    return {name: found[name] for name in ("pixel_values", "image_position_ids")}
+
+
+def gemma4_texts(given: Given) -> list[str]:
+    """As many placeholders as image rows."""
+    counts = (given["image_position_ids"] >= 0).all(-1).sum(-1) // 9
+    return [f"<|image>{GEMMA4_MARKS[0] * int(count)}<image|>" for count in counts]
+
+
+def gemma4_pixels(given: Given) -> list[torch.Tensor]:
+    """The patches of one image, as its tower reads them."""
+    count = int((given["image_position_ids"][0] >= 0).all(-1).sum())
+    return [2 * given["pixel_values"][0, :count].reshape(count, 4, 4, 3) - 1]
+
+
+def _gemma4(name: str, judge: Callable[[], torch.nn.Module], **more: Any) -> Family:
+    return Family(
+        *(name, judge, GEMMA4_MARKS, GEMMA4_MARKS[0], GEMMA4_SETTINGS, gemma4_processed, gemma4_texts),
+        types="mm_token_type_ids",
+        pixels=gemma4_pixels,
+        doubled=True,
+        **more,
+    )
+
+
+INTERNVL_MARKS = ("<IMG_CONTEXT>", "<|end|>", "<|start|>", "<img>", "</img>", "<video>")
+INTERNVL_SETTINGS: Given = {
+    **{"size": {"height": 32, "width": 32}, "crop_to_patches": True, "max_patches": 5},
+    **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7]},
+}
+
+
+def internvl(**tower: Any) -> torch.nn.Module:
+    """Layer norms, and products of q, k and v with biases."""
+    config = transformers.InternVLConfig(
+        text_config={**TEXT, "model_type": "qwen2", "sliding_window": None},
+        vision_config={
+            **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 2},
+            **{"image_size": [32, 32], "patch_size": [8, 8], "attention_bias": True, **tower},
+        },
+        image_token_id=library(INTERNVL_MARKS).token_to_id(INTERNVL_MARKS[0]),
+        image_seq_length=4,
+        tie_word_embeddings=False,
+    )
+    config.architectures = ["InternVLForConditionalGeneration"]
+    return transformers.InternVLForConditionalGeneration(config)
+
+
+def internvl_large() -> torch.nn.Module:
+    """As the tower of 6B parameters: RMS norms, also of the whole of q and of k."""
+    return internvl(norm_type="rms_norm", use_qk_norm=True, attention_bias=False)
+
+
+def internvl_processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """All tiles of all images; how many each image has stands next to them, for texts alone."""
+    found = GotOcr2ImageProcessorPil(**settings)(images=list(images), return_tensors="pt")
+    return {name: found[name] for name in ("pixel_values", "num_patches")}
+
+
+def internvl_texts(given: Given) -> list[str]:
+    """Four placeholders for each tile."""
+    return [f"<img>{INTERNVL_MARKS[0] * 4 * int(count)}</img>" for count in given["num_patches"]]
+
+
+def _internvl(name: str, judge: Callable[[], torch.nn.Module]) -> Family:
+    process, texts = internvl_processed, internvl_texts
+    return Family(
+        *(name, judge, INTERNVL_MARKS, INTERNVL_MARKS[0], INTERNVL_SETTINGS, process, texts),
+        pixels=lambda given: given["pixel_values"].split(1),
+        unread=("num_patches",),
+    )
+
+
+LATER = (
+    _gemma4("gemma4", gemma4, pool=""),
+    _gemma4("gemma4-small", gemma4_small),
+    _internvl("internvl", internvl),
+    _internvl("internvl-large", internvl_large),
+    LFM2_VL,
+    *LLAVA,
+)

@@ -1,0 +1,172 @@
+"""What llama.cpp's converter writes of each tower: keys of its own, names by the `gguf` package, changed values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+
+from tests.weights.gguf.export import interleaved, read_tensors
+
+Given = dict[str, Any]
+Writer = gguf.GGUFWriter
+ENDINGS = (".weight", ".bias", ".input_max", ".input_min", ".output_max", ".output_min")
+SEEN = ("visual.", "model.visual.", "model.vision", "model.multi_modal", "model.embed_vision", "model.connector")
+WHOLE = ("vision_tower.", "multi_modal_projector.", "embed_vision.")
+
+
+def stored_tensors(folder: Path, word: str, outer: Given) -> dict[str, np.ndarray]:
+    """All tensors of an mmproj file."""
+    own = outer["vision_config"]
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, max(4, own.get("num_hidden_layers") or own["depth"]))
+    found: dict[str, np.ndarray] = {}
+    tensors = read_tensors(folder)
+    for name, values in tensors.items():
+        if not name.startswith((*SEEN, *WHOLE)) or ".head." in name:
+            continue
+        for each, changed in _changed(word, name, values, own):
+            ours = each if each.startswith(("v.", "mm.")) else names.get_name(each, try_suffixes=ENDINGS)
+            assert ours is not None, each
+            found[ours] = changed
+    if word == "pixtral":
+        table = next(values for name, values in tensors.items() if name.endswith("embed_tokens.weight"))
+        found["v.token_embd.img_break"] = table[3]
+    return {name: np.ascontiguousarray(values) for name, values in found.items()}
+
+
+def _changed(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
+    """(name that the package knows or that a file has, values) of what becomes of a tensor."""
+    if word in ("gemma4v", "internvl") and name.startswith(WHOLE):
+        name = f"model.{name}"
+    if name.startswith(("visual.", "model.visual.")):
+        yield from _visual(word, name.removeprefix("model."), values, own)
+    elif word == "gemma4v":
+        yield _gemma4(name, values)
+    elif word == "internvl":
+        yield _internvl(name, values)
+    elif word in ("idefics3", "newest"):
+        yield name, values
+    else:
+        name = name.removeprefix("model.").replace("_projection_weight", "_projection.weight")
+        if word == "pixtral" and name.endswith(("q_proj.weight", "k_proj.weight")):
+            values = interleaved(values, own["num_attention_heads"])
+        if word == "lfm2" and name.endswith("patch_embedding.weight"):
+            side = own["patch_size"]
+            values = values.reshape(-1, side, side, 3).transpose(0, 3, 1, 2)
+        if word in ("gemma3", "lfm2") and name.startswith("vision_tower."):
+            name = "vision_tower.vision_model." + name.removeprefix("vision_tower.").removeprefix("vision_model.")
+        yield name, values + 1 if "soft_emb_norm" in name else values
+
+
+def _visual(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
+    """The towers of Qwen and GLM."""
+    rest = name.removeprefix("visual.merger.")
+    if name.startswith("visual.deepstack_merger_list."):
+        place, part = name.split(".", 3)[2:]
+        yield f"v.deepstack.{own['deepstack_visual_indexes'][int(place)]}.{part.replace('linear_', '')}", values
+    elif word == "qwen3vl_merger" and rest != name:
+        swap = {"norm": "v.post_ln", "linear_fc1": "mm.0", "linear_fc2": "mm.2"}
+        yield f"{swap[rest.split('.')[0]]}.{rest.split('.')[1]}", values
+    elif name == "visual.patch_embed.proj.weight":
+        yield from (("v.patch_embd.weight", values[:, :, 0]), ("v.patch_embd.weight.1", values[:, :, 1]))
+    elif word.startswith("qwen2") and ".qkv." in name:
+        for part, own_rows in zip("qkv", np.split(values, 3), strict=True):
+            yield name.replace("qkv", part), own_rows
+    else:
+        yield name, values
+
+
+def _gemma4(name: str, values: np.ndarray) -> tuple[str, np.ndarray]:
+    name = name.replace("model.vision_tower.encoder.", "vision_model.model.").replace(".linear.weight", ".weight")
+    if name.endswith("position_embedding_table"):
+        name += ".weight"
+    if name.endswith("input_proj.weight"):
+        side = round((values.shape[1] // 3) ** 0.5)
+        values = values.reshape(-1, side, side, 3).transpose(0, 3, 1, 2)
+    return name, values.reshape(1) if values.ndim == 0 else values
+
+
+def _internvl(name: str, values: np.ndarray) -> tuple[str, np.ndarray]:
+    for ours, stored in (("layer_norm", 0), ("linear_1", 1), ("linear_2", 3)):
+        name = name.replace(f"model.multi_modal_projector.{ours}.", f"mm.model.mlp.{stored}.")
+    return name + ".weight" * (".lambda_" in name or "position_embedding" in name), values
+
+
+def _idefics3_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_projector_scale_factor(outer["scale_factor"])
+    writer.add_vision_preproc_image_size(settings["size"]["longest_edge"])
+
+
+def _gemma3_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_gelu(True)
+    columns = round(outer["mm_tokens_per_image"] ** 0.5)
+    writer.add_vision_projector_scale_factor(own["image_size"] // own["patch_size"] // columns)
+
+
+def _bounds(writer: Writer, settings: Given) -> None:
+    writer.add_vision_min_pixels(settings["size"]["shortest_edge"])
+    writer.add_vision_max_pixels(settings["size"]["longest_edge"])
+
+
+def _qwen3_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_spatial_merge_size(own["spatial_merge_size"])
+    deep = own.get("deepstack_visual_indexes") or []
+    writer.add_vision_is_deepstack_layers([index in deep for index in range(own["depth"])])
+    _bounds(writer, settings)
+
+
+def _qwen2_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    """Neither activation is named: it is quick_gelu."""
+    _bounds(writer, settings)
+
+
+def _qwen2_5_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_silu(True)
+    writer.add_vision_n_wa_pattern(own["fullatt_block_indexes"][0] + 1)
+    writer.add_uint32("clip.vision.window_size", own["window_size"])
+    _bounds(writer, settings)
+
+
+def _glm_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_silu(True)
+    _bounds(writer, settings)
+
+
+def _pixtral_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_silu(True)
+    if "spatial_merge_size" in outer:
+        writer.add_vision_spatial_merge_size(outer["spatial_merge_size"])
+
+
+def _lfm2_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    """The processor's settings are too small for real files, which leave them out."""
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_projector_scale_factor(outer["downsample_factor"])
+    area = (outer["downsample_factor"] * own["patch_size"]) ** 2
+    writer.add_vision_min_pixels(settings["min_image_tokens"] * area)
+    writer.add_vision_max_pixels(settings["max_image_tokens"] * area)
+    writer.add_vision_preproc_max_tiles(settings["max_tiles"])
+    writer.add_vision_preproc_image_size(settings["tile_size"])
+
+
+def _internvl_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_projector_scale_factor(int(1 / outer["downsample_ratio"]))
+    writer.add_vision_preproc_max_tiles(settings["max_patches"])
+
+
+def _gemma4_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    """As for LFM2-VL."""
+    writer.add_vision_max_pixels(settings["max_soft_tokens"] * (3 * own["patch_size"]) ** 2)
+
+
+KEYS = {
+    **{"idefics3": _idefics3_keys, "gemma3": _gemma3_keys, "qwen3vl_merger": _qwen3_keys, "glm4v": _glm_keys},
+    **{"qwen2vl_merger": _qwen2_keys, "qwen2.5vl_merger": _qwen2_5_keys, "pixtral": _pixtral_keys},
+    **{"lfm2": _lfm2_keys, "internvl": _internvl_keys, "gemma4v": _gemma4_keys, "newest": _idefics3_keys},
+}

@@ -1,0 +1,147 @@
+"""What plans and predictions say of images: tokens by size, memory, seconds of the encode, a first token after it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.scheduler.fakes import LineCost
+from tests.vision.folders import smolvlm, token_ids
+from tests.vision.test_exactness import opened
+from tests.vision.test_smolvlm import expected_text
+from twostroke.cli.main import main
+from twostroke.cost.encode_cost import EncodeCost
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.limits.image_turns import ImageTurns
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
+from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.lab.planner.images import parse_size
+from twostroke.types.errors import Overloaded
+from twostroke.types.images import ImageSpan, ImageTile
+from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.request import Request
+from twostroke.types.sampling_params import SamplingParams
+
+COST = EncodeCost(LineCost(), 4)
+
+
+def tile(key: int, lines: int = 4, columns: int = 4) -> ImageTile:
+    return ImageTile(key, lines, columns, 8, 8, b"")
+
+
+def request(name: str, tokens: int, *tiles: ImageTile) -> Request:
+    spans = tuple(ImageSpan(20 * place, each) for place, each in enumerate(tiles))
+    return Request(name, name, tuple(range(tokens)), SamplingParams(), 1, 4, frozenset(), 0.0, images=spans)
+
+
+def sequence(asked: Request) -> Sequence:
+    return Sequence(asked, 1, list(asked.prompt_token_ids))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made: Path = tmp_path_factory.mktemp("plan")
+    smolvlm(made)
+    return made
+
+
+def planned(folder: Path, *words: str) -> dict[str, object]:
+    asked = ["plan", str(folder), "--hardware", "h100-sxm", "--context", "1024", "--json", *words]
+    found = CliRunner().invoke(main, asked, catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    made: dict[str, object] = json.loads(found.stdout)
+    return made
+
+
+def test_a_plan_counts_what_the_prompt_will_have(folder: Path) -> None:
+    images = planned(folder, "--image", "50x20", "--image", "9x9")["images"]
+    assert isinstance(images, list)
+    counts = [(each["width"], each["height"], each["tokens"]) for each in images]
+    wanted = [len(token_ids(expected_text(*cut))) for cut in ((2, 3), (3, 3))]
+    assert counts == [(50, 20, wanted[0]), (9, 9, wanted[1])]
+    assert images[0]["parts"] == 7 and images[1]["encode_s"] > images[0]["encode_s"] > 0
+
+
+def test_a_plan_holds_the_memory_that_the_engine_takes(folder: Path) -> None:
+    room = planned(folder)["memory"]
+    assert isinstance(room, dict)
+    with opened(folder, images="on") as seeing, opened(folder, images="off") as blind:
+        names = ("weight_bytes", "buffer_bytes")
+        taken = sum(seeing.resolved[name] - blind.resolved[name] for name in names)
+    assert room["encoder_bytes"] == pytest.approx(taken, rel=0.01)
+    assert room["needed_bytes"] > room["encoder_bytes"] > 256 << 20
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "words"),
+    [("spark", "9x9", "reads no images"), ("", "9", "WIDTHxHEIGHT"), ("", "0x9", "WIDTHxHEIGHT"), ("", "99x1", "")],
+)
+def test_what_cannot_be_planned_is_refused(folder: Path, model: str, size: str, words: str) -> None:
+    asked = ["plan", model or str(folder), "--hardware", "h100-sxm", "--image", size]
+    asked += ["--context", "30"] if not words else []
+    found = CliRunner().invoke(main, asked)
+    assert found.exit_code == 2 and (words or "--context") in found.output
+
+
+def test_sizes() -> None:
+    assert str(parse_size("1024x768")) == "1024 x 768" == str(parse_size(" 1024X768 "))
+
+
+def test_patches_of_an_encode_see_each_other() -> None:
+    """As many pairs as patches squared: twice those of causal rows, but for half a row."""
+    seen = []
+
+    class Noted(LineCost):
+        def predict(self, segments):  # type: ignore[no-untyped-def]
+            seen.extend(segments)
+            return super().predict(segments)
+
+    EncodeCost(Noted(), 4).seconds(16)
+    only = seen[0]
+    pairs = sum(range(only.start + 1, only.start + only.num_tokens + 1))
+    assert only.num_tokens == 64 and only.logit_rows == 16 and pairs == 64 * 64 - 64 // 2
+    seen.clear()
+    EncodeCost(Noted(), 4, window=16, whole_share=0.25).seconds(10)
+    assert [each.num_tokens for each in seen] == [40, 16, 16, 8]
+
+
+def test_predictions_follow_what_encodes_took() -> None:
+    turns = ImageTurns(COST)
+    first = sequence(request("a", 60, tile(-2), tile(-3)))
+    turns.arrived(first)
+    alone_s = COST.seconds(16)
+    assert first.encode_s == pytest.approx(2 * alone_s)
+    turns.done(frozenset(), alone_s, [first])  # a piece
+    turns.done(frozenset({-2}), 2 * alone_s, [first])  # three times as long as predicted
+    assert first.encode_s == pytest.approx(2 * alone_s)  # one tile, at the mean of 1 and 3 times
+    again = sequence(request("b", 60, tile(-2)))
+    turns.arrived(again)
+    assert again.encode_s == 0
+
+
+def test_a_request_is_held_or_refused_by_the_time_of_its_image() -> None:
+    """Two requests of one length; the image of one of them alone takes longer than the promise."""
+    limits = SchedulerLimits(64, 4)
+    big = EncodeCost(LineCost(), 4000)
+    for cost, late in ((None, False), (big, True)):
+        policy = objective_policy(LineCost(), LatencyObjectives(ttft_s=0.5), limits, 16)
+        scheduler = Scheduler(CacheManager(100, 16), limits, policy)
+        scheduler.images.cost = cost
+        scheduler.add(request("words", 40))
+        try:
+            scheduler.add(request("seeing", 40, tile(-2)))
+            held = scheduler.holds("seeing")
+        except Overloaded:
+            held = True
+        assert held is late or (late and _too_long(scheduler))
+
+
+def _too_long(scheduler: Scheduler) -> bool:
+    """A prompt that alone takes longer than its objective waits after all promised ones."""
+    found = scheduler._queues.find("seeing")
+    return found is not None and found.rank[1] > 0

@@ -126,7 +126,7 @@ NOT_RUN = (
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.option.skip_native:
         terminalreporter.write_line(NOT_RUN, yellow=True)
-    if runs_everything(terminalreporter.config):
+    if runs_everything(terminalreporter.config) and not terminalreporter.config.option.collectonly:
         terminalreporter.section("seconds by folder")
         every = [report for reports in terminalreporter.stats.values() for report in reports]
         for line in spent.by_folder(report for report in every if hasattr(report, "duration")):

@@ -24,6 +24,7 @@ from tests.tiers import (
     KEPT_CASES,
     KEPT_FAMILIES,
     KEPT_OF_A_PROCESS_FILE,
+    KEPT_OF_A_WORLD_FILE,
     KEPT_OF_AN_ENGINE_FILE,
     KEPT_PROCESSES,
     NATIVE_TESTS,
@@ -109,7 +110,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     reporter.write_line(
         f"quick run: kernels of level {', '.join(levels())}; of each test at most {KEPT_CASES} cases "
         f"({KEPT_PROCESSES} where each takes a second) and {KEPT_FAMILIES} families; of all files, those "
-        f"whose tests start processes have {KEPT_OF_A_PROCESS_FILE} tests, engines {KEPT_OF_AN_ENGINE_FILE}; chosen by "
+        f"whose tests start processes have {KEPT_OF_A_PROCESS_FILE} tests, engines {KEPT_OF_AN_ENGINE_FILE}, several "
+        f"servers or ranks or an emulated device {KEPT_OF_A_WORLD_FILE}; chosen by "
         f"--grid-seed {TIER.seed}; nothing marked slow. `make test-all` runs everything."
     )
     if session.config.option.skip_native:
@@ -124,7 +126,7 @@ NOT_RUN = (
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.option.skip_native:
         terminalreporter.write_line(NOT_RUN, yellow=True)
-    if runs_everything(terminalreporter.config):
+    if runs_everything(terminalreporter.config) and not terminalreporter.config.option.collectonly:
         terminalreporter.section("seconds by folder")
         every = [report for reports in terminalreporter.stats.values() for report in reports]
         for line in spent.by_folder(report for report in every if hasattr(report, "duration")):

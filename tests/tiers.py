@@ -33,9 +33,11 @@ KEPT_CASES = 3
 KEPT_PROCESSES = 1
 """The same of PROCESS_TESTS."""
 KEPT_OF_A_PROCESS_FILE = 2
-"""As many tests are left of a file of PROCESS_TESTS or WORLD_TESTS: a whole run has the others."""
-WORLD_TESTS = ("tests/cluster", "tests/fleet")
-"""Each test starts several servers, or simulates many replicas."""
+"""As many tests are left of a file of PROCESS_TESTS: a whole run has the others."""
+WORLD_TESTS = ("tests/cluster", "tests/fleet", "tests/cuda", "tests/ranks")
+"""Each test starts several servers, simulates many replicas, computes on an emulated device or on several ranks."""
+KEPT_OF_A_WORLD_FILE = 1
+"""As many tests are left of a file of WORLD_TESTS."""
 ENGINE_TESTS = (
     *("tests/serve", "tests/page", "tests/load", "tests/engine", "tests/speculate", "tests/spark", "tests/sim"),
     *("tests/agents", "tests/beams", "tests/faults", "tests/retrieval", "tests/vision", "tests/quantize"),
@@ -119,7 +121,9 @@ def in_turn(rows: Iterable[Case], columns: Sequence[Other], most: int) -> list[t
 
 def most_of_a_file(folder: str) -> int | None:
     """How many tests of a file in `folder` a quick run has. None: all."""
-    if folder in PROCESS_TESTS + WORLD_TESTS:
+    if folder in WORLD_TESTS:
+        return KEPT_OF_A_WORLD_FILE
+    if folder in PROCESS_TESTS:
         return KEPT_OF_A_PROCESS_FILE
     return KEPT_OF_AN_ENGINE_FILE if folder in ENGINE_TESTS else None
 

@@ -12,6 +12,7 @@ import pytest
 from tests.agents.script import ANSWER, Results, Seen, check, looping
 from tests.serve.fakes import MODEL
 from tests.text.talk.reading import PLACE
+from tests.tiers import in_turn
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
 
@@ -151,7 +152,7 @@ def run(loop: Loop, form: Format) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("loop", LOOPS, ids=lambda loop: loop.__name__)
+@pytest.mark.parametrize(("name", "loop"), in_turn(FORMATS, LOOPS, 2), ids=lambda each: getattr(each, "__name__", each))
 def test_a_framework_drives_five_tool_turns(loop: Loop, name: str) -> None:
+    """Each format in two of the loops: a framework sees calls, and which format they came from reaches it nowhere."""
     run(loop, FORMATS[name])

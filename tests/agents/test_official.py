@@ -13,6 +13,7 @@ from tests.agents.script import Seen, check, looping, result_of
 from tests.serve.apis.test_formats import CLAUDES, FLAT, OFFERED
 from tests.serve.fakes import MODEL
 from tests.serve.harness import Live
+from tests.tiers import in_turn
 from twostroke.text.talk.catalog import FORMATS
 
 USER: Any = {"role": "user", "content": "When is it open?"}
@@ -91,8 +92,10 @@ def over_messages(live: Live) -> Seen:
     raise AssertionError("the loop did not end")
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("loop", [over_chat, over_responses, over_messages], ids=lambda loop: loop.__name__)
+LOOPS = (over_chat, over_responses, over_messages)
+
+
+@pytest.mark.parametrize(("name", "loop"), in_turn(FORMATS, LOOPS, 1), ids=lambda each: getattr(each, "__name__", each))
 def test_five_tool_turns_and_an_answer(loop: Any, name: str) -> None:
     form = FORMATS[name]
     with looping(form) as (live, engine):

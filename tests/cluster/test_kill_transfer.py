@@ -197,4 +197,4 @@ def test_a_replica_killed_while_pages_travel_changes_no_stream() -> None:
 def test_many_kills_at_many_points_of_the_transfer() -> None:
     """The seed chooses the points."""
     dice = random.Random(TIER.seed)
-    compare([(number % 2, dice.uniform(0.0, 1.2)) for number in range(10)])
+    compare([(number % 2, dice.uniform(0.0, 1.2)) for number in range(5)])

@@ -103,5 +103,5 @@ def test_the_assembler_finds_no_spills_but_those_that_are_named(chip: str, ptxas
 @pytest.mark.slow
 @pytest.mark.parametrize("chip", thinned(list(CHIPS), "assembled", 1))
 def test_the_kept_figures_are_those_of_the_assembler(chip: str, ptxas: Path) -> None:
-    """Of one chip, which the seed chooses: it takes most of a minute."""
+    """One chip, which the seed chooses, is assembled: it takes most of a minute."""
     assert assembled(ptxas, chip) == assembled_now(ptxas, chip)

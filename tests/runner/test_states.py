@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.models.families.covering import COVERING
 from tests.models.families.whole import FAMILIES, write_checkpoint
 from tests.tiers import KEPT_FAMILIES, fewer, thinned_where
 from twostroke.backends.cpu import CpuOps
@@ -33,7 +34,7 @@ def has_states(family: str) -> bool:
     return any(read_model(FAMILIES[family]().to_dict()).program.states())
 
 
-WITH_STATES = thinned_where(list(FAMILIES), has_states, "families", fewer(len(FAMILIES), quick=KEPT_FAMILIES))
+WITH_STATES = thinned_where(COVERING, has_states, "families", fewer(len(COVERING), quick=KEPT_FAMILIES))
 SLOTS, PAGES = 7, 40
 SIZES = MemorySizes(PAGES, 160, 200, 4, state_slots=SLOTS)
 MOST_GROUPS = 2

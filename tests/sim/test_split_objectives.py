@@ -67,7 +67,7 @@ def test_those_that_decode_take_no_more_streams_than_keep_the_gaps_and_refuse_no
     assert firsts[0] == firsts[1], "prefill goes by arrival, as without objectives"
 
 
-@settings(max_examples=fewer(25, quick=3), deadline=None)
+@settings(max_examples=fewer(10, quick=3), deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([20.0, 100.0, 400.0]), st.sampled_from([BOTH, LatencyObjectives(0.1)]))
 def test_nothing_is_lost_and_skipping_changes_nothing(seed: int, rate: float, promised: LatencyObjectives) -> None:
     outcome = served(promised, rate, seed, count=50)

@@ -5,8 +5,8 @@ prefill(tokens), decode(batch, context, new_tokens), cached(tokens), gap(context
 tokens a second, as its command says. logprobs(texts, top) returns, of each text (token ids), of each token but the
 last, the ids of the `top` likeliest next tokens and their log probabilities. weight_bytes() returns how many bytes
 hold all weights. prepare(model, weights), where there is one, exports the checkpoint; files(model, weights) are the
-paths that a start reads. weights: int8, int4, another format of ours, or a type of GGUF files such as Q4_K_M. Of a type,
-the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
+paths that a start reads. weights: int8, int4, another format of ours, or a type of GGUF files such as Q4_K_M. Of a
+type, the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
 """
 
 import json

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import drawn, neutral, private_cache
+from tests import drawn, neutral, private_cache, spent
 from tests.real import packages
 from tests.tiers import (
     FIXED_SEED,
@@ -124,6 +124,11 @@ NOT_RUN = (
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if terminalreporter.config.option.skip_native:
         terminalreporter.write_line(NOT_RUN, yellow=True)
+    if runs_everything(terminalreporter.config):
+        terminalreporter.section("seconds by folder")
+        every = [report for reports in terminalreporter.stats.values() for report in reports]
+        for line in spent.by_folder(report for report in every if hasattr(report, "duration")):
+            terminalreporter.write_line(line)
     for line in packages.not_run([str(report.longrepr) for report in terminalreporter.getreports("skipped")]):
         terminalreporter.write_line(line, yellow=True)
 

@@ -51,6 +51,7 @@ them would find nothing new. A daily run tries all, and others each day."""
 KEPT_FAMILIES = 2
 """As many families, or architectures, are left of a test over all of them."""
 Case = TypeVar("Case")
+Other = TypeVar("Other")
 
 
 @dataclass
@@ -104,6 +105,16 @@ def thinned(cases: Sequence[Case], name: str, most: int = KEPT_CASES) -> list[Ca
         return list(cases)
     chosen = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), most)
     return [cases[index] for index in sorted(chosen)]
+
+
+def in_turn(rows: Iterable[Case], columns: Sequence[Other], most: int) -> list[tuple[Case, Other]]:
+    """Each row with `most` of the columns in turn, so that every column has as many rows. The seed chooses which: daily
+    runs go through all pairs."""
+    return [
+        (row, columns[(place * most + step + TIER.seed) % len(columns)])
+        for place, row in enumerate(rows)
+        for step in range(most)
+    ]
 
 
 def most_of_a_file(folder: str) -> int | None:

@@ -76,38 +76,7 @@ def test_two_servers_use_one_folder(computed: tuple[str, dict[str, Any]], tmp_pa
         assert third.metric("twostroke_kv_disk_damaged") == 0
 
 
-@pytest.mark.parametrize("harm", ["flip", "cut", "gone", "no permission"])
-def test_harmed_files_are_computed_again(harm: str, computed: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    text, wanted = computed
-    with served(tmp_path, *DISK) as server:
-        server.answer(FIRST)
-    for path in (tmp_path / "kv").rglob("*.kv"):
-        whole = bytearray(path.read_bytes())
-        if harm == "gone":
-            path.unlink()
-        elif harm == "no permission":
-            path.chmod(0)
-        else:
-            whole[len(whole) // 2] ^= 1
-            path.write_bytes(whole if harm == "flip" else whole[:-1])
-    with served(tmp_path, *DISK) as server:
-        assert same(server.answer(later(text)), wanted)
-        assert server.metric("twostroke_kv_disk_damaged") == (harm in ("flip", "cut")) * server.metric(
-            "twostroke_kv_disk_damaged"
-        )
-
-
-def test_another_salt_finds_nothing(computed: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
-    text, wanted = computed
-    with served(tmp_path, *DISK) as server:
-        server.answer(FIRST)
-    with served(tmp_path, *DISK) as server:
-        found = server.answer(later(text), cache_salt="another")
-        assert same(found, wanted) and found["cached"] == 0
-    with served(tmp_path, *DISK, "--kv-format", "bf16") as server:
-        assert server.answer(later(text))["cached"] == 0
-
-
+@pytest.mark.slow
 def test_replicas_read_what_replicas_wrote(tmp_path: Path) -> None:
     words = (*DISK, "--replicas", "1")
     with served(tmp_path, *words) as server:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
-from tests import drawn, tiers
+from tests import drawn, spent, tiers
 from tests.conftest import thin, thin_files
 
 
@@ -30,6 +30,16 @@ def test_a_thinned_grid_keeps_some_cases_and_another_seed_keeps_others(monkeypat
     assert all(len(set(cases)) == tiers.KEPT_CASES and cases == sorted(cases) for cases in chosen)
     assert tiers.thinned(grid, "another") != chosen[2]
     assert tiers.thinned(grid[: tiers.KEPT_CASES], "small") == grid[: tiers.KEPT_CASES]
+
+
+def test_rows_meet_columns_in_turn_and_other_seeds_bring_the_other_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: set[tuple[int, str]] = set()
+    for seed in range(7):
+        monkeypatch.setattr(tiers.TIER, "seed", seed)
+        pairs = tiers.in_turn(range(14), "abcdefg", 2)
+        assert len(set(pairs)) == 28 and set(Counter(column for _, column in pairs).values()) == {4}
+        met.update(pairs)
+    assert len(met) == 14 * 7
 
 
 def test_a_whole_run_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +134,18 @@ def test_a_quick_run_keeps_a_few_tests_of_long_files_and_all_of_the_others() -> 
     assert kept == thin_files(items)  # type: ignore[arg-type]
 
 
-HOOKS = "pytest_addoption, pytest_configure, pytest_configure_node"
+def test_a_run_says_where_its_time_went() -> None:
+    told = [("a/test_x.py::t", "setup", 1.5), ("a/test_x.py::t", "call", 2.0), ("b/test_y.py::t[1]", "setup", 9.0)]
+    told += [("c/test_z.py::t", "setup", 0.5)]
+    lines = spent.by_folder(SimpleNamespace(nodeid=f"tests/{name}", when=when, duration=s) for name, when, s in told)
+    assert [line.split() for line in lines] == [
+        ["9", "s", "1", "tests", "tests/b"],
+        ["4", "s", "1", "tests", "tests/a"],
+        ["13", "s", "3", "tests", "in", "all", "processes", "together"],
+    ]
+
+
+HOOKS = "pytest_addoption, pytest_configure, pytest_configure_node, pytest_terminal_summary"
 DECIDED = """
 def test_that_files_are_thinned(request):
     assert hasattr(request.config, "workerinput") and request.config.option.thin_files
@@ -142,6 +163,7 @@ def test_what_a_run_decides_reaches_its_workers(tmp_path: Path) -> None:
     own = {**os.environ, "PYTHONPATH": str(tiers.ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 tests  in all processes together" in done.stdout
 
 
 def test_any_change_of_a_source_or_of_the_seed_is_another_digest(

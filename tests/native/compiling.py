@@ -16,11 +16,27 @@ def program(compiler: build.Compiler, machine: str, main: Path, flags: Sequence[
     return build.link(cache, compiler, objects, linking, ".program")
 
 
-def static_program(machine: str, main: Path, flags: Sequence[str]) -> Path:
-    """Compiled by the `ziglang` package for Linux on `machine`; runs without any library of the system."""
-    target = ("-target", f"{machine}-linux-musl")
+def shipped_program(machine: str, main: Path, level: str) -> Path:
+    """The objects of a library and `main` as a program of this system. An installation has compiled the objects."""
+    triple = build.TRIPLES[machine]
+    return _leveled(machine, main, level, triple, (*build.RELEASE, "-s"))
+
+
+def static_program(machine: str, main: Path, level: str) -> Path:
+    """The same for Linux on `machine`, which runs without any library of the system."""
+    return _leveled(machine, main, level, f"{machine}-linux-musl", ("-static",))
+
+
+def _leveled(machine: str, main: Path, level: str, triple: str, linking: Sequence[str]) -> Path:
+    """With the flags of the library of `level`, and the objects that its levels share."""
+    cache, compiler = build.shared_cache(), build.zig()
+    jobs = []
+    for source in [*build.sources(machine), main]:
+        flags = build.unit_flags(machine, source, level)
+        jobs.append((source, tuple(triple if flag == build.TRIPLES[machine] else flag for flag in flags)))
+    objects = build.compile_all(cache, compiler, jobs)
     # Without the C++ library, as in build.py: the kernels use its headers alone, and building it takes a minute.
-    return program(build.zig(), machine, main, (*target, *flags), (*target, "-static", "-nostdlib++"))
+    return build.link(cache, compiler, objects, (*linking, "-target", triple, "-nostdlib++"), ".program")
 
 
 def system_compiler() -> build.Compiler | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.native.compiling import static_program
+from tests.native.compiling import shipped_program, static_program
 from twostroke.backends.cpu import available_levels, build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,11 +29,6 @@ STACK_MOVES = ("str", "stp", "stur", "ldr", "ldp", "ldur")
 
 pytestmark = pytest.mark.slow
 Records = dict[str, bytes]
-
-
-def sweep(machine: str, level: str) -> Path:
-    """The sweep, static, with the flags that build.py compiles the library of this level with."""
-    return static_program(machine, SWEEP, (*build.FLAGS, *build.RELEASE, *build.level_flags(machine, level)))
 
 
 def records(*command: str) -> Records:
@@ -56,7 +51,7 @@ def said() -> dict[str, Records]:
     """The records of every aarch64 level."""
     if QEMU is None:
         pytest.skip("qemu-aarch64 is not installed; the cross build itself is tested elsewhere")
-    programs = {level: sweep("aarch64", level) for level in build.LEVELS["aarch64"]}
+    programs = {level: static_program("aarch64", SWEEP, level) for level in build.LEVELS["aarch64"]}
     return {level: records(QEMU, "-cpu", PROCESSORS[level], str(program)) for level, program in programs.items()}
 
 
@@ -109,7 +104,7 @@ def test_the_vector_levels_say_the_same_bits(said: dict[str, Records]) -> None:
 
 @pytest.mark.skipif("avx2" not in available_levels(), reason="this CPU does not run avx2")
 def test_neon_says_the_same_bits_as_avx2(said: dict[str, Records]) -> None:
-    here = records(str(sweep("x86_64", "avx2")))
+    here = records(str(shipped_program("x86_64", SWEEP, "avx2")))
     for name, expected in here.items():
         if name in ("level", "levels"):
             continue

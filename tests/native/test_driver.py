@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.compiling import program, static_program, system_compiler
+from tests.native.compiling import program, shipped_program, static_program, system_compiler
 from tests.tiers import levels, thinned
 from twostroke.backends.cpu import build
 
@@ -51,8 +51,7 @@ def output(*command: str) -> bytes:
 @pytest.mark.slow
 @pytest.mark.skipif(QEMU is None, reason="qemu-aarch64 is not installed; the cross build itself is tested elsewhere")
 def test_aarch64_says_the_same_bits() -> None:
-    flags = ("-O2", *COMMON, "-DTS_LEVEL_GENERIC")
-    here, there = (static_program(machine, DRIVER, flags) for machine in ("x86_64", "aarch64"))
+    here, there = shipped_program(build.machine(), DRIVER, "generic"), static_program("aarch64", DRIVER, "generic")
     assert struct.unpack_from("<H", there.read_bytes(), 18)[0] == 183
     expected = output(str(here))
     assert len(expected) > 40_000 and any(expected)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.native.compiling import shipped_program
 from twostroke.backends.cpu import build
 
 WINE = shutil.which("wine64") or shutil.which("/usr/lib/wine/wine64")
@@ -20,14 +21,13 @@ SWEEP = build.ROOT / "tests" / "native" / "sweep.cpp"
 pytestmark = pytest.mark.slow
 
 
-def sweep(target: str, suffix: str) -> Path:
-    """The sweep of the generic level as a program of a target."""
-    checks = (*build.RELEASE, *build.LIGHT)
+def sweep_for_windows() -> Path:
+    """The sweep of the generic level as a program of Windows."""
+    target, checks = "x86_64-windows", (*build.RELEASE, *build.LIGHT)
     units = [(unit, build.unit_flags(target, unit, "generic", checks)) for unit in [*build.sources(target), SWEEP]]
     objects = build.compile_all(build.shared_cache(), build.zig(), units)
     linking = (*build.RELEASE, "-target", build.TRIPLES[target], "-nostdlib++", "-s")
-    libraries = build.LIBRARIES[build.system_of(target)]
-    return build.link(build.shared_cache(), build.zig(), objects, linking, suffix, libraries)
+    return build.link(build.shared_cache(), build.zig(), objects, linking, ".exe", build.LIBRARIES["windows"])
 
 
 @pytest.mark.skipif(WINE is None, reason="Wine is not installed")
@@ -35,10 +35,11 @@ def sweep(target: str, suffix: str) -> Path:
 def test_windows_says_the_same_bits(tmp_path: Path) -> None:
     environment = {**os.environ, "WINEPREFIX": str(tmp_path / "prefix"), "WINEDEBUG": "-all"}
     there = tmp_path / "sweep.exe"
-    shutil.copy(sweep("x86_64-windows", ".exe"), there)
+    shutil.copy(sweep_for_windows(), there)
     run = subprocess.run([str(WINE), str(there)], env=environment, capture_output=True, timeout=600, check=False)
     if not run.stdout:
         pytest.skip(f"Wine starts nothing here: {run.stderr.decode(errors='replace')[-300:]}")
-    here = subprocess.run([str(sweep("x86_64", ".program"))], capture_output=True, timeout=600, check=True)
+    program = shipped_program("x86_64", SWEEP, "generic")
+    here = subprocess.run([str(program)], capture_output=True, timeout=600, check=True)
     assert run.returncode == 0 and len(here.stdout) > 10_000_000
     assert run.stdout == here.stdout

@@ -25,8 +25,8 @@ GIVE = """
   const data = new DataTransfer();
   data.items.add(new File([bytes], name, { type }));
   const field = document.getElementById("question");
-  if (way === "drop") field.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-  else field.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }));
+  const all = { dataTransfer: data, clipboardData: data, bubbles: true, cancelable: true };
+  field.dispatchEvent(way === "drop" ? new DragEvent("drop", all) : new ClipboardEvent("paste", all));
 """
 SPY = """
   const real = window.fetch;
@@ -77,7 +77,8 @@ def test_images_are_chosen_pasted_and_dropped_where_the_model_sees(
     until(lambda: len(attached(chromium)) == 2, "the pasted file")
     give(chromium, "drop", "dropped.png", "image/png", png(picture(30, 20)))
     until(lambda: len(attached(chromium)) == 3, "the dropped file")
-    assert painted(chromium, "#attached canvas") == ["Image chosen.png 50", "Image pasted.png 40", "Image dropped.png 30"]
+    sizes = ["Image chosen.png 50", "Image pasted.png 40", "Image dropped.png 30"]
+    assert painted(chromium, "#attached canvas") == sizes
     by(chromium, "[aria-label='Remove pasted.png']").click()
     chromium.execute_script(SPY)
     assert "TTFT" in ask(chromium, "What is it?", 4)
@@ -145,3 +146,18 @@ def test_texts_stand_before_the_question_and_a_long_paste_is_a_file(
     assert chromium.execute_async_script(stored) == 2
     by(chromium, "#chats-list .delete").click()
     until(lambda: chromium.execute_async_script(stored) == 0, "the contents to go with their chat")
+
+
+def test_without_a_place_for_contents_the_page_still_has_its_own(chromium: webdriver.Chrome, script: Scripted) -> None:
+    open_page(chromium, script.live)
+    chromium.execute_script("IDBFactory.prototype.open = () => { throw new DOMException('no', 'SecurityError'); }")
+    give(chromium, "drop", "note.txt", "text/plain", b"kept")
+    until(lambda: "4 tokens" in text_of(chromium, "#attached"), "the file")
+    for text in ("first", "second"):
+        ask(chromium, text)
+    assert script.last_text.startswith("user: note.txt:\n```\nkept\n```\n\nfirst\n")
+    chromium.refresh()
+    wait_live(chromium)
+    assert text_of(chromium, ".files summary") == "note.txt"
+    ask(chromium, "third")
+    assert script.last_text.startswith("user: [The file note.txt was here; this browser has not kept it.]\n\nfirst\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from selenium import webdriver
@@ -81,6 +80,8 @@ def test_a_model_is_loaded_chosen_and_unloaded(chromium: webdriver.Chrome, serve
     until(lambda: "loaded · " in row(chromium, "second").text, "the list")
     press_in(row(chromium, "second"), "[aria-label='Unload: second']")
     until(lambda: "unloaded" in row(chromium, "second").text, "a model that has left")
+    by(chromium, "#models .bar button").click()
+    assert "TTFT" in ask(chromium, "What is decode?", 20)  # a question loads it
     assert complaints(chromium) == []
 
 

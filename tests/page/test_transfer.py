@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,14 @@ from tests.page.steps import LAST, ask, open_page, wait_answer
 from tests.page.test_chat import answers, press, questions
 from tests.page.test_files import give
 from tests.page.test_history import MOST_CHATS, kept, plant
+from tests.vision.folders import picture, png
 
 pytestmark = pytest.mark.browser
-PNG = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-STORED = "return Object.keys(localStorage).filter(k => k.startsWith('twostroke-chat:')).sort().map(k => localStorage[k])"
+PNG = f"data:image/png;base64,{base64.b64encode(png(picture(3, 2))).decode()}"
+STORED = """
+  const own = Object.keys(localStorage).filter((key) => key.startsWith("twostroke-chat:"));
+  return own.sort().map((key) => localStorage[key]);
+"""
 
 OPEN_WEBUI: Any = [
     {
@@ -67,8 +72,11 @@ LLAMA_CPP: Any = {
         {"id": "2", "parent": "1", "role": "assistant", "content": "A wren", "thinking": "small"},
     ],
 }
-PLAIN: Any = [{"role": "system", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": "Which fish?"}]},
-              {"role": "assistant", "content": "Cod"}]  # fmt: skip
+PLAIN: Any = [
+    {"role": "system", "content": "x"},
+    {"role": "user", "content": [{"type": "text", "text": "Which fish?"}]},
+    {"role": "assistant", "content": "Cod"},
+]
 
 
 def carry_in(driver: webdriver.Chrome, file: Path, content: Any) -> str:

@@ -32,7 +32,8 @@ def test_edited_questions_and_other_answers_are_branches(chromium: webdriver.Chr
     assert text_of(chromium, f"{LAST} .versions span") == "2/2"
     arrow(chromium, LAST, "back")
     assert answers(chromium) == ["about first", "about second"]
-    assert chromium.switch_to.active_element.accessible_name == "Next version of the answer"  # the only one that leads on
+    focused = chromium.switch_to.active_element
+    assert focused.accessible_name == "Next version of the answer"  # the only one that leads on
     press(chromium, f"{FIRST} .edit")
     script.engine.answer = "about the third"
     by(chromium, ".editor textarea").send_keys(Keys.CONTROL, "a", Keys.NULL, "third", Keys.ENTER)

@@ -199,6 +199,7 @@ def test_json_has_a_stable_schema() -> None:
     assert set(made) == {
         *("schema", "model", "architecture", "ask", "hardware", "memory", "prefill", "decode_one", "decode"),
         *("ttft_alone_s", "load", "prices", "misses", "catalogue", "savings", "round_figures", "assumptions"),
+        "images",
     }
     assert set(made["load"]) == {
         *("streams", "ttft_s", "itl_s", "mean_itl_s", "longest_gap_s", "prefill_gap_share", "requests_per_s"),

@@ -17,10 +17,13 @@ import torch
 from tests.models.parity import TIE
 from tests.real.judge import judge_of_file
 from tests.real.questions import QUESTIONS
+from tests.tiers import TIER
 from twostroke import LLM, SamplingParams
 from twostroke.types.request import FinishReason
 
 TOKENS = 100
+ASKED = QUESTIONS if TIER.daily else QUESTIONS[::3]
+"""A third of the questions takes half a minute; daily runs ask all."""
 END_ID = 2
 """<|im_end|>, which ends an answer and is no part of it."""
 EXACT = {"weights": "f32", "kv_format": "f32", "context": 512}
@@ -39,14 +42,14 @@ def test_a_token_is_wrong_where_another_has_a_clearly_larger_logit() -> None:
 
 
 @pytest.mark.slow
-def test_fifty_answers_are_the_judges(smol_file: Path, tmp_path: Path) -> None:
+def test_answers_are_the_judges(smol_file: Path, tmp_path: Path) -> None:
     assert len(set(QUESTIONS)) == 50
     with LLM(str(smol_file), **EXACT) as llm:
-        prompts = [llm.chat_tokens(question) for question in QUESTIONS]
+        prompts = [llm.chat_tokens(question) for question in ASKED]
         answers = llm.generate(prompts, SamplingParams(temperature=0.0, max_tokens=TOKENS))
     judge = judge_of_file(smol_file, tmp_path)
     ended = 0
-    for question, prompt, answer in zip(QUESTIONS, prompts, answers, strict=True):
+    for question, prompt, answer in zip(ASKED, prompts, answers, strict=True):
         (completion,) = answer.completions
         tokens = list(completion.token_ids)
         if completion.finish_reason is FinishReason.STOP:
@@ -57,5 +60,5 @@ def test_fifty_answers_are_the_judges(smol_file: Path, tmp_path: Path) -> None:
         with torch.no_grad():
             found = judge(torch.tensor([[*prompt, *tokens]]), logits_to_keep=len(tokens) + 1).logits[0, :-1].numpy()
         assert wrong_tokens(found, tokens) == [], question
-    assert 0 < ended < len(QUESTIONS), "some answers end by themselves, some do not"
+    assert 0 < ended < len(ASKED), "some answers end by themselves, some do not"
     assert "Paris" in answers[0].text

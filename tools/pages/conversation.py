@@ -57,15 +57,35 @@ something.
 - Ids of calls have the form that the template prints or asks for. An id that a model writes a second time is
   replaced.
 - Control tokens in what clients wrote are quoted: they are text, and never end a turn.
+- A text becomes a list of one part for a template that reads lists of parts alone.
 - An answer that the client began stands after the thought, where the template writes an answer's text.
+
+On 2026-11-29, six conversations for each of 208 published templates were compared with transformers 5.23, byte for
+byte. It renders 1,149 of them, and 1,002 are equal. In 123 the template leaves out tools, calls or results, in 13
+the system message; 11 are of templates that read lists of parts alone.
+
+## Published templates
+
+The same 208 templates, each with tools and a conversation of every form of the list above. 204 render all of it but
+old thoughts. 3 refuse every conversation of more than one turn, and one is no template.
+
+| the format is found by | templates |
+| --- | --- |
+| what the template writes, a format of the table | 112 |
+| what the template writes, derived | 6 |
+| the vocabulary, a format of the table | 13 |
+| nothing; common notations are read | 76 |
+
+gpt-oss leaves out a text next to a call. Of raw answers in the tests of other servers, these are read in another way on
+purpose: a call within a thought ends the thought, though a closing mark follows later.
 
 ## Formats
 
 The marks as the model writes them; `⏎` is a line end. Every format has examples, which tests read whole, at every
-cut, and damaged.
+cut, and damaged. Told by: what tells the format, besides what the template writes.
 
-| format | thought | a call | ends | examples |
-| --- | --- | --- | --- | --- |
+| format | thought | a call | ends | told by | examples |
+| --- | --- | --- | --- | --- | --- |
 """
 
 
@@ -81,7 +101,8 @@ def _row(form: Format) -> str:
     else:
         thought = "a message" if form.thinks else "-"
     ends = " ".join(map(_code, form.ends)) or "the model's"
-    return f"| {form.name} | {thought} | {_code(call)} | {ends} | {len(EXAMPLES[form.name])} |\n"
+    told = ", ".join(name for name, found in (("vocabulary", form.vocabulary), ("offer", form.offer)) if found) or "-"
+    return f"| {form.name} | {thought} | {_code(call)} | {ends} | {told} | {len(EXAMPLES[form.name])} |\n"
 
 
 def _code(text: str) -> str:

@@ -102,3 +102,11 @@ def policy_of(costs: WhatIf, resolved: Resolved, spec: Model) -> Policy:
     limits = scheduler_limits(resolved, spec)
     asked = objectives_of(resolved)
     return objective_policy.objective_policy(costs.now, asked, limits, PAGE_TOKENS, guessed=guessed)
+
+
+def usual_scheduler(
+    cache: CacheManager, resolved: Resolved, spec: Model, costs: WhatIf, guesser: Guesser, plans: int
+) -> Scheduler:
+    """The scheduler of these settings. plans: how many plans are computed at a time."""
+    limits, policy = scheduler_limits(resolved, spec, plans), policy_of(costs, resolved, spec)
+    return scheduler_of(cache, limits, policy, guesser, costs.now)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from twostroke import __version__
 from twostroke.assembly.settings.config import Resolved
 from twostroke.assembly.sight_files import SightFiles
+from twostroke.backends.cpu.library import library_path
 from twostroke.cost.disk_price import DiskPrice
 from twostroke.cost.shape import StepCost
 from twostroke.distributed.cluster.arithmetic import arithmetic_of
@@ -81,7 +81,8 @@ def _identity(facts: DiskFacts, pages: PoolPages, executor: Executor) -> bytes:
     windows = [pool.window for pool in pools.pages]
     sizes = [pages.part_bytes(group) for group in range(len(windows))]
     states = pages.part_bytes(STATES) if pools.state_slots else 0
-    words = (__version__, content, resolved["cpu_level"], arithmetic, PAGE_TOKENS, windows, sizes, states)
+    kernels = hash_of(library_path(resolved["cpu_level"]).read_bytes())
+    words = (kernels, content, resolved["cpu_level"], arithmetic, PAGE_TOKENS, windows, sizes, states)
     return hashlib.blake2b(repr((words, _encoder(facts.sight))).encode(), digest_size=16).digest()
 
 

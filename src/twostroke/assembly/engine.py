@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from twostroke.backends.cuda import CudaDevice
     from twostroke.cost.explain.verdict import Explainer
     from twostroke.engine.disk.disk_pages import DiskPages
+    from twostroke.engine.executor import Executor
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.text.chat_template import ChatTemplate
@@ -270,22 +271,15 @@ def build_heart(
     runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
-    limits = caches.scheduler_limits(resolved, spec, ranks.plans_of(found.places))
-    policy = caches.policy_of(found.costs, resolved, spec)
-    scheduler = caches.scheduler_of(cache, limits, policy, guesser, found.costs.now)
+    scheduler = caches.usual_scheduler(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
     scheduler.images.cost = None if found.sight is None else found.sight.cost(resolved, found.machine)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))
     report_fault = _fault_report("engine fault", report)
     watched, flight = ranks.executor_of(runner, group, witness)
     executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
-    kept = None
-    if resolved["kv_disk"]:
-        files = None if found.sight is None else found.sight.files
-        pools = own_pools(spec, found.kv_plan)
-        facts = disk.DiskFacts(found.folder.path, spec, resolved, pools, found.costs.now, weights_check.trusted, files)
-        pages = disk.build_disk(facts, cache, memory, executor, report, closing)
-        kept = disk.DiskBook(book, pages, ledger.read_back)
+    pages = _disk(found, weights_check, (cache, memory, executor), report, closing)
+    kept = None if pages is None else disk.DiskBook(book, pages, ledger.read_back)
     session = Session(
         kept or book,
         tokenizer,
@@ -307,16 +301,8 @@ def build_heart(
     )
     begin_close(found.machine, weights_check, settler, backing)
     return Heart(
-        stepper,
-        tokenizer,
-        template,
-        spec,
-        resolved,
-        found.name,
-        generation,
-        settler,
-        weights_check,
-        closing,
+        *(stepper, tokenizer, template, spec, resolved, found.name),
+        *(generation, settler, weights_check, closing),
         cache,
         memory,
         scheduler,
@@ -326,8 +312,24 @@ def build_heart(
         shelf,
         build_texts(spec, resolved["pooling"], found.files, tokenizer, folder),
         eyes,
-        None if kept is None else kept.disk,
+        pages,
     )
+
+
+def _disk(
+    found: Found,
+    check: BackgroundCheck,
+    own: tuple[CacheManager, StepMemory, Executor],
+    report: Report,
+    closing: ExitStack,
+) -> DiskPages | None:
+    """The disk as a source of pages, where it is asked for."""
+    resolved, spec = found.resolver.resolved(), found.spec
+    if not resolved["kv_disk"]:
+        return None
+    files, pools = None if found.sight is None else found.sight.files, own_pools(spec, found.kv_plan)
+    facts = disk.DiskFacts(found.folder.path, spec, resolved, pools, found.costs.now, check.trusted, files)
+    return disk.build_disk(facts, *own, report, closing)
 
 
 def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:

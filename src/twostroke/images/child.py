@@ -1,8 +1,9 @@
 """The program of the process that opens image files: one image after the other, and it may be killed at any of them.
 
-In: a line of JSON {"bytes": n, "formats": [...]} and n bytes. Out: {"width": w, "height": h} as the image is shown, or
-{"fault": text}. In: {"steps": [...], "wall_s": s}. Out: {"bytes": n} and n bytes: the tiles one after the other, three
-bytes a pixel; or {"fault": text}. Empty steps end the job without an answer.
+In: a line of JSON {"bytes": n, "formats": [...], "pixels": n} and n bytes. Out: {"width": w, "height": h} as the image
+is shown, or {"fault": text}; of more pixels than that, as its header says. In: {"steps": [...], "wall_s": s}. Out:
+{"bytes": n} and n bytes: the tiles one after the other, three bytes a pixel; or {"fault": text}. Empty steps end the
+job without an answer.
 
 Steps: ["resize", w, h, filter] changes the image; ["tile", x, y, w, h] gives a part of it; ["whole", w, h, filter]
 gives all of it in that size. ["again"] takes back what was resized.
@@ -101,7 +102,9 @@ def job(ask: dict[str, Any]) -> None:
     data = sys.stdin.buffer.read(ask["bytes"])
     try:
         image = opened(data, ask["formats"])
-        width, height = shown_size(image)
+        # Of some files EXIF is read after all pixels, so an image that is too large is not asked for it.
+        large = image.width * image.height > ask["pixels"]
+        width, height = image.size if large else shown_size(image)
     except Exception as error:  # Pillow raises anything at broken files
         return answer(fault_of(error))
     answer({"width": width, "height": height})

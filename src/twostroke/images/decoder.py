@@ -104,7 +104,8 @@ class ImageDecoder:
         with self._lock:
             process = self._started()
             until_s = time.monotonic() + self.limits.wall_s
-            size = self._exchange(process, {"bytes": len(data), "formats": [name]}, data, until_s)
+            begin = {"bytes": len(data), "formats": [name], "pixels": self.limits.pixels}
+            size = self._exchange(process, begin, data, until_s)
             self._raise_fault(name, size)
             width, height = int(size["width"]), int(size["height"])
             try:

@@ -19,12 +19,12 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from twostroke.images.decoder import ImageDecoder
-from twostroke.images.parts import AskedImage, ImageName, image_of, is_image
+from twostroke.images.parts import AskedImage, ImageName, image_of
 from twostroke.images.processor import Cut, Processor
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, FetchesImages
 from twostroke.text.pictures import PictureMarks
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.images import ImageSpan, ImageTile, Patching, key_of
+from twostroke.types.images import ImageSpan, ImageTile, Patching, PlacedPart, is_image, key_of
 
 VERSION = b"twostroke image 1"
 MEMO_BYTES = 64 << 20
@@ -120,7 +120,7 @@ class Eyes:
             parts: list[Any] = []
             for index, part in enumerate(content):
                 if is_image(part):
-                    where = f"messages[{place}].content[{index}]"
+                    where = part.where if isinstance(part, PlacedPart) else f"messages[{place}].content[{index}]"
                     found.append(self._named(part, where, len(found), seen, local))
                     part = {"type": "text", "text": marks.mark(len(found) - 1)}
                 parts.append(part)

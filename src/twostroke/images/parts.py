@@ -22,7 +22,6 @@ from twostroke.images.data_url import bytes_of_base64, bytes_of_url
 from twostroke.images.remote.allowed import is_remote
 from twostroke.types.errors import InvalidRequest
 
-TYPES = ("image_url", "input_image", "image")
 DETAILS = ("auto", "low", "high", "original")
 
 
@@ -40,11 +39,6 @@ class AskedImage(Struct, frozen=True):
 
 
 ImageName = tuple[str | bytes, bool]
-
-
-def is_image(part: object) -> bool:
-    """Whether a part of a message's content holds an image."""
-    return isinstance(part, Mapping) and part.get("type") in TYPES
 
 
 def image_of(part: Mapping[str, Any], most_bytes: int, *, local: bool = False) -> AskedImage:

@@ -55,11 +55,17 @@ class Problem:
             {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
         )
 
+    @property
+    def placed_message(self) -> str:
+        """The message for APIs whose errors name no field: it begins with the field where that is one of several."""
+        named = self.param is not None and "[" in self.param and self.param not in self.message
+        return f"{self.param}: {self.message}" if named else self.message
+
     def response(self, path: str = "") -> Response:
         """The problem as an HTTP response, in the form of the API at this path."""
         body = line_json(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
         if path.startswith(OLLAMA_PATH):
-            body = line_json({"error": self.message})
+            body = line_json({"error": self.placed_message})
         return Response(body, self.status, dict(self.headers), media_type="application/json")
 
 
@@ -101,7 +107,7 @@ BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="
 def messages_problem(problem: Problem) -> dict[str, Any]:
     """Anthropic's error object."""
     kind = _MESSAGES_KINDS.get(problem.status, "api_error" if problem.status >= 500 else "invalid_request_error")
-    return {"type": "error", "error": {"type": kind, "message": problem.messages_text or problem.message}}
+    return {"type": "error", "error": {"type": kind, "message": problem.messages_text or problem.placed_message}}
 
 
 _MESSAGES_KINDS = {

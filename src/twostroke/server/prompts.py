@@ -44,6 +44,7 @@ from twostroke.text.talk.switches import with_system
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
+from twostroke.types.images import with_places
 from twostroke.types.notes import Notes
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
@@ -153,7 +154,7 @@ def _render(
     quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
     wish = wish_of(request.reasoning_effort, request.thinking)
     put = with_wish(request.chat_template_kwargs, wish, template, parts.format, notes)
-    hide, messages = quoting.hide, parts.client_lines.without(request.messages, notes)
+    hide, messages = quoting.hide, parts.client_lines.without(with_places(request.messages), notes)
     messages = with_system(with_legal_ids(messages, parts.format.ids), put.system)
     looks = parts.looks or parts.eyes
     pictures = None if looks is None else looks.look(messages)

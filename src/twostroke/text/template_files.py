@@ -30,8 +30,12 @@ def read_sources(folder: Path, own: Path | None = None) -> dict[str, str]:
 
 
 def read_response(folder: Path) -> Any:
-    """What the folder says of its model's answers, None for nothing. Raises CorruptModel."""
-    return read_object(folder / "tokenizer_config.json").get("response_template")
+    """What the folder says of its model's answers, in transformers' terms of today or of 2025; None for nothing.
+
+    Raises CorruptModel.
+    """
+    config = read_object(folder / "tokenizer_config.json")
+    return config.get("response_template") or config.get("response_schema")
 
 
 def _usual(folder: Path) -> dict[str, str]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
+
+IMAGE_PARTS = ("image_url", "input_image", "image")
+"""Types of the parts of messages that hold images, in the words of each API."""
 
 
 class SpanLayers(enum.Enum):
@@ -15,6 +19,39 @@ class SpanLayers(enum.Enum):
     NONE = enum.auto()
     ALL = enum.auto()
     WINDOWED = enum.auto()
+
+
+class PlacedPart(dict[str, Any]):
+    """A part of a message that holds an image. where: the field of the request, as its client wrote it."""
+
+    def __init__(self, part: Mapping[str, Any], where: str) -> None:
+        super().__init__(part)
+        self.where = where
+
+
+def is_image(part: object) -> bool:
+    """Whether a part of a message's content holds an image."""
+    return isinstance(part, Mapping) and part.get("type") in IMAGE_PARTS
+
+
+def placed(content: Any, where: str) -> Any:
+    """A content whose images know their fields, as `messages[0].content[1]`. where: the field of the content."""
+    if not isinstance(content, list) or not any(map(is_image, content)):
+        return content
+    return [
+        PlacedPart(part, f"{where}[{index}]") if is_image(part) and not isinstance(part, PlacedPart) else part
+        for index, part in enumerate(content)
+    ]
+
+
+def with_places(messages: Sequence[Any]) -> list[Any]:
+    """Messages of a chat, whose images know their fields. What is no message stays as it is."""
+    made = []
+    for place, message in enumerate(messages):
+        content = message.get("content") if isinstance(message, Mapping) else None
+        found = placed(content, f"messages[{place}].content")
+        made.append(message if found is content else {**message, "content": found})
+    return made
 
 
 class Patching(Struct, frozen=True):

@@ -55,6 +55,64 @@ def test_a_description_is_a_format(name: str) -> None:
     assert [(called, json.loads(arguments)) for called, arguments, _ in turn.calls] == [("hours", {"day": "Mon"})]
 
 
+FUNCTION_OF_JSON = {"x-parser": "json", "x-parser-args": {"transform": "{type: 'function', function: @}"}}
+OLDER: dict[str, tuple[dict[str, Any], str]] = {
+    "object": (
+        {"x-regex-iterator": r"<do>\s*(.*?)\s*</do>", "items": FUNCTION_OF_JSON},
+        '<do>{"name": "hours", "arguments": {"day": "Mon"}}</do>',
+    ),
+    "object with other names": (
+        {"x-regex-iterator": r"<\|do\|>(.+?)<\|end\|>", "items": {
+            "x-parser": "json",
+            "x-parser-args": {"transform": "{type: 'function', function: {name: tool, arguments: with}}"},
+        }},
+        '<|do|>{"tool": "hours", "with": {"day": "Mon"}}<|end|>',
+    ),
+    "named": (
+        {"x-regex-iterator": r"<act>(.*?)<\/act>", "items": {"properties": {"function": {
+            "x-regex": r"(?P<name>\w+)<with>(?P<arguments>\{.*\})", "properties": {"arguments": {"x-parser": "json"}},
+        }}}},
+        '<act>hours<with>{"day": "Mon"}</act>',
+    ),
+    "braces": (
+        {"x-regex-iterator": r"<\|do>(.*?)<do\|>", "items": {"properties": {"function": {
+            "x-regex": r"call\:(?P<name>\w+)(?P<arguments>\{.*\})",
+            "properties": {"arguments": {"x-parser": "gemma4-tool-call"}},
+        }}}},
+        '<|do>call:hours{day:<|"|>Mon<|"|>}<do|>',
+    ),
+    "tagged": (
+        {"x-regex-iterator": r"<run=(?P<name>[^>\n]+)>(?P<arguments>.*?)</run>", "items": {"properties": {
+            "arguments": {"x-regex-key-value": r"<k=(?P<key>[^>\n]+)>(?P<value>.*?)</k>"},
+        }}},
+        "<run=hours><k=day>Mon</k></run>",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_an_older_description_is_a_format(name: str) -> None:
+    calls, raw = OLDER[name]
+    thinking = {"type": "string", "x-regex": r"<muse>\n?(.*?)\n?</muse>"}
+    form = described({"type": "object", "properties": {"thinking": thinking, "tool_calls": calls, "content": {}}})
+    assert form is not None
+    turn = read(form, [f"<muse>Hm.</muse>I look.{raw}"])
+    assert (turn.content, turn.thought) == ("I look.", "Hm.")
+    assert [(called, json.loads(arguments)) for called, arguments, _ in turn.calls] == [("hours", {"day": "Mon"})]
+
+
+@pytest.mark.parametrize("calls", [
+    {"x-regex-iterator": r"<a>(?=x)(.*?)</a>", "items": FUNCTION_OF_JSON},
+    {"x-regex-iterator": r"(.*?)", "items": FUNCTION_OF_JSON},
+    {"x-regex-iterator": r"<a>(.*?)</a>", "items": {"x-parser": "yaml"}},
+    {"x-regex-iterator": 7, "items": []},
+    {"x-regex-iterator": r"<a>(.*?)</a>", "items": {"properties": {"function": {"x-regex": r"(?P<name>\w+)"}}}},
+])
+def test_an_older_description_that_cannot_be_translated_is_not_used(calls: Any) -> None:
+    thinking = {"x-regex": "<muse>(.*?)</muse>"}
+    assert described({"properties": {"thinking": thinking, "tool_calls": calls}}) is None
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -90,10 +148,16 @@ def test_literals_of_a_pattern(pattern: Any, parts: list[str] | None) -> None:
     assert literals(pattern) == parts
 
 
-def test_a_folders_description_tells_the_format(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("response_template", {"fields": {"tool_calls": CALLS["named"][0]}}),
+        ("response_schema", {"properties": {"tool_calls": OLDER["named"][0]}}),
+    ],
+)
+def test_a_folders_description_tells_the_format(key: str, said: Any, tmp_path: Path) -> None:
     """The template writes no call, so that it shows none."""
-    said = {"fields": {"tool_calls": CALLS["named"][0]}}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": PLAIN, "response_template": said}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": PLAIN, key: said}))
     made = ChatTemplate.from_folder(tmp_path)
     assert made is not None
     form = find_format(made, Words())

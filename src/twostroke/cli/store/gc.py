@@ -55,9 +55,9 @@ def gc(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """List packed files whose model is gone, that this version cannot use, or that no start used for a time, and pages
-    of prompts that no request read for a time; with --yes delete them. Files in use stay. The hub's cache
-    is shared with other programs: models there are never deleted here (`twostroke rm`), and stopped downloads only with
+    """List packed files whose model is gone, that this version cannot use, or that no start used for a time; with --yes
+    delete them. Pages of prompts that no request read for so long go too. Files in use stay. The hub's cache is shared
+    with other programs: models there are never deleted here (`twostroke rm`), and stopped downloads only with
     --downloads."""
     with clear_errors(verbose):
         from twostroke.cli.store.cache_place import hub_cache, packed_folder

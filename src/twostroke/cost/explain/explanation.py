@@ -77,7 +77,7 @@ class Advice:
 class Explanation:
     """causes: most seconds first. advice: what saves most first. source: where the cost model's figures come from.
 
-    num_disk_tokens: of the cached ones, those that were read from the disk for it.
+    num_disk_tokens: the cached tokens that were read from the disk for it.
     """
 
     request_id: str

@@ -24,7 +24,8 @@ PagePlace = tuple[int, int, int]
 
 
 class GraftEnd(Struct, frozen=True):
-    """What is to be written so that a prompt can be gone on from. slot: of its state; None where nothing is needed."""
+    """What is to be written so that a prompt can be gone on from. slot: the slot of its state; None where it needs
+    none."""
 
     pages: tuple[PagePlace, ...] = ()
     slot: int | None = None

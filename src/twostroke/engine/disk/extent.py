@@ -5,7 +5,7 @@
     a digest of all of that
 
 A file is written whole under another name and renamed, and never changed. Each part is guarded by its own digest, which
-is that of a page on the wire: its key is the place of the page, so bytes of other tokens fit nowhere.
+is that of a page on the wire. The key of the digest is the place of the page, so bytes of other tokens fit nowhere.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class PartMemory(Protocol):
 
 
 def place_of(places: Sequence[bytes], group: int, index: int) -> bytes:
-    """The place of a part. places: of the pages of the prompt."""
+    """The place of a part. places: those of the prompt's pages."""
     return part_place(places[index], group)
 
 

@@ -44,7 +44,8 @@ class DiskCounts(Struct):
 
 
 class DiskStore:
-    """Any thread may use it. identity: of what computes the pages, 16 bytes. report: told of each trouble once.
+    """Any thread may use it. identity: 16 bytes that stand for what computes the pages. report: told of each trouble
+    once.
 
     Trouble with the disk is never an error: `find` then finds nothing and `write` writes nothing. Each is switched off
     for good after an error of the disk itself.

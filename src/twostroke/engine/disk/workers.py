@@ -20,7 +20,7 @@ NewParts = Sequence[tuple[bytes, bytes]]
 
 
 class DiskReading(Struct, frozen=True):
-    """What to read in one go. key: of who asks. parts: where each part is, and its place."""
+    """What to read in one go. key: the asker's number. parts: where each part is, and its place."""
 
     key: int
     parts: tuple[tuple[DiskPart, bytes], ...]

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.stored.conversations import AskedConversation, AskedItems
 from twostroke.server.stored.route_parts import json_of, page_of, with_body, with_stored
@@ -16,15 +17,19 @@ def conversation_routes(parts: ServerParts) -> list[Route]:
     """Without a folder for stored work each tells how to get one."""
     name, items = "/v1/conversations/{name}", "/v1/conversations/{name}/items"
     return [
-        Route("/v1/conversations", with_body(parts, AskedConversation, _create), methods=["POST"]),
+        Route("/v1/conversations", with_body(parts, _read, _create), methods=["POST"]),
         Route(name, with_stored(parts, _get), methods=["GET"]),
-        Route(name, with_body(parts, AskedConversation, _rename), methods=["POST"]),
+        Route(name, with_body(parts, _read, _rename), methods=["POST"]),
         Route(name, with_stored(parts, _delete), methods=["DELETE"]),
         Route(items, with_stored(parts, _items), methods=["GET"]),
-        Route(items, with_body(parts, AskedItems, _add), methods=["POST"]),
+        Route(items, with_body(parts, lambda body: decode(body, AskedItems), _add), methods=["POST"]),
         Route(f"{items}/{{item}}", with_stored(parts, _item), methods=["GET"]),
         Route(f"{items}/{{item}}", with_stored(parts, _delete_item), methods=["DELETE"]),
     ]
+
+
+def _read(body: bytes) -> AskedConversation:
+    return decode(body, AskedConversation)
 
 
 async def _create(_request: Request, client: str, stored: StoredWork, asked: AskedConversation) -> Response:

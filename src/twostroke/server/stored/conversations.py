@@ -37,7 +37,7 @@ class AskedItems(msgspec.Struct):
     items: list[Json]
 
 
-class Conversation(msgspec.Struct):
+class ConversationRecord(msgspec.Struct):
     """A record."""
 
     id: str
@@ -50,7 +50,7 @@ class Conversation(msgspec.Struct):
         return {"id": self.id, "object": "conversation", "created_at": self.created_at, "metadata": self.metadata}
 
 
-_RECORD = json_decoder(Conversation)
+_RECORD = json_decoder(ConversationRecord)
 
 
 class StoredConversations:
@@ -60,15 +60,15 @@ class StoredConversations:
         self._records, self._new_id, self._wall_clock = records, new_id, wall_clock
         self._changing = asyncio.Lock()
 
-    async def create(self, client: str, asked: AskedConversation) -> Conversation:
+    async def create(self, client: str, asked: AskedConversation) -> ConversationRecord:
         """Raises HttpProblem (400, 507)."""
         _check_metadata(asked.metadata)
-        made = Conversation("conv_" + self._new_id(), int(self._wall_clock()), metadata=asked.metadata or {})
+        made = ConversationRecord("conv_" + self._new_id(), int(self._wall_clock()), metadata=asked.metadata or {})
         made.items = self._new_items(asked.items or [])
         await self._keep(client, made)
         return made
 
-    async def get(self, client: str, name: str) -> Conversation:
+    async def get(self, client: str, name: str) -> ConversationRecord:
         """Raises HttpProblem (404)."""
         data = await asyncio.to_thread(self._records.get, client, name)
         try:
@@ -76,11 +76,11 @@ class StoredConversations:
         except msgspec.MsgspecError:
             found = None  # a damaged record is none
         if found is None:
-            text = f"Conversation with id {name[:200]!r} not found. It was not stored, or was removed."
+            text = f"ConversationRecord with id {name[:200]!r} not found. It was not stored, or was removed."
             raise HttpProblem(Problem(404, text, param="conversation", code="not_found"))
         return found
 
-    async def rename(self, client: str, name: str, asked: AskedConversation) -> Conversation:
+    async def rename(self, client: str, name: str, asked: AskedConversation) -> ConversationRecord:
         """Replace the metadata. Raises HttpProblem (400, 404, 507)."""
         _check_metadata(asked.metadata)
         if asked.items is not None:
@@ -120,7 +120,7 @@ class StoredConversations:
                 return each
         raise HttpProblem(_unknown_item(item))
 
-    async def remove_item(self, client: str, name: str, item: str) -> Conversation:
+    async def remove_item(self, client: str, name: str, item: str) -> ConversationRecord:
         """Raises HttpProblem (404, 507)."""
         async with self._changing:
             found = await self.get(client, name)
@@ -134,7 +134,7 @@ class StoredConversations:
     def _new_items(self, given: list[Json]) -> list[Json]:
         return items_of(given, self._new_id)
 
-    async def _keep(self, client: str, made: Conversation) -> None:
+    async def _keep(self, client: str, made: ConversationRecord) -> None:
         try:
             await asyncio.to_thread(self._records.put, client, made.id, msgspec.json.encode(made))
         except (FullFolder, OSError) as error:

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from twostroke.server.errors import MESSAGES_PATH
+from twostroke.server.gate.decode import decode
 from twostroke.server.parts import ServerParts
 from twostroke.server.stored.message_batches import AskedMessageBatch
 from twostroke.server.stored.route_parts import json_of, page_of, with_body, with_stored
@@ -19,7 +20,7 @@ def message_batch_routes(parts: ServerParts) -> list[Route]:
     one = every + "/{name}"
     return [
         Route(every, with_stored(parts, _list), methods=["GET"]),
-        Route(every, with_body(parts, AskedMessageBatch, _create), methods=["POST"]),
+        Route(every, with_body(parts, lambda body: decode(body, AskedMessageBatch), _create), methods=["POST"]),
         Route(one, with_stored(parts, _get), methods=["GET"]),
         Route(one, with_stored(parts, _delete), methods=["DELETE"]),
         Route(f"{one}/cancel", with_stored(parts, _cancel), methods=["POST"]),

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from twostroke.server.api.sse import line_json
 from twostroke.server.errors import HttpProblem, Problem, unknown_response
 from twostroke.server.gate.body import reading
-from twostroke.server.gate.decode import decode
 from twostroke.server.gate.security import client_of
 from twostroke.server.parts import ServerParts
 from twostroke.server.stored.work import StoredWork
@@ -36,12 +35,12 @@ def with_stored(parts: ServerParts, make: Make) -> Endpoint:
     return endpoint
 
 
-def with_body(parts: ServerParts, kind: type[Asked], make: MakeOfBody[Asked]) -> Endpoint:
-    """The same for a path that takes a body of this kind."""
+def with_body(parts: ServerParts, decoded: Callable[[bytes], Asked], make: MakeOfBody[Asked]) -> Endpoint:
+    """The same for a path that takes a body. decoded: reads it, and raises HttpProblem (400)."""
 
     async def read(request: Request, client: str, stored: StoredWork) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
-            asked = decode(body, kind)
+            asked = decoded(body)
         return await make(request, client, stored, asked)
 
     return with_stored(parts, read)

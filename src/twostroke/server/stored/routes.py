@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.body import reading
+from twostroke.server.gate.decode import decode
 from twostroke.server.gate.security import client_of
 from twostroke.server.parts import ServerParts
 from twostroke.server.stored.batches import AskedBatch, Batch
@@ -67,7 +68,7 @@ def stored_routes(parts: ServerParts) -> list[Route]:
         Route("/v1/files/{name}", with_stored(parts, _delete_file), methods=["DELETE"]),
         Route("/v1/files/{name}/content", with_stored(parts, _content), methods=["GET"]),
         Route("/v1/batches", with_stored(parts, _list_batches), methods=["GET"]),
-        Route("/v1/batches", with_body(parts, AskedBatch, _create_batch), methods=["POST"]),
+        Route("/v1/batches", with_body(parts, lambda body: decode(body, AskedBatch), _create_batch), methods=["POST"]),
         Route("/v1/batches/{name}", with_stored(parts, _get_batch), methods=["GET"]),
         Route("/v1/batches/{name}/cancel", with_stored(parts, _cancel_batch), methods=["POST"]),
     ]

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from twostroke.types.errors import InvalidRequest
+from twostroke.types.images import PlacedPart, is_image
 from twostroke.types.notes import Notes, named
 
 _TEXT_KEYS = {
@@ -42,7 +43,8 @@ def text_of(content: Any, where: str, notes: Notes, *, strict: bool, joint: str 
     if content is None or isinstance(content, str):
         return content
     if isinstance(content, Sequence) and not isinstance(content, bytes):
-        texts = [text for part in content if (text := _part(part, where, notes, strict)) is not None]
+        made = (_part(part, f"{where}[{place}]", notes, strict) for place, part in enumerate(content))
+        texts = [text for text in made if text is not None]
         return joint.join(texts)
     if strict:
         raise InvalidRequest("The content of the last message is neither text nor a list of parts.", param=where)
@@ -70,6 +72,13 @@ def _part(part: Any, where: str, notes: Notes, strict: bool) -> str | None:
         found = _document_text(part) if kind == "document" else part.get(_TEXT_KEYS.get(kind, ""))
         if isinstance(found, str):
             return found
+    if strict and is_image(part):
+        raise InvalidRequest(
+            f"This model reads no images, and the last message holds a part of type {named(kind)!r}.",
+            param=part.where if isinstance(part, PlacedPart) else where,
+            why="Its files hold no encoder of images, or the server was started without it.",
+            fix="Send text, or ask a model that reads images: `twostroke config MODEL` says why under images.",
+        )
     if strict:
         raise InvalidRequest(
             f"The last message holds a part of type {named(kind)!r}.",

@@ -231,7 +231,8 @@ class TurnReader:
                     yield from self._run_of(call, False, False)
                     break
         if stream.kept is not None:
-            refuse(stream.forget() or stream.take(len(mark)))
+            text = stream.forget() or stream.take(len(mark))
+            refuse(text.removeprefix(mark) if mark in self.form.wraps else text)
         return self._accepted > before
 
     def _sections(self, forms: Sequence[CallForm]) -> Reading[bool]:

@@ -27,7 +27,7 @@ class KeptPages(Struct, frozen=True):
 
     @property
     def num_bytes(self) -> int:
-        """Of all files."""
+        """The bytes of all files."""
         return sum(file.num_bytes for file in self.files)
 
     @property

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from twostroke.types.images import placed
 from twostroke.types.notes import Notes, named
 
 ROLES = ("user", "assistant", "system")
@@ -20,25 +21,26 @@ Messages = list[dict[str, Any]]
 def chat_messages(messages: Iterable[tuple[str, Any]], notes: Notes) -> Messages:
     """The chat messages of (role, content) pairs."""
     made: Messages = []
-    for role, content in messages:
+    for place, (role, content) in enumerate(messages):
         if role not in ROLES:
             notes.add(f"an earlier message with the role {named(role)} was taken for a user's")
             role = "user"
         if isinstance(content, list):
-            _add_blocks(made, role, content)
+            _add_blocks(made, role, placed(content, f"messages[{place}].content"), f"messages[{place}].content")
         else:
             made.append({"role": role, "content": content})
     return made
 
 
-def _add_blocks(made: Messages, role: str, blocks: list[Any]) -> None:
-    """The results of calls become messages of their own, in front of what else the message has."""
+def _add_blocks(made: Messages, role: str, blocks: list[Any], where: str) -> None:
+    """The results of calls become messages of their own, in front of what else the message has. where: their field."""
     parts: list[Any] = []
     calls: list[dict[str, Any]] = []
-    for block in blocks:
+    for index, block in enumerate(blocks):
         kind = block.get("type") if isinstance(block, Mapping) else None
         if kind in RESULTS:
-            made.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": block.get("content")})
+            content = placed(block.get("content"), f"{where}[{index}].content")
+            made.append({"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": content})
         elif kind in CALLS and role == "assistant":
             calls.append(_call(block))
         else:

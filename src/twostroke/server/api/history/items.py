@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from twostroke.text.history.calls import TEXT_ARGUMENT
+from twostroke.types.images import placed
 from twostroke.types.notes import Notes, named
 
 CALL, OUTPUT = "_call", "_call_output"
@@ -21,15 +22,16 @@ Messages = list[dict[str, Any]]
 def chat_messages(items: Iterable[Mapping[str, Any]], notes: Notes) -> Messages:
     """The chat messages of the items. Thoughts, texts and calls of one turn are one message."""
     made: Messages = []
-    for item in items:
+    for place, item in enumerate(items):
         kind = str(item.get("type") or "message")
         if kind == "message":
-            _add_message(made, item)
+            _add_message(made, {**item, "content": placed(item.get("content"), f"input[{place}].content")})
         elif kind == "reasoning":
             _add_thought(made, item)
         elif kind.endswith(OUTPUT):
             found = item.get("call_id") or item.get("id")
-            made.append({"role": "tool", "tool_call_id": found, "content": item.get("output")})
+            output = placed(item.get("output"), f"input[{place}].output")
+            made.append({"role": "tool", "tool_call_id": found, "content": output})
         elif kind.endswith(CALL) and (item.get("call_id") or item.get("name")):
             _add_call(made, kind, item)
         else:

@@ -20,6 +20,7 @@ from twostroke.server.prompts import call_of_chat, call_of_completion
 from twostroke.text.talk.switches import EFFORT
 from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
+from twostroke.types.images import PlacedPart
 from twostroke.types.notes import Notes
 
 PREFIX = "ollama-"
@@ -83,7 +84,10 @@ def _seen(images: list[Any], text: str, param: str, parts: ServerParts) -> Any:
         raise InvalidRequest(f"{parts.served_name} does not take images", param=param)
     if not all(isinstance(each, str) for each in images):
         raise InvalidRequest("Each image must be text in base64.", param=param)
-    found = [{"type": "image", "source": {"type": "base64", "data": each}} for each in images]
+    found = [
+        PlacedPart({"type": "image", "source": {"type": "base64", "data": each}}, f"{param}[{place}]")
+        for place, each in enumerate(images)
+    ]
     return [*found, {"type": "text", "text": text}]
 
 

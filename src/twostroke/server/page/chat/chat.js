@@ -268,6 +268,7 @@ export class Chat {
     view.begin();
     this.keep();
     this.answer(this.chat, earlier, turn, view, this.running);
+    this.models.wait((words) => view.waits(words));
   }
 
   /** Take the turns from this place on out of sight. */

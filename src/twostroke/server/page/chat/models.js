@@ -47,6 +47,14 @@ export class Models {
     return this.list.find(({ id }) => id === this.id);
   }
 
+  /** Look until the chosen model is loaded, while somebody waits for it. waits(words): are they still there? */
+  wait(waits) {
+    if (!this.chosen?.status) return;
+    const words = (model) => (model.status.value === "unloaded" ? "is loaded first" : stateOf(model));
+    this.waits = (model) => Boolean(model) && model.status.value !== "loaded" && waits(`${model.id} ${words(model)}`);
+    this.timer = setTimeout(() => this.look(), LOOK_MS / 2);
+  }
+
   /** Look again until nothing loads or leaves and the menu is closed. */
   async look() {
     clearTimeout(this.timer);
@@ -58,7 +66,8 @@ export class Models {
     }
     this.draw();
     const moves = this.list.some(({ status }) => ["loading", "draining"].includes(status?.value));
-    if (moves || this.dialog.open) this.timer = setTimeout(() => this.look(), LOOK_MS);
+    const waits = this.waits?.(this.chosen) ?? false;
+    if (moves || waits || this.dialog.open) this.timer = setTimeout(() => this.look(), LOOK_MS);
   }
 
   /** The models that write answers. */

@@ -130,7 +130,9 @@ export class TokenMap {
   }
 
   show(place) {
-    this.marks.forEach((mark, at) => mark.classList.toggle("shown", at === place));
+    this.shown?.classList.remove("shown");
+    this.shown = this.marks[place];
+    this.shown?.classList.add("shown");
     const token = this.tokens[place];
     if (!token) {
       this.detail.replaceChildren(

@@ -192,12 +192,19 @@ export class AnswerView {
     if (this.tokens) this.turnTokens();
     this.item.setAttribute("aria-busy", "true");
     this.item.classList.add("busy");
+    this.begun = false;
     this.tell("sent");
   }
 
   tell(state) {
     this.state = state;
     this.figures.textContent = state;
+  }
+
+  /** words: of what it waits for. False where it waits no more. */
+  waits(words) {
+    if (this.progress.hidden && this.state && !this.begun) this.tell(words);
+    return Boolean(this.state) && !this.begun;
   }
 
   reading({ total, processed, cache, waiting_ahead: ahead, time_ms: spent }) {
@@ -211,6 +218,7 @@ export class AnswerView {
   }
 
   writing(ttft) {
+    this.begun = true;
     this.progress.hidden = true;
     this.tell(`TTFT ${duration(ttft)}, writing`);
   }

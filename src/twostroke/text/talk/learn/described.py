@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from twostroke.text.talk.format import CallForm, Format, Notation, ThoughtMarks
+from twostroke.text.talk.learn.older_schema import as_fields
 from twostroke.text.talk.notations.braces import BracesNotation
 from twostroke.text.talk.notations.named import NamedNotation
 from twostroke.text.talk.notations.object import ObjectNotation
@@ -29,7 +30,7 @@ _TOKEN = re.compile(
 
 def described(value: Any) -> Format | None:
     """The format of a description; None where it is none, or says what cannot be translated."""
-    fields = value.get("fields") if isinstance(value, Mapping) else None
+    fields = value.get("fields", as_fields(value)) if isinstance(value, Mapping) else None
     if not isinstance(fields, Mapping):
         return None
     calls = fields.get("tool_calls")

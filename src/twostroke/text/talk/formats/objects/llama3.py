@@ -14,6 +14,7 @@ FORMAT = Format(
         CallForm(_OBJECT, begin="<|python_tag|>", between="; "),
         *functionary31.FORMAT.calls,
     ),
+    wraps=("<|python_tag|>",),
     ends=("<|eot_id|>", "<|eom_id|>"),
     result=ResultForm("ipython"),
     vocabulary=("<|python_tag|>", "<|eom_id|>"),
@@ -23,6 +24,7 @@ EXAMPLES = (
     Example('{"name": "hours", "parameters": {"day": "Mon"}}', calls=(("hours", '{"day": "Mon"}'),)),
     Example('{"type": "function", "function": "bell", "parameters": {}}', calls=(("bell", "{}"),)),
     Example('<function=hours>{"day": "Mon"}</function>', calls=(("hours", '{"day": "Mon"}'),)),
+    Example("<|python_tag|>print(1)", "print(1)"),
     Example('{"open": "nine"}', '{"open": "nine"}'),
     Example('{"name": "Bob", "parameters": {}}', '{"name": "Bob", "parameters": {}}'),
     Example(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tools import measure_published
 
 from tests.bench.test_compare import LIMITS
 from tests.bench.test_fidelity import TRUTH, fake
@@ -169,3 +171,15 @@ def test_openvinos_driver_runs_the_exported_model(tmp_path: Path) -> None:
     exact = np.array([3.0] + [0.0] * 7, np.float32)
     exact -= np.log(np.exp(exact).sum())
     assert error_of(exact, ([0, 1], first[1])) < 1e-6
+
+
+def test_the_tool_of_published_models_measures_errors_and_speeds_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LimitMeter, "measure", lambda self, rounds=3: LIMITS)
+    monkeypatch.setattr("twostroke.backends.cpu.limits.READ_BYTES", 1 << 20)
+    monkeypatch.setattr(measure_published, "CASES", (cases.prefill(32),))
+    monkeypatch.setattr(measure_published, "SPEEDS", ("prefill 32",))
+    asked = {"only": "int8", "kv_format": "none", "peers": "none", "peers_folder": None, "threads": 1, "rounds": 1}
+    result = measure_published.measured(spark_path(), argparse.Namespace(**asked, speed=True))
+    (row,) = measure_published.rows_of(result)
+    assert row["engine"] == OURS.name and row["speed"]["prefill 32"] > 0 < row["error"]
+    assert measure_published.with_result({}, "spark", result)["models"]["spark"]["positions"] > 500

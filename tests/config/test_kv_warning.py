@@ -25,4 +25,6 @@ def test_the_figures_of_the_warning_are_those_of_the_record() -> None:
     rows = json.loads((ROOT / "docs" / "published.json").read_text())["models"]["SmolLM2-135M"]["rows"]
     errors = {row["kv"]: row["error"] for row in rows if row["weights"] == "f32"}
     said = kv_warning("int4") or ""
+    (same,) = (row["same"] for row in rows if row["weights"] == "f32" and row["kv"] == "int4")
+    assert round(1 / (1 - same)) == 5 and "one position of five" in said
     assert f"{errors['int4']:.2f} next to float32 (int8: {errors['int8']:.2f})" in said

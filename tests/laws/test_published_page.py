@@ -36,16 +36,27 @@ def record() -> dict[str, Any]:
     return {"models": {"one": {"positions": 7, "machine": "m", "rows": rows}}}
 
 
-def test_every_format_of_ours_has_a_row_for_each_model() -> None:
+def test_every_format_of_ours_has_a_row_for_each_model_or_a_word_that_it_was_not_measured() -> None:
     page, found = published_tables(), read_record()
     for model, each in found["models"].items():
         part = page.split(f"### {model}\n")[1].split("### ")[0]
         for name in WEIGHT_NAMES:
             if name != "f32":
-                assert f"| Twostroke {name} |" in part
+                assert (f"| Twostroke {name} |" in part) != (f"`--weights {name}`" in part)
         for kind in ("bf16", "int8", "int4"):
-            assert f"| f32 | {kind} |" in part
+            assert (f"| f32 | {kind} |" in part) != (f"`--kv-format {kind}`" in part)
         assert each["positions"] > 500
+
+
+def test_a_model_without_a_format_that_another_has_says_so() -> None:
+    two = record()
+    rows = two["models"]["one"]["rows"]
+    fewer = [each for each in rows if each["weights"] != "int5"]
+    two["models"]["two"] = {"positions": 5, "machine": "m", "rows": fewer}
+    page = published_tables(two)
+    assert "Not measured on this model: `--weights int5`." in page.split("### two")[1]
+    assert "Not measured" not in page.split("### two")[0] and "7 and 5 positions" in page
+    assert "| Twostroke int5 | 5.1 | 0.196 | - |" in readme_page(two, f"{BEGIN}{END}")
 
 
 @pytest.mark.parametrize(

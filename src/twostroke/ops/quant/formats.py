@@ -112,9 +112,9 @@ def kv_warning(kv_format: str) -> str | None:
     if kv_format != "int4":
         return None
     return (
-        "K and V in int4 change answers: on a published model of 0.1 billion parameters they alone make an error of 0.26"
-        " next to float32 (int8: 0.02), and another token is the likeliest in one position of six. Take int8 unless"
-        " memory is short (docs/quantization.md)."
+        "K and V in int4 change answers: on a published model of 0.1 billion parameters they alone make an error of"
+        " 0.26 next to float32 (int8: 0.02), and another token is the likeliest in one position of five. Take int8"
+        " unless memory is short (docs/quantization.md)."
     )
 
 

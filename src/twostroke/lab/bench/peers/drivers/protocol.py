@@ -3,10 +3,10 @@
 A driver is an object with load(model, weights, threads, context, sequences) and a method for each case it can do:
 prefill(tokens), decode(batch, context, new_tokens), cached(tokens), gap(context, new_tokens). Each returns seconds or
 tokens a second, as its command says. logprobs(texts, top) returns, of each text (token ids), of each token but the
-last, the ids of the `top` likeliest next tokens and their log probabilities; weight_bytes() how many bytes hold all
-weights. prepare(model, weights), where there is one, exports the checkpoint; files(model, weights) are the paths that a
-start reads. weights: int8, int4, another format of ours, or a type of GGUF files such as Q4_K_M: then the engine reads
-the file that `gguf_path` names, which llama.cpp's driver wrote.
+last, the ids of the `top` likeliest next tokens and their log probabilities. weight_bytes() returns how many bytes
+hold all weights. prepare(model, weights), where there is one, exports the checkpoint; files(model, weights) are the
+paths that a start reads. weights: int8, int4, another format of ours, or a type of GGUF files such as Q4_K_M. Of a
+type, the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
 """
 
 import json

@@ -2,8 +2,8 @@
 
     one_pattern('start: "a" b\\nb: /x+/ | "(" b ")"', 200)
 
-A grammar that refers to itself is unfolded, as deep as the length allows: every text of the pattern fits the grammar,
-and texts that are nested deeper do not fit the pattern.
+A grammar that refers to itself is unfolded, as deep as the length allows. Every text of the pattern fits the grammar.
+Texts that are nested deeper fit the grammar and not the pattern.
 """
 
 from __future__ import annotations

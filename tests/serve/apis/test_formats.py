@@ -1,5 +1,4 @@
-"""Every format over a real socket: chat completions, Responses, Messages and Ollama's chat, whole and streamed, give one
-message."""
+"""Every format over a real socket: chat completions, Responses, Messages and Ollama, whole and streamed: one message."""
 
 from __future__ import annotations
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,10 @@ import pytest
 
 from tests.disk.test_same_bits import LATER, PARAMS, PROMPT, bits
 from twostroke.cost.disk_price import DiskPrice
-from twostroke.engine.disk.files import DiskFiles
+from twostroke.engine.disk import fetching, saving
+from twostroke.engine.disk.files import SECRET, DiskFiles
+from twostroke.engine.disk.index import DiskPart
+from twostroke.engine.disk.store import DiskStore
 from twostroke.llm import LLM
 from twostroke.types.output import GenerationOutput, Prompt
 
@@ -119,3 +124,54 @@ def test_nothing_is_kept_unless_it_is_asked_for(asked: str | None, tmp_path: Pat
         llm.engine.generate([Prompt(PROMPT, PARAMS)])
         assert llm.resolved["kv_disk"] == 0 and llm._built.disk is None
     assert not (tmp_path / "kv").exists()
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 19])
+@pytest.mark.parametrize("how", ["fails", "is damaged", "hangs"])
+def test_a_reading_may_fail_at_any_part(
+    how: str, k: int, wanted: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The k-th part that is read for a prompt."""
+    ask(tmp_path, Prompt(PROMPT, PARAMS))
+    real, counted = DiskStore.read, itertools.count(1)
+    over = threading.Event()
+
+    def read(self: DiskStore, part: DiskPart, place: bytes) -> bytes | None:
+        if next(counted) < k:
+            return real(self, part, place)
+        if how == "hangs":
+            over.wait()
+        return None if how == "fails" else real(self, part, bytes(16))
+
+    monkeypatch.setattr(DiskStore, "read", read)
+    monkeypatch.setattr(fetching, "PATIENCE", 0.0)
+    try:
+        (answer,), llm = ask(tmp_path, Prompt(LATER, PARAMS))
+    finally:
+        over.set()
+    assert bits(answer) == wanted
+    assert answer.num_cached_tokens < 16 * k or how == "hangs"
+    llm._built.cache.check()
+    assert llm._built.cache.pages_used == 0 and llm._built.cache.grafts == []
+
+
+@pytest.mark.parametrize("k", range(1, 4))
+def test_a_process_may_be_killed_between_files(
+    k: int, wanted: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer ends at its k-th file, as if the process had: what is whole is used, the rest is computed."""
+    monkeypatch.setattr(saving, "FILE_PARTS", 5)
+    real, counted = DiskFiles.write, itertools.count(1)
+
+    def write(self: DiskFiles, name: str, pieces: Iterable[bytes]) -> int:
+        if name != SECRET and next(counted) >= k:
+            (self.folder / f"{name}.1-1.part").write_bytes(b"".join(pieces)[:100])
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(self, name, pieces)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DiskFiles, "write", write)
+        ask(tmp_path, Prompt(PROMPT, PARAMS))
+    (answer,), _ = ask(tmp_path, Prompt(LATER, PARAMS))
+    assert bits(answer) == wanted
+    assert answer.num_cached_tokens == 5 * (k - 1) * 16

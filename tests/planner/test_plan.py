@@ -178,10 +178,11 @@ def test_the_objective_says_which_bandwidth_it_takes() -> None:
 
 def test_savings_say_by_how_much() -> None:
     found = {each.name: each for each in savings(SEVENTY, make_ask(SEVENTY, weights="bf16"), named_target("h200"))}
-    assert list(found) == ["weights int8", "weights int4", "kv int8", "speculation", "pages"]
+    assert list(found) == ["weights int8", "weights int4", "kv int8", "speculation", "pages", "kv-disk"]
     assert 1.7 < found["weights int8"].gain < 2 and 2.7 < found["weights int4"].gain < 4
     assert 1 < found["kv int8"].gain < 1.1 and 2 < found["speculation"].gain < 3
     assert "0.4% of the K and V memory unused" in found["pages"].words and "12%" in found["pages"].words
+    assert "are read from a disk in" in found["kv-disk"].words and "at 200 MB/s" in found["kv-disk"].words
 
 
 def test_savings_leave_out_what_was_not_measured() -> None:
@@ -189,7 +190,7 @@ def test_savings_leave_out_what_was_not_measured() -> None:
     only = {kind: rates for kind, rates in measured.linear.items() if kind.name == "INT8"}
     target = here_target(replace(measured, linear=only), 10**10)
     names = [each.name for each in savings(SMALL, make_ask(SMALL, kv_format="bf16"), target)]
-    assert names == ["kv int8", "speculation", "pages"]
+    assert names == ["kv int8", "speculation", "pages", "kv-disk"]
 
 
 def test_json_has_a_stable_schema() -> None:

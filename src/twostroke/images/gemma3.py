@@ -7,7 +7,18 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BILINEAR, HALF, Colors, Cut, OfColors, Tiling, one_tile, read_colors
+from twostroke.images.processor import (
+    BILINEAR,
+    HALF,
+    ONE_SIZE,
+    Colors,
+    Cut,
+    OfColors,
+    Tiling,
+    one_tile,
+    read_resizing,
+    require_side,
+)
 from twostroke.types.spec.fields import Fields
 
 BEGIN, IMAGE, END = "<start_of_image>", "<image_soft_token>", "<end_of_image>"
@@ -39,10 +50,5 @@ class Gemma3Processor(OfColors, Struct, frozen=True):
 def read(fields: Fields, tiling: Tiling) -> Gemma3Processor:
     """The processor that a file describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({})
-    for name in ("height", "width"):
-        if size.integer(name, 1, 1 << 16, default=224) != tiling.side:
-            raise fields.wrong("size", f"The tower reads tiles of {tiling.side} pixels a side.")
-    colors = read_colors(fields, HALF, BILINEAR)
-    if not colors.resizes:
-        raise fields.wrong("do_resize", "All tiles have one size.")
-    return Gemma3Processor(tiling.side, colors)
+    require_side(fields, size, ("height", "width"), tiling.side, 224)
+    return Gemma3Processor(tiling.side, read_resizing(fields, HALF, BILINEAR, ONE_SIZE))

@@ -8,8 +8,18 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BICUBIC, Colors, Cut, OfColors, Tiling, one_tile, read_colors
-from twostroke.types.errors import InvalidRequest
+from twostroke.images.processor import (
+    BICUBIC,
+    MULTIPLES,
+    Colors,
+    Cut,
+    OfColors,
+    Tiling,
+    one_tile,
+    read_resizing,
+    require_tower,
+    too_narrow,
+)
 from twostroke.types.images import Patching
 from twostroke.types.spec.fields import Fields
 
@@ -54,7 +64,7 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
         elif not wide and high:
             high, wide = min(height // width, most) * unit, unit
         if not high or high * wide > area:
-            raise InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
+            raise too_narrow()
         return one_tile(wide, high, self.colors.word)
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
@@ -65,12 +75,8 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
 
 def read(fields: Fields, tiling: Tiling) -> Gemma4Processor:
     """The processor that a file describes; an image has at most as many rows as tiling says. Raises CorruptModel."""
-    for name, own in (("patch_size", tiling.patching.patch), ("pooling_kernel_size", tiling.patching.merge)):
-        if fields.has(name) and fields.integer(name, 1, 4096) != own:
-            raise fields.wrong(name, f"The tower has {own}.")
+    require_tower(fields, ("patch_size", "pooling_kernel_size"), tiling.patching)
     silent = fields if fields.has("do_normalize") else fields.changed({"do_normalize": False})
-    colors = read_colors(silent, PLAIN, BICUBIC)
-    if not colors.resizes:
-        raise fields.wrong("do_resize", "Sides of a tile are multiples of an image row.")
+    colors = read_resizing(silent, PLAIN, BICUBIC, MULTIPLES)
     most = fields.integer("max_soft_tokens", 1, 1 << 20, default=280)
     return Gemma4Processor(tiling.patching, min(most, tiling.most_rows), colors)

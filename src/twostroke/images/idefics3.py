@@ -10,9 +10,8 @@ from typing import ClassVar
 from msgspec import Struct
 
 from twostroke.images.decoder import Step
-from twostroke.images.processor import HALF, LANCZOS, Colors, Cut, OfColors, Tiling, read_colors
+from twostroke.images.processor import HALF, LANCZOS, Colors, Cut, OfColors, Tiling, read_colors, too_narrow
 from twostroke.images.tiles import squares
-from twostroke.types.errors import InvalidRequest
 from twostroke.types.spec.fields import Fields
 
 LARGEST = 4096
@@ -48,7 +47,7 @@ class Idefics3Processor(OfColors, Struct, frozen=True):
             return Cut((*steps, ("whole", self.side, self.side, word)), ((self.side, self.side),))
         width, height = multiples(width, height, self.side)
         if not (width and height):
-            raise InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
+            raise too_narrow()
         steps.append(("resize", width, height, word))
         columns, rows = width // self.side, height // self.side
         if columns == rows == 1:

@@ -7,7 +7,18 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, OfColors, Tiling, one_tile, read_colors
+from twostroke.images.processor import (
+    BICUBIC,
+    CLIP,
+    ONE_SIZE,
+    Colors,
+    Cut,
+    OfColors,
+    Tiling,
+    one_tile,
+    read_resizing,
+    require_side,
+)
 from twostroke.images.tiles import nearest_grid, with_squares
 from twostroke.types.spec.fields import Fields
 
@@ -47,11 +58,7 @@ class InternVLProcessor(OfColors, Struct, frozen=True):
 def read(fields: Fields, tiling: Tiling) -> InternVLProcessor:
     """The processor that a file describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({})
-    for name in ("height", "width"):
-        if size.integer(name, 1, 1 << 16, default=384) != tiling.side:
-            raise fields.wrong("size", f"The tower reads tiles of {tiling.side} pixels a side.")
-    colors = read_colors(fields, CLIP, BICUBIC)
-    if not colors.resizes:
-        raise fields.wrong("do_resize", "All tiles have one size.")
+    require_side(fields, size, ("height", "width"), tiling.side, 384)
+    colors = read_resizing(fields, CLIP, BICUBIC, ONE_SIZE)
     most = fields.integer("max_patches", 1, 256, default=MOST_TILES)
     return InternVLProcessor(tiling.side, fields.integer("min_patches", 1, most, default=1), most, colors)

@@ -7,10 +7,19 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BILINEAR, HALF, Colors, Cut, OfColors, Tiling, read_colors
+from twostroke.images.processor import (
+    BILINEAR,
+    HALF,
+    Colors,
+    Cut,
+    OfColors,
+    Tiling,
+    read_colors,
+    require_tower,
+    too_narrow,
+)
 from twostroke.images.qwen_vl import smart_size
 from twostroke.images.tiles import nearest_grid, with_squares
-from twostroke.types.errors import InvalidRequest
 from twostroke.types.images import Patching
 from twostroke.types.spec.fields import Fields
 
@@ -47,7 +56,7 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
         unit, (least, most), word = self.patching.unit, self.rows, self.colors.word
         high, wide = smart_size(height, width, unit, least * unit**2, most * unit**2, unit)
         if high * wide > self.most_rows * unit**2:
-            raise InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
+            raise too_narrow()
         columns, rows = (1, 1)
         if not low and self.tiles[1] > 1 and self._is_large(width, height):
             columns, rows = nearest_grid(width, height, self.side, *self.tiles)
@@ -77,9 +86,7 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
 def read(fields: Fields, tiling: Tiling) -> Lfm2Processor:
     """The processor that a file describes. Raises CorruptModel."""
     patching = tiling.patching
-    for name, own in (("encoder_patch_size", patching.patch), ("downsample_factor", patching.merge)):
-        if fields.has(name) and fields.integer(name, 1, 4096) != own:
-            raise fields.wrong(name, f"The tower has {own}.")
+    require_tower(fields, ("encoder_patch_size", "downsample_factor"), patching)
     most = min(fields.integer("max_image_tokens", 1, 1 << 20, default=256), tiling.most_rows)
     tiles = tuple(fields.integer(f"{end}_tiles", 1, 256, default=usual) for end, usual in (("min", 2), ("max", 10)))
     side = fields.integer("tile_size", 1, 1 << 14, default=512)

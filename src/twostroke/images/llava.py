@@ -7,7 +7,18 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, OfColors, Tiling, one_tile, read_colors
+from twostroke.images.processor import (
+    BICUBIC,
+    CLIP,
+    ONE_SIZE,
+    Colors,
+    Cut,
+    OfColors,
+    Tiling,
+    one_tile,
+    read_resizing,
+    require_side,
+)
 from twostroke.types.spec.fields import Fields
 
 IMAGE = "<image>"
@@ -46,18 +57,12 @@ class LlavaProcessor(OfColors, Struct, frozen=True):
 def read(fields: Fields, tiling: Tiling) -> LlavaProcessor:
     """The processor that a file describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({"shortest_edge": 224})
-    stretched = not size.has("shortest_edge")
-    sides = [size.integer(name, 1, 1 << 16) for name in (("height", "width") if stretched else ("shortest_edge",))]
+    stretched, both = not size.has("shortest_edge"), ("height", "width")
+    require_side(fields, size, both if stretched else ("shortest_edge",), tiling.side, 224)
     if not stretched:
-        crop = fields.group("crop_size") or fields.only({"height": 224, "width": 224})
-        sides += [crop.integer(name, 1, 1 << 16) for name in ("height", "width")]
+        require_side(fields, fields.group("crop_size") or fields.only({}), both, tiling.side, 224)
         if not fields.boolean("do_center_crop", True):
-            raise fields.wrong("do_center_crop", "All tiles have one size.")
-    if set(sides) != {tiling.side}:
-        raise fields.wrong("size", f"The tower reads tiles of {tiling.side} pixels a side.")
+            raise fields.wrong("do_center_crop", ONE_SIZE)
     if fields.boolean("do_pad", False):
         raise fields.wrong("do_pad", "Images are not padded to a square.")
-    colors = read_colors(fields, CLIP, BICUBIC)
-    if not colors.resizes:
-        raise fields.wrong("do_resize", "All tiles have one size.")
-    return LlavaProcessor(tiling.side, stretched, colors)
+    return LlavaProcessor(tiling.side, stretched, read_resizing(fields, CLIP, BICUBIC, ONE_SIZE))

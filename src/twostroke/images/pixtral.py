@@ -9,8 +9,18 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, OfColors, Tiling, one_tile, read_colors
-from twostroke.types.errors import InvalidRequest
+from twostroke.images.processor import (
+    BICUBIC,
+    CLIP,
+    MULTIPLES,
+    Colors,
+    Cut,
+    OfColors,
+    Tiling,
+    one_tile,
+    read_resizing,
+    too_narrow,
+)
 from twostroke.types.spec.fields import Fields
 
 IMAGE, BREAK, END = "[IMG]", "[IMG_BREAK]", "[IMG_END]"
@@ -39,7 +49,7 @@ class PixtralProcessor(OfColors, Struct, frozen=True):
         if ratio > 1:
             height, width = math.floor(height / ratio), math.floor(width / ratio)
         if not (width and height):
-            raise InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
+            raise too_narrow()
         height, width = (-(-side // self.unit) * self.unit for side in (height, width))
         return one_tile(width, height, self.colors.word)
 
@@ -56,7 +66,5 @@ def read(fields: Fields, tiling: Tiling) -> PixtralProcessor:
     longest = size.optional_integer("longest_edge", 1, 1 << 16)
     most = (longest, longest) if longest else tuple(size.integer(name, 1, 1 << 16) for name in ("height", "width"))
     allowed = math.isqrt(tiling.most_rows) * patching.unit
-    colors = read_colors(fields, CLIP, BICUBIC)
-    if not colors.resizes:
-        raise fields.wrong("do_resize", "Sides of a tile are multiples of an image row.")
+    colors = read_resizing(fields, CLIP, BICUBIC, MULTIPLES)
     return PixtralProcessor(patching.unit, (min(most[0], allowed), min(most[1], allowed)), colors)

@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 from msgspec import Struct
 
 from twostroke.images.decoder import Step
+from twostroke.types.errors import InvalidRequest
 from twostroke.types.images import Patching
 from twostroke.types.spec.fields import Fields
 
@@ -118,6 +119,38 @@ class OfColors:
     def most_rows(self) -> int:
         """See Processor."""
         return 0
+
+
+def too_narrow() -> InvalidRequest:
+    """What is raised for an image of which a side would vanish, or the other be too long."""
+    return InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
+
+
+def require_tower(fields: Fields, names: Sequence[str], patching: Patching) -> None:
+    """Raises CorruptModel where a file has another patch or another merge than the tower. names: those of both."""
+    for name, own in zip(names, (patching.patch, patching.merge), strict=True):
+        if fields.has(name) and fields.integer(name, 1, 4096) != own:
+            raise fields.wrong(name, f"The tower has {own}.")
+
+
+def require_side(fields: Fields, size: Fields, names: Sequence[str], side: int, usual: int) -> None:
+    """Raises CorruptModel where a file asks for tiles of another side than the tower's. size: the group that has these
+    names. usual: what it means where it is silent."""
+    if any(size.integer(name, 1, 1 << 16, default=usual) != side for name in names):
+        raise fields.wrong("size", f"The tower reads tiles of {side} pixels a side.")
+
+
+def read_resizing(
+    fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int, why: str
+) -> Colors:
+    """See read_colors. Raises CorruptModel also where images shall keep their size. why: what makes that impossible."""
+    colors = read_colors(fields, usual, word)
+    if not colors.resizes:
+        raise fields.wrong("do_resize", why)
+    return colors
+
+
+ONE_SIZE, MULTIPLES = "All tiles have one size.", "Sides of a tile are multiples of an image row."
 
 
 def read_colors(fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int) -> Colors:

@@ -10,7 +10,18 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from twostroke.images.processor import BICUBIC, CLIP, Colors, Cut, OfColors, Tiling, one_tile, read_colors
+from twostroke.images.processor import (
+    BICUBIC,
+    CLIP,
+    MULTIPLES,
+    Colors,
+    Cut,
+    OfColors,
+    Tiling,
+    one_tile,
+    read_resizing,
+    require_tower,
+)
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.spec.fields import Fields
 
@@ -96,15 +107,11 @@ def read(fields: Fields, tiling: Tiling) -> QwenProcessor:
 def read_bounded(fields: Fields, tiling: Tiling, least_usual: int, most_usual: int) -> QwenProcessor:
     """See `read`. least_usual, most_usual: the bounds of the area where the file is silent."""
     patching = tiling.patching
-    for name, own in (("patch_size", patching.patch), ("merge_size", patching.merge)):
-        if fields.has(name) and fields.integer(name, 1, 4096) != own:
-            raise fields.wrong(name, f"The tower has {own}.")
+    require_tower(fields, ("patch_size", "merge_size"), patching)
     size = fields.group("size") or fields.only({})
     least = size.integer("shortest_edge", 1, MOST_AREA, default=least_usual)
     most = size.integer("longest_edge", 1, MOST_AREA, default=most_usual)
     least = fields.optional_integer("min_pixels", 1, MOST_AREA) or least
     most = fields.optional_integer("max_pixels", 1, MOST_AREA) or most
-    colors, allowed = read_colors(fields, CLIP, BICUBIC), tiling.most_rows * patching.unit**2
-    if not colors.resizes:
-        raise fields.wrong("do_resize", "Sides of a tile are multiples of an image row.")
+    colors, allowed = read_resizing(fields, CLIP, BICUBIC, MULTIPLES), tiling.most_rows * patching.unit**2
     return QwenProcessor(patching.unit, min(least, allowed), min(most, allowed), colors)

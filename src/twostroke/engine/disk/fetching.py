@@ -77,6 +77,7 @@ class DiskFetching:
         self._price, self._clock = price, clock
         self._fetches: dict[int, _Fetch] = {}
         self._keys = itertools.count(1)
+        self._late: set[int] = set()  # readings that were given up and have no answer yet
 
     def __len__(self) -> int:
         """How many prompts are being read."""
@@ -84,7 +85,8 @@ class DiskFetching:
 
     def begin(self, request_id: str, salt: str, keys: Sequence[int]) -> bool:
         """keys: the tokens of its prompt, as the prefix tree knows them."""
-        if not self._store.readable:
+        self._late = {key for key in self._late if self._reader.owes(key)}
+        if not self._store.readable or self._late:
             return False
         size = self._cache.page_tokens
         most = (len(keys) - 1) // size
@@ -137,6 +139,7 @@ class DiskFetching:
         now = self._clock()
         for fetch in list(self._fetches.values()):
             if now > fetch.until_s:
+                self._late.add(fetch.key)
                 ready += self._end_of(fetch)
         return ready
 

@@ -98,13 +98,14 @@ class DiskWriter:
 
 
 class DiskReader:
-    """observe: told (bytes, seconds) of each reading, in the thread that takes the answers."""
+    """Each reading has one answer. There is one reading of a key at a time."""
 
     def __init__(self, store: DiskStore) -> None:
         self._store = store
         self._changed = threading.Condition()
         self._asked: deque[DiskReading] = deque()
         self._answers: deque[DiskAnswer] = deque()
+        self._owed: set[int] = set()
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="kv-disk-reader", daemon=True)
         self._thread.start()
@@ -113,7 +114,13 @@ class DiskReader:
         """Read these parts; there is one answer."""
         with self._changed:
             self._asked.append(reading)
+            self._owed.add(reading.key)
             self._changed.notify_all()
+
+    def owes(self, key: int) -> bool:
+        """Has a reading of this key no answer yet?"""
+        with self._changed:
+            return key in self._owed
 
     def take(self, seconds: float = 0.0) -> list[DiskAnswer]:
         """The answers that have come. Where there are none, wait for one, no longer than this."""
@@ -140,6 +147,7 @@ class DiskReader:
             answer = self._read(reading)
             with self._changed:
                 self._answers.append(answer)
+                self._owed.discard(answer.key)
                 self._changed.notify_all()
 
     def _read(self, reading: DiskReading) -> DiskAnswer:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from twostroke.cost.disk_price import DiskPrice
+from twostroke.cost.explain.explanation import duration
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment
 from twostroke.lab.planner.ask import Ask
@@ -42,7 +44,7 @@ class Saving:
 def savings(spec: Model, ask: Ask, target: Target) -> tuple[Saving, ...]:
     """Each against the plan as it is, one at a time."""
     found = [*_narrower_weights(spec, ask, target), *_narrower_kv(spec, ask, target), _speculation(spec, ask, target)]
-    return (*found, _pages(spec, ask)) if spec.paged_kinds else tuple(found)
+    return (*found, _pages(spec, ask), _disk(spec, ask, target)) if spec.paged_kinds else tuple(found)
 
 
 def needed_read_words(spec: Model, ask: Ask) -> str | None:
@@ -120,6 +122,19 @@ def _pages(spec: Model, ask: Ask) -> Saving:
         f"{spec.max_positions:,} {reserved_waste_share(spec.max_positions, mean):.0%}"
     )
     return Saving("pages", 1.0, words)
+
+
+def _disk(spec: Model, ask: Ask, target: Target) -> Saving:
+    """A prompt that was sent before, after its pages have left the memory."""
+    price = DiskPrice(step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine), target.step_tokens)
+    num_bytes = spec.kv_bytes_seen(ask.kv_kind, ask.prompt_tokens) + spec.state_bytes()
+    reading_s, computing_s = price.reading_s(num_bytes), price.computing_s(0, ask.prompt_tokens)
+    words = (
+        f"`serve --kv-disk`: {ask.prompt_tokens:,} tokens of a prompt that was sent before, {num_bytes / 1e6:,.1f} MB, "
+        f"are read from a disk in {duration(reading_s)} at {price.rate / 1e6:,.0f} MB/s, and computed in "
+        f"{duration(computing_s)}; the rate is an assumption, and a server measures its own"
+    )
+    return Saving("kv-disk", 1.0, words)
 
 
 def _times(gain: float) -> str:

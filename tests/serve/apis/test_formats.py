@@ -1,4 +1,4 @@
-"""Every format over a real socket: chat completions, Responses, Messages and Ollama, whole and streamed: one message."""
+"""Every format over a socket: chat completions, Responses, Messages and Ollama, whole and streamed, give one message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every format over a socket: chat completions, Responses, Messages and Ollama, whole and streamed, give one message."""
+"""Every format over a socket: the APIs of chat, Responses, Messages and Ollama give one message, whole and streamed."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ NOTE = re.compile(r"\b\w+`?: (?:of|as|by)\b")
 MOST_WORDS = 30
 NOTES: dict[str, int] = {"ops": 4, "server": 19, "text": 21, "weights": 37}
 """Notes without a noun that are left, by package. Mend some and lower the number; never raise it."""
-LONG_SENTENCES: dict[str, int] = {"cli": 4, "llm.py": 1, "ops": 3, "server": 5, "text": 6, "weights": 20}
+LONG_SENTENCES: dict[str, int] = {"cli": 4, "llm.py": 1, "ops": 3, "server": 4, "text": 6, "weights": 20}
 """Sentences of more than MOST_WORDS words that are left, by package. Mend some and lower the number; never raise it."""
 BESIDE = re.compile(r"(?<!`)\bbeside\b(?![`:(])")
 """`next to` is the plain word; a parameter of this name is not meant."""

@@ -1,4 +1,4 @@
-"""Every format over a real socket: chat completions, Responses and Messages, whole and streamed, give one message."""
+"""Every format over a socket: the APIs of chat, Responses, Messages and Ollama give one message, whole and streamed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
-from tests.serve.fakes import MODEL, FakeEngine, PlainTemplate, fake_parts
+from tests.agents.script import LoopEngine
+from tests.serve.fakes import MODEL, PlainTemplate, fake_parts
 from tests.serve.harness import Live, serving
-from tests.text.talk.reading import TOOLS, written
+from tests.text.talk.reading import TOOLS
 from twostroke.text.talk.catalog import EXAMPLES, FORMATS
 from twostroke.text.talk.format import Example
 
@@ -27,7 +28,7 @@ CASES = [
     pytest.param(name, example, id=f"{name}-{place}")
     for name, examples in EXAMPLES.items()
     for place, example in enumerate(examples)
-    if example.raw.isascii() and len(example.raw) < 500  # the fake's tokens are bytes
+    if len(example.raw) < 500
 ]
 
 
@@ -43,7 +44,7 @@ def replaying(name: str, example: Example) -> Iterator[Live]:
         def render(self, messages: Sequence[Mapping[str, Any]], **given: Any) -> str:
             return super().render(messages, **given) + example.prompt
 
-    with serving(fake_parts(FakeEngine(example.raw), format=FORMATS[name], template=Ending())) as live:
+    with serving(fake_parts(LoopEngine([example.raw]), format=FORMATS[name], template=Ending())) as live:
         yield live
 
 
@@ -88,10 +89,19 @@ def messages(live: Live, stream: bool) -> Message:
     return said[0], said[1], calls
 
 
+def ollama(live: Live, stream: bool) -> Message:
+    reply = live.post("/api/chat", {"model": MODEL, "messages": USER, "tools": OFFERED, "stream": stream})
+    assert reply.status == 200, reply.body
+    said = [json.loads(line)["message"] for line in reply.body.decode().splitlines()]
+    content, thought = ("".join(each.get(key) or "" for each in said) for key in ("content", "thinking"))
+    functions = [call["function"] for each in said for call in each.get("tool_calls") or ()]
+    return content, thought, [(each["name"], each["arguments"]) for each in functions]
+
+
 @pytest.mark.parametrize(("name", "example"), CASES)
 def test_each_shape_gives_the_message(name: str, example: Example) -> None:
     with replaying(name, example) as live:
-        for shape in (chat, responses, messages):
+        for shape in (chat, responses, messages, ollama):
             for stream in (False, True):
                 assert shape(live, stream) == asked_for(example), (shape.__name__, stream)
 
@@ -138,17 +148,14 @@ def test_a_counted_id_is_not_given_twice_in_a_history_that_was_cut() -> None:
 def test_a_streamed_call_of_responses_begins_empty_and_its_deltas_are_all_of_it(name: str) -> None:
     """Where a name and the first arguments are sure at the same time, these came twice."""
     example = next(each for each in EXAMPLES[name] if each.calls)
-    if not example.raw.isascii():
-        example = Example(written(FORMATS[name], [("hours", {"day": "Mon"})]))
-    if example.raw.isascii():
-        with replaying(name, example) as live:
-            said = live.post("/v1/responses", {"model": MODEL, "input": "hi", "tools": FLAT, "stream": True}).body
-        events = [json.loads(line[6:]) for line in said.decode().splitlines() if line.startswith("data: {")]
-        texts: dict[int, str] = {}
-        for event in events:
-            if event["type"] == "response.output_item.added" and event["item"]["type"] == "function_call":
-                texts[event["output_index"]] = event["item"]["arguments"]
-            elif event["type"] == "response.function_call_arguments.delta":
-                texts[event["output_index"]] += event["delta"]
-        done = [item for item in events[-1]["response"]["output"] if item["type"] == "function_call"]
-        assert done and list(texts.values()) == [item["arguments"] for item in done]
+    with replaying(name, example) as live:
+        said = live.post("/v1/responses", {"model": MODEL, "input": "hi", "tools": FLAT, "stream": True}).body
+    events = [json.loads(line[6:]) for line in said.decode().splitlines() if line.startswith("data: {")]
+    texts: dict[int, str] = {}
+    for event in events:
+        if event["type"] == "response.output_item.added" and event["item"]["type"] == "function_call":
+            texts[event["output_index"]] = event["item"]["arguments"]
+        elif event["type"] == "response.function_call_arguments.delta":
+            texts[event["output_index"]] += event["delta"]
+    done = [item for item in events[-1]["response"]["output"] if item["type"] == "function_call"]
+    assert done and list(texts.values()) == [item["arguments"] for item in done]

@@ -20,7 +20,7 @@ from twostroke.types.grammar import MAX_REGEX_BYTES
 from twostroke.types.notes import Notes, named
 
 MOST_PATTERN_BYTES = 8 * 1024
-"""Of a grammar that is made into a regular expression."""
+"""The longest regular expression that a grammar is made into."""
 
 
 class FunctionSpec(msgspec.Struct, kw_only=True):

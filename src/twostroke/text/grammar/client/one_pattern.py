@@ -2,8 +2,8 @@
 
     one_pattern('start: "a" b\\nb: /x+/ | "(" b ")"', 200)
 
-A grammar that refers to itself is unfolded, as deep as the length allows: every text of the pattern fits the grammar,
-and texts that are nested deeper do not fit the pattern.
+A grammar that refers to itself is unfolded, as deep as the length allows. Every text of the pattern fits the grammar.
+Texts that are nested deeper fit the grammar and not the pattern.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import re
 from msgspec import Struct
 
 from twostroke.text.grammar.client.rules import (
-    Choice,
-    Name,
-    Node,
+    LarkChoice,
+    LarkName,
+    LarkNode,
+    LarkRow,
+    LarkRules,
+    LarkText,
+    LarkTimes,
     NotRead,
-    Row,
-    Rules,
-    Text,
-    Times,
     is_terminal,
     read_rules,
 )
@@ -59,7 +59,7 @@ def one_pattern(definition: str, most_bytes: int) -> OnePattern:
 class _Unfolding:
     """Patterns of rules, or None for a rule that has no text within the depth. cut: some rule was not unfolded."""
 
-    def __init__(self, rules: Rules, depth: int, most_bytes: int) -> None:
+    def __init__(self, rules: LarkRules, depth: int, most_bytes: int) -> None:
         self._rules, self._depth, self._most = rules.rules, depth, most_bytes
         self._within: dict[str, int] = {}
         self._steps = 0
@@ -68,29 +68,29 @@ class _Unfolding:
         self._gap = f"{_in_brackets('|'.join(ignored))}*" if ignored else ""
 
     def start(self) -> str | None:
-        made = self._made(Name("start"), self._gap)
+        made = self._made(LarkName("start"), self._gap)
         return None if made is None else made + self._gap
 
-    def _made(self, node: Node, gap: str) -> str | None:
+    def _made(self, node: LarkNode, gap: str) -> str | None:
         """gap: what may stand in front of each terminal."""
         self._steps += 1
         if self.too_long or self._steps > _MOST_STEPS:
             self.too_long = True
             return None
-        if isinstance(node, Text):
+        if isinstance(node, LarkText):
             made: str | None = gap + node.pattern
-        elif isinstance(node, Name):
+        elif isinstance(node, LarkName):
             made = self._named(node, gap)
-        elif isinstance(node, Row):
+        elif isinstance(node, LarkRow):
             made = self._row(node, gap)
-        elif isinstance(node, Choice):
+        elif isinstance(node, LarkChoice):
             made = self._choice(node, gap)
         else:
             made = self._times(node, gap)
         self.too_long = self.too_long or (made is not None and len(made) > self._most)
         return None if self.too_long else made
 
-    def _named(self, node: Name, gap: str) -> str | None:
+    def _named(self, node: LarkName, gap: str) -> str | None:
         name = node.name
         if name not in self._rules:
             raise NotRead(f"it has no rule named {name}")
@@ -107,7 +107,7 @@ class _Unfolding:
         self._within[name] = inside
         return made
 
-    def _row(self, node: Row, gap: str) -> str | None:
+    def _row(self, node: LarkRow, gap: str) -> str | None:
         parts = []
         for each in node.parts:
             made = self._made(each, gap)
@@ -116,16 +116,16 @@ class _Unfolding:
             parts.append(made)
         return "".join(parts)
 
-    def _choice(self, node: Choice, gap: str) -> str | None:
+    def _choice(self, node: LarkChoice, gap: str) -> str | None:
         parts = [made for each in node.parts if (made := self._made(each, gap)) is not None]
         parts = list(dict.fromkeys(parts))
         return _in_brackets("|".join(parts)) if parts else None
 
-    def _times(self, node: Times, gap: str) -> str | None:
+    def _times(self, node: LarkTimes, gap: str) -> str | None:
         made = self._made(node.part, gap)
         if made is None:
             return "" if node.least == 0 else None
-        whole = isinstance(node.part, Text) and node.part.whole and not gap
+        whole = isinstance(node.part, LarkText) and node.part.whole and not gap
         return (made if whole else _in_brackets(made)) + _often(node.least, node.most)
 
 
@@ -140,21 +140,21 @@ def _often(least: int, most: int | None) -> str:
     return f"{{{least}}}" if most == least else f"{{{least},{'' if most is None else most}}}"
 
 
-def _without_own_ends(rules: Rules) -> Rules:
+def _without_own_ends(rules: LarkRules) -> LarkRules:
     """A rule that goes on with itself at one of its ends repeats instead: a: b | a "," b  is  b ("," b)*."""
     made = {name: _repeating(name, node) for name, node in rules.rules.items()}
-    return Rules(made, rules.ignored)
+    return LarkRules(made, rules.ignored)
 
 
-def _repeating(name: str, node: Node) -> Node:
-    if not isinstance(node, Choice):
+def _repeating(name: str, node: LarkNode) -> LarkNode:
+    if not isinstance(node, LarkChoice):
         return node
     for place in (0, -1):
-        own = [each for each in node.parts if isinstance(each, Row) and each.parts[place:][:1] == (Name(name),)]
+        own = [each for each in node.parts if isinstance(each, LarkRow) and each.parts[place:][:1] == (LarkName(name),)]
         others = tuple(each for each in node.parts if each not in own)
-        rest = [each.parts[1:] if place == 0 else each.parts[:-1] for each in own if isinstance(each, Row)]
-        if own and others and all(rest) and not any(Name(name) in each for each in rest):
-            again = Times(Choice(tuple(Row(each) for each in rest)), 0, None)
-            first = Choice(others)
-            return Row((first, again) if place == 0 else (again, first))
+        rest = [each.parts[1:] if place == 0 else each.parts[:-1] for each in own if isinstance(each, LarkRow)]
+        if own and others and all(rest) and not any(LarkName(name) in each for each in rest):
+            again = LarkTimes(LarkChoice(tuple(LarkRow(each) for each in rest)), 0, None)
+            first = LarkChoice(others)
+            return LarkRow((first, again) if place == 0 else (again, first))
     return node

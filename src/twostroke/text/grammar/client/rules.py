@@ -64,47 +64,47 @@ class NotRead(ValueError):
     """The grammar has a part that is not read here; the text says which one."""
 
 
-class Text(Struct, frozen=True):
+class LarkText(Struct, frozen=True):
     """A regular expression. whole: a quantifier after it counts for all of it."""
 
     pattern: str
     whole: bool = True
 
 
-class Name(Struct, frozen=True):
+class LarkName(Struct, frozen=True):
     """A rule or terminal."""
 
     name: str
 
 
-class Row(Struct, frozen=True):
+class LarkRow(Struct, frozen=True):
     """Parts, one after the other."""
 
-    parts: tuple[Node, ...]
+    parts: tuple[LarkNode, ...]
 
 
-class Choice(Struct, frozen=True):
+class LarkChoice(Struct, frozen=True):
     """One of several."""
 
-    parts: tuple[Node, ...]
+    parts: tuple[LarkNode, ...]
 
 
-class Times(Struct, frozen=True):
+class LarkTimes(Struct, frozen=True):
     """A part again and again. most: None for no bound."""
 
-    part: Node
+    part: LarkNode
     least: int
     most: int | None
 
 
-Node = Text | Name | Row | Choice | Times
+LarkNode = LarkText | LarkName | LarkRow | LarkChoice | LarkTimes
 
 
-class Rules(Struct):
+class LarkRules(Struct):
     """rules: rules and terminals by name. ignored: what may stand between terminals."""
 
-    rules: dict[str, Node]
-    ignored: list[Node]
+    rules: dict[str, LarkNode]
+    ignored: list[LarkNode]
 
 
 def is_terminal(name: str) -> bool:
@@ -112,7 +112,7 @@ def is_terminal(name: str) -> bool:
     return name.lstrip("_")[:1].isupper()
 
 
-def read_rules(definition: str) -> Rules:
+def read_rules(definition: str) -> LarkRules:
     """Raises NotRead."""
     return _Reader(definition).read()
 
@@ -121,9 +121,9 @@ class _Reader:
     def __init__(self, definition: str) -> None:
         self._tokens = _tokens(definition)
         self._at = self._depth = 0
-        self._made = Rules({}, [])
+        self._made = LarkRules({}, [])
 
-    def read(self) -> Rules:
+    def read(self) -> LarkRules:
         while self._kind != "end":
             if self._text == "\n":
                 self._at += 1
@@ -175,7 +175,7 @@ class _Reader:
         if name not in COMMON:
             raise NotRead(f"common.{name} is not known")
         own = self._next("name") if self._take("->") else name
-        self._made.rules[own] = Text(_grouped(COMMON[name]))
+        self._made.rules[own] = LarkText(_grouped(COMMON[name]))
 
     def _rule(self) -> None:
         name = self._next("name").lstrip("!?").partition(".")[0]
@@ -183,7 +183,7 @@ class _Reader:
             raise NotRead(f"{self._text.strip()!r} follows the name {name!r}, where a colon is expected")
         self._made.rules[name] = self._choices()
 
-    def _choices(self) -> Node:
+    def _choices(self) -> LarkNode:
         """Alternatives up to the end of the rule or of a bracket."""
         self._depth += 1
         if self._depth > MOST_DEPTH:
@@ -192,7 +192,7 @@ class _Reader:
         while self._goes_on():
             made.append(self._sequence())
         self._depth -= 1
-        return made[0] if len(made) == 1 else Choice(tuple(made))
+        return made[0] if len(made) == 1 else LarkChoice(tuple(made))
 
     def _goes_on(self) -> bool:
         """True after a bar, which may stand on the next line."""
@@ -205,8 +205,8 @@ class _Reader:
             self._at = place
         return False
 
-    def _sequence(self) -> Node:
-        parts: list[Node] = []
+    def _sequence(self) -> LarkNode:
+        parts: list[LarkNode] = []
         while True:
             if self._depth > 1:
                 while self._text == "\n":
@@ -217,64 +217,64 @@ class _Reader:
             parts.append(self._quantified(part))
         if self._take("->"):
             self._next("name")
-        return parts[0] if len(parts) == 1 else Row(tuple(parts))
+        return parts[0] if len(parts) == 1 else LarkRow(tuple(parts))
 
-    def _atom(self) -> Node | None:
+    def _atom(self) -> LarkNode | None:
         kind, text = self._kind, self._text
         if kind == "name":
             self._at += 1
-            return Name(text)
+            return LarkName(text)
         if kind == "regex":
             self._at += 1
-            return Text(_flagged(text))
+            return LarkText(_flagged(text))
         if kind == "string":
             self._at += 1
             return self._string(text)
         if self._take("("):
             return self._closed(")")
         if self._take("["):
-            return Times(self._closed("]"), 0, 1)
+            return LarkTimes(self._closed("]"), 0, 1)
         return None
 
-    def _closed(self, bracket: str) -> Node:
+    def _closed(self, bracket: str) -> LarkNode:
         made = self._choices()
         if not self._take(bracket):
             raise NotRead(f"a bracket is not closed by {bracket}")
         return made
 
-    def _string(self, text: str) -> Node:
+    def _string(self, text: str) -> LarkNode:
         value = _decoded(text.removesuffix("i"))
         if not self._take(".."):
-            return Text(f"(?i:{literal(value)})" if text.endswith("i") else literal(value), whole=len(value) == 1)
+            return LarkText(f"(?i:{literal(value)})" if text.endswith("i") else literal(value), whole=len(value) == 1)
         last = _decoded(self._next("string"))
         if len(value) != 1 or len(last) != 1 or value > last:
             raise NotRead(f"the range from {value!r} to {last!r} is none of characters")
-        return Text(f"[{literal(value)}-{literal(last)}]")
+        return LarkText(f"[{literal(value)}-{literal(last)}]")
 
-    def _quantified(self, part: Node) -> Node:
+    def _quantified(self, part: LarkNode) -> LarkNode:
         while True:
             if self._take("?"):
-                part = Times(part, 0, 1)
+                part = LarkTimes(part, 0, 1)
             elif self._take("*"):
-                part = Times(part, 0, None)
+                part = LarkTimes(part, 0, None)
             elif self._take("+"):
-                part = Times(part, 1, None)
+                part = LarkTimes(part, 1, None)
             elif self._take("~"):
                 least = int(self._next("number"))
-                part = Times(part, least, int(self._next("number")) if self._take("..") else least)
+                part = LarkTimes(part, least, int(self._next("number")) if self._take("..") else least)
             elif self._take("{"):
                 part = self._counted(part)
             else:
                 return part
 
-    def _counted(self, part: Node) -> Node:
+    def _counted(self, part: LarkNode) -> LarkNode:
         least = int(self._next("number")) if self._kind == "number" else 0
         most: int | None = least
         if self._take(","):
             most = int(self._next("number")) if self._kind == "number" else None
         if not self._take("}"):
             raise NotRead("a bracket is not closed by }")
-        return Times(part, least, most)
+        return LarkTimes(part, least, most)
 
 
 def _tokens(definition: str) -> Sequence[tuple[str, str]]:

@@ -1,4 +1,5 @@
 // Settings of the chat: system prompt and sampling. An empty field leaves the choice to the server and the model.
+import { Presets } from "./presets.js";
 import { ALTERNATIVES } from "./tokens.js";
 import { readJson, write } from "../storage.js";
 import { count, make } from "../text.js";
@@ -91,6 +92,12 @@ export class Settings {
     const kept = readJson(KEY);
     this.values = kept && typeof kept === "object" ? { ...kept } : { ...DEFAULTS };
     this.dialog = document.getElementById("settings");
+    const use = (values) => {
+      this.values = values;
+      this.fit(this.context);
+      this.keep();
+    };
+    this.presets = new Presets(() => this.values, use);
     document.getElementById("settings-open").addEventListener("click", () => this.dialog.showModal());
   }
 
@@ -152,6 +159,7 @@ export class Settings {
     document
       .getElementById("settings-body")
       .replaceChildren(
+        this.presets.element,
         make(
           "p",
           { class: "setting" },

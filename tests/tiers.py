@@ -40,7 +40,7 @@ KEPT_OF_A_WORLD_FILE = 1
 """As many tests are left of a file of WORLD_TESTS."""
 ENGINE_TESTS = (
     *("tests/serve", "tests/page", "tests/load", "tests/engine", "tests/speculate", "tests/spark", "tests/sim"),
-    *("tests/agents", "tests/beams", "tests/faults", "tests/retrieval", "tests/vision", "tests/quantize"),
+    *("tests/agents", "tests/beams", "tests/faults", "tests/retrieval", "tests/vision", "tests/quantize", "tests/disk"),
 )
 """Most tests start a server, a browser or an engine: some tenths of a second of processor time each."""
 KEPT_OF_AN_ENGINE_FILE = 4

@@ -121,7 +121,7 @@ def _weights_table(rows: Sequence[Row]) -> list[str]:
         lines.append(f"| {_name(row)} | {row['bits']:.2f} | {_figures(row)} | {ours} | {_speeds(row, rows)} |")
     beaten = dominated(rows)
     said = ", ".join(beaten) if beaten else "None"
-    return [*lines, "", f"Of our own formats, another has less error at no more bits next to these: {said}."]
+    return [*lines, "", f"Another format of ours has less error at no more bits next to these: {said}."]
 
 
 def _kv_table(rows: Sequence[Row]) -> list[str]:

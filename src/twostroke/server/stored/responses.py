@@ -42,7 +42,7 @@ _RECORD = json_decoder(ResponseRecord)
 
 
 class StoredResponses:
-    """For one event loop. events: of responses that were streamed in the background, by their names."""
+    """For one event loop. events: the texts of streams of background responses, by the names of these."""
 
     def __init__(
         self,

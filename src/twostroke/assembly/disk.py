@@ -36,10 +36,12 @@ from twostroke.weights.packed.polite import give_way
 
 __all__ = ["DiskBook", "DiskFacts", "build_disk"]
 
+
 class DiskFacts(Struct, frozen=True):
-    """What decides the bits of pages, and the cost of computing them. folder: the model's. trusted: see
-    DiskSaving. sight: the files
-    of what encodes its images."""
+    """What decides the bits of pages, and the cost of computing them.
+
+    folder: where the model is. trusted: see DiskSaving. sight: the files of the part that encodes images.
+    """
 
     folder: Path
     spec: Model

@@ -52,6 +52,14 @@ def text_of(driver: webdriver.Chrome, css: str) -> str:
     return str(driver.execute_script("return document.querySelector(arguments[0])?.textContent ?? ''", css))
 
 
+def texts_of(driver: webdriver.Chrome, css: str) -> list[str]:
+    """The texts of all these elements, in one call for the same reason."""
+    found: list[str] = driver.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((each) => each.innerText.trim())", css
+    )
+    return found
+
+
 def colours_in(driver: webdriver.Chrome, css: str) -> int:
     """Different colours of a canvas: what is painted at all."""
     script = """

@@ -78,7 +78,7 @@ def test_images_are_chosen_pasted_and_dropped_where_the_model_sees(
     give(chromium, "drop", "dropped.png", "image/png", png(picture(30, 20)))
     until(lambda: len(attached(chromium)) == 3, "the dropped file")
     sizes = ["Image chosen.png 50", "Image pasted.png 40", "Image dropped.png 30"]
-    assert painted(chromium, "#attached canvas") == sizes
+    until(lambda: painted(chromium, "#attached canvas") == sizes, "their pictures")
     by(chromium, "[aria-label='Remove pasted.png']").click()
     chromium.execute_script(SPY)
     assert "TTFT" in ask(chromium, "What is it?", 4)

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.remote.webelement import WebElement
 
 from tests.cluster.several import Several, several
 from tests.page.browser import by, complaints, forget, resize, text_of, until
@@ -42,44 +40,58 @@ weights = "f32"
         yield made
 
 
-def row(driver: webdriver.Chrome, name: str) -> WebElement:
-    found = driver.find_elements("css selector", "#models-list li")
-    return next(each for each in found if each.text.split("\n")[0] == name)
+ROW = """
+  const [name, css] = arguments;
+  const rows = [...document.querySelectorAll("#models-list li")];
+  const row = rows.find((each) => each.innerText.split("\\n")[0].trim() === name);
+"""
+"""In one call: the list is made again whenever a state changes."""
 
 
-def press_in(item: WebElement, css: str) -> None:
-    item.find_element("css selector", css).send_keys(Keys.ENTER)
+def row(driver: webdriver.Chrome, name: str) -> str:
+    """The text of a model's line, "" where there is none."""
+    return str(driver.execute_script(f"{ROW} return row?.innerText ?? ''", name))
+
+
+def press_in(driver: webdriver.Chrome, name: str, css: str) -> None:
+    """Press a button of a model's line when it can be pressed."""
+    press = f"{ROW} const found = row?.querySelector(css); found?.click(); return Boolean(found && !found.disabled)"
+    until(lambda: driver.execute_script(press, name, css), f"{css} of {name}")
+
+
+def can_be_chosen(driver: webdriver.Chrome, name: str) -> bool:
+    return not driver.execute_script(f"{ROW} return row.querySelector('.open').disabled", name)
 
 
 def test_a_model_is_loaded_chosen_and_unloaded(chromium: webdriver.Chrome, server: Several) -> None:
     forget(chromium, server.url)
     chromium.get(server.url)
     wait_live(chromium)
-    assert text_of(chromium, "#models-name") == "spark"
+    until(lambda: text_of(chromium, "#models-name") == "spark", "the model's name")
     by(chromium, "#models-open").click()
-    until(lambda: "loaded · " in row(chromium, "spark").text, "the list")
-    assert "unloaded" in row(chromium, "second").text
-    press_in(row(chromium, "second"), "[aria-label='Load: second']")
-    until(lambda: "loaded · " in row(chromium, "second").text and "unloaded" not in row(chromium, "second").text, "it")
-    press_in(row(chromium, "vectors"), "[aria-label='Load: vectors']")
-    until(lambda: "makes vectors" in row(chromium, "vectors").text, "a model that writes no answers")
-    assert not row(chromium, "vectors").find_element("css selector", ".open").is_enabled()
+    until(lambda: "loaded · " in row(chromium, "spark"), "the list")
+    assert "unloaded" in row(chromium, "second")
+    press_in(chromium, "second", "[aria-label='Load: second']")
+    until(lambda: "loaded · " in row(chromium, "second") and "unloaded" not in row(chromium, "second"), "it")
+    press_in(chromium, "vectors", "[aria-label='Load: vectors']")
+    until(lambda: "makes vectors" in row(chromium, "vectors"), "a model that writes no answers")
+    assert not can_be_chosen(chromium, "vectors")
     for width in (390, 1440):
         resize(chromium, width, 844)
         assert too_wide(chromium) == [] and chromium.execute_script(CUT) == []
-    press_in(row(chromium, "second"), ".open")
+    press_in(chromium, "second", ".open")
     until(lambda: text_of(chromium, "#model").startswith("second"), "the other model")
-    assert not by(chromium, "#models").is_displayed()
+    until(lambda: not by(chromium, "#models").is_displayed(), "the menu to close")
     assert "TTFT" in ask(chromium, "What is prefill?", 20)
     assert text_of(chromium, f"{LAST} .who") == "second"
     until(lambda: "tokens, " in text_of(chromium, "#lanes li:first-child button"), "the lane in the engine of second")
     chromium.refresh()
     wait_live(chromium)
-    assert text_of(chromium, "#models-name") == "second"  # the choice is kept
+    until(lambda: text_of(chromium, "#models-name") == "second", "the choice, which is kept")
     by(chromium, "#models-open").click()
-    until(lambda: "loaded · " in row(chromium, "second").text, "the list")
-    press_in(row(chromium, "second"), "[aria-label='Unload: second']")
-    until(lambda: "unloaded" in row(chromium, "second").text, "a model that has left")
+    until(lambda: "loaded · " in row(chromium, "second"), "the list")
+    press_in(chromium, "second", "[aria-label='Unload: second']")
+    until(lambda: "unloaded" in row(chromium, "second"), "a model that has left")
     by(chromium, "#models .bar button").click()
     assert "TTFT" in ask(chromium, "What is decode?", 20)  # a question loads it
     assert complaints(chromium) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from selenium import webdriver
 
-from tests.page.browser import by, complaints, text_of, until
+from tests.page.browser import by, complaints, text_of, texts_of, until
 from tests.page.scripted import Scripted
 from tests.page.steps import LAST, ask, open_page, wait_answer
 from tests.page.test_chat import answers, press, questions
@@ -88,7 +88,7 @@ def carry_in(driver: webdriver.Chrome, file: Path, content: Any) -> str:
 
 
 def titles(driver: webdriver.Chrome) -> list[str]:
-    return [each.text for each in driver.find_elements("css selector", "#chats-list .title")]
+    return texts_of(driver, "#chats-list .title")
 
 
 def open_chat(driver: webdriver.Chrome, title: str) -> None:
@@ -186,10 +186,11 @@ def test_search_finds_words_in_every_branch(chromium: webdriver.Chrome, script: 
     ask(chromium, "A fish?")
     by(chromium, "#chats-open").click()
     by(chromium, "#chats-search").send_keys("PELICAN cross")
-    until(lambda: titles(chromium) == ["A bird?"], "the chat")
-    assert text_of(chromium, "#chats-list mark") == "pelican cross"
+    # Until the last letter is searched for, less of the words is marked.
+    until(lambda: texts_of(chromium, "#chats-list mark") == ["pelican cross"], "the words in the chat")
+    assert titles(chromium) == ["A bird?"]
     by(chromium, "#chats-list .open").click()
-    assert answers(chromium) == ["The pelican crosses the river."]  # the branch that has the words
+    until(lambda: answers(chromium) == ["The pelican crosses the river."], "the branch that has the words")
     by(chromium, "#chats-open").click()
     by(chromium, "#chats-search").send_keys("heron")
     until(lambda: "No chat has these words" in text_of(chromium, "#chats-list"), "nothing")

@@ -71,13 +71,13 @@ EVEN = replace(setup(num_pages=400, step_tokens=256), gap_rule=GapRule(0.002, 3)
 SCALED = Autoscale(1, 5, 4.0, 0.05, 0.1, 0.5)
 
 CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
-    "tight": (FleetPlan(TIGHT), load(1, 120, 20), "0c969ed7effed835cabc", "b6e86ac6c54f50e28394"),
-    "full": (FleetPlan(WIDE), load(2, 300, 1), "31fb640be0ea14a3b1be", "4bfef4989865a91ddc6d"),
-    "objectives": (FleetPlan(KEPT), load(3, 200, 2), "fb1ad31e4a2dd903430a", "1fedc4a99e0cee38aa51"),
-    "gaps": (FleetPlan(EVEN), load(7, 200, 20), "6926f3f44ef1e7e0b466", "ecff7bcb4fd4a454ff81"),
-    "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "ee4a6037f3fc973a7514"),
-    "split": (FleetPlan(TIGHT, 2, 2), load(5, 100, 8), "861af5a65763d796f2be", "b184d1047a3fa1e0b18d"),
-    "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "c4fd07c078df2e9d6f6c", "13a02e017d4ed059d15a"),
+    "tight": (FleetPlan(TIGHT), load(1, 120, 20), "0c969ed7effed835cabc", "36906c936deb9b9a278e"),
+    "full": (FleetPlan(WIDE), load(2, 300, 1), "31fb640be0ea14a3b1be", "9d4eaccade8a9a615f0b"),
+    "objectives": (FleetPlan(KEPT), load(3, 200, 2), "fb1ad31e4a2dd903430a", "5e0fb36793cd2702ba63"),
+    "gaps": (FleetPlan(EVEN), load(7, 200, 20), "6926f3f44ef1e7e0b466", "9ae71e0accef99cc50a9"),
+    "fleet": (FleetPlan(TIGHT, 3), load(4, 150, 4), "4d2b1d6bdca43d29d899", "101eac786f10e69dfcd5"),
+    "split": (FleetPlan(TIGHT, 2, 2), load(5, 100, 8), "861af5a65763d796f2be", "7559d57bc46b290b6642"),
+    "scaled": (FleetPlan(TIGHT, autoscale=SCALED), load(6, 200, 10), "c4fd07c078df2e9d6f6c", "19df620cebea7a594d11"),
 }
 """name: (what runs, load, digest of the whole run, digest of a run that keeps records)."""
 

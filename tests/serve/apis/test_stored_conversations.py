@@ -188,3 +188,8 @@ def test_without_a_folder_there_are_none(live: Live) -> None:
         client.messages.batches.list()
     with client_of(live) as other, pytest.raises(openai.NotFoundError, match="--stored-work"):
         other.conversations.create()
+
+
+def test_an_unknown_conversation_is_told_in_words(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match="Conversation with id 'conv_x' not found"):
+        client.conversations.retrieve("conv_x")

@@ -31,14 +31,14 @@ from twostroke.server.stored.batch_lines import (
 )
 from twostroke.server.stored.files import OUTPUT, SentFile, StoredFiles
 from twostroke.server.stored.inner import InnerCalls
-from twostroke.server.stored.records import FullFolder, Records
+from twostroke.server.stored.keeping import keep, require_metadata
+from twostroke.server.stored.records import Records
 from twostroke.types.decoders import json_decoder
 
 log = logging.getLogger("twostroke.server")
 _WINDOW = re.compile(r"([1-9][0-9]{0,4})([smhd])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
-MAX_METADATA = 16
 PREFIX = "batch_"
 
 
@@ -125,8 +125,7 @@ class StoredBatches:
             raise _wrong(f"endpoint must be one of {', '.join(ENDPOINTS)}.", "endpoint")
         if window is None:
             raise _wrong("completion_window must be a time such as 24h.", "completion_window")
-        if asked.metadata is not None and len(asked.metadata) > MAX_METADATA:
-            raise _wrong(f"metadata has more than {MAX_METADATA} entries.", "metadata")
+        require_metadata(asked.metadata)
         await self._files.get(client, asked.input_file_id)
         window_s = int(window[1]) * _UNIT_S[window[2]]
         batch = self._new(asked.input_file_id, asked.endpoint, window_s, PREFIX)
@@ -292,11 +291,8 @@ class StoredBatches:
         return (await self._files.add(client, SentFile(name, OUTPUT, b"".join(lines)))).id
 
     async def _keep(self, client: str, batch: Batch) -> None:
-        try:
-            async with self._writing:  # the last state is written last
-                await asyncio.to_thread(self._records.put, client, batch.id, msgspec.json.encode(batch))
-        except (FullFolder, OSError) as error:
-            raise HttpProblem(Problem(507, f"The batch cannot be kept: {error}", code="storage_full")) from None
+        async with self._writing:  # the last state is written last
+            await keep(self._records, client, batch.id, msgspec.json.encode(batch), "batch")
 
 
 def _opened(journal: Path) -> dict[str, bytes]:

@@ -14,11 +14,11 @@ import msgspec
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.decode import body_kind
 from twostroke.server.stored.items import items_of
-from twostroke.server.stored.records import FullFolder, Records
+from twostroke.server.stored.keeping import keep, require_metadata
+from twostroke.server.stored.records import Records
 from twostroke.types.decoders import json_decoder
 
 MAX_NEW_ITEMS = 20
-MAX_METADATA = 16
 Json = dict[str, Any]
 
 
@@ -62,9 +62,9 @@ class StoredConversations:
 
     async def create(self, client: str, asked: AskedConversation) -> ConversationRecord:
         """Raises HttpProblem (400, 507)."""
-        _check_metadata(asked.metadata)
+        require_metadata(asked.metadata)
         made = ConversationRecord("conv_" + self._new_id(), int(self._wall_clock()), metadata=asked.metadata or {})
-        made.items = self._new_items(asked.items or [])
+        made.items = items_of(asked.items or [], self._new_id)
         await self._keep(client, made)
         return made
 
@@ -76,13 +76,13 @@ class StoredConversations:
         except msgspec.MsgspecError:
             found = None  # a damaged record is none
         if found is None:
-            text = f"ConversationRecord with id {name[:200]!r} not found. It was not stored, or was removed."
+            text = f"Conversation with id {name[:200]!r} not found. It was not stored, or was removed."
             raise HttpProblem(Problem(404, text, param="conversation", code="not_found"))
         return found
 
     async def rename(self, client: str, name: str, asked: AskedConversation) -> ConversationRecord:
         """Replace the metadata. Raises HttpProblem (400, 404, 507)."""
-        _check_metadata(asked.metadata)
+        require_metadata(asked.metadata)
         if asked.items is not None:
             text = "items are added by POST /v1/conversations/ID/items."
             raise HttpProblem(Problem(400, text, param="items"))
@@ -102,7 +102,7 @@ class StoredConversations:
         """Add items as a client sends them. -> the items with their ids. Raises HttpProblem (400, 404, 507)."""
         if not 0 < len(given) <= MAX_NEW_ITEMS:
             raise HttpProblem(Problem(400, f"items must have 1 to {MAX_NEW_ITEMS} entries.", param="items"))
-        made = self._new_items(given)
+        made = items_of(given, self._new_id)
         await self.extend(client, name, made)
         return made
 
@@ -131,20 +131,8 @@ class StoredConversations:
             await self._keep(client, found)
         return found
 
-    def _new_items(self, given: list[Json]) -> list[Json]:
-        return items_of(given, self._new_id)
-
     async def _keep(self, client: str, made: ConversationRecord) -> None:
-        try:
-            await asyncio.to_thread(self._records.put, client, made.id, msgspec.json.encode(made))
-        except (FullFolder, OSError) as error:
-            text = f"The conversation cannot be kept: {error}"
-            raise HttpProblem(Problem(507, text, code="storage_full")) from None
-
-
-def _check_metadata(metadata: dict[str, str] | None) -> None:
-    if metadata is not None and len(metadata) > MAX_METADATA:
-        raise HttpProblem(Problem(400, f"metadata has more than {MAX_METADATA} entries.", param="metadata"))
+        await keep(self._records, client, made.id, msgspec.json.encode(made), "conversation")
 
 
 def _unknown_item(item: str) -> Problem:

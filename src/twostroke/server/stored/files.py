@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from twostroke.server.errors import HttpProblem, Problem
-from twostroke.server.stored.records import FullFolder, Records
+from twostroke.server.stored.keeping import keep
+from twostroke.server.stored.records import Records
 from twostroke.types.decoders import json_decoder
 
 BATCH, OUTPUT = "batch", "batch_output"
@@ -56,11 +57,11 @@ class StoredFiles:
         name = "file-" + self._new_id()
         facts = FileFacts(name, len(sent.data), int(self._wall_clock()), sent.filename, sent.purpose)
         try:
-            await asyncio.to_thread(self._contents.put, client, name, sent.data)
-            await asyncio.to_thread(self._facts.put, client, name, msgspec.json.encode(facts))
-        except (FullFolder, OSError) as error:
+            await keep(self._contents, client, name, sent.data, "file")
+            await keep(self._facts, client, name, msgspec.json.encode(facts), "file")
+        except HttpProblem:
             await asyncio.to_thread(self._contents.remove, client, name)
-            raise HttpProblem(Problem(507, f"The file cannot be kept: {error}", code="storage_full")) from None
+            raise
         return facts
 
     async def get(self, client: str, name: str) -> FileFacts:
@@ -85,14 +86,14 @@ class StoredFiles:
 
     async def remove(self, client: str, name: str) -> None:
         """Forget a file. Raises HttpProblem (404)."""
-        if not await asyncio.to_thread(self._facts.remove, client, name):
+        if not await self.forget(client, name):
             raise HttpProblem(_unknown(name))
-        await asyncio.to_thread(self._contents.remove, client, name)
 
-    async def forget(self, client: str, name: str) -> None:
-        """Forget a file; one that is gone already is no error."""
-        await asyncio.to_thread(self._facts.remove, client, name)
+    async def forget(self, client: str, name: str) -> bool:
+        """Forget a file. -> whether it was there."""
+        found = await asyncio.to_thread(self._facts.remove, client, name)
         await asyncio.to_thread(self._contents.remove, client, name)
+        return found
 
 
 def read_form(content_type: str, body: bytes) -> SentFile:

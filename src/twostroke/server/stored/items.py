@@ -1,9 +1,14 @@
-"""Items of conversations, as clients of OpenAI's API send them and read them back."""
+"""Conversations and their items, as clients of OpenAI's API send them and read them back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+
+def shown_conversation(asked: str | dict[str, Any] | None) -> dict[str, Any] | None:
+    """The field of a response for that of a request, which is a name or an object with it."""
+    return {"id": asked} if isinstance(asked, str) else asked
 
 
 def items_of(given: Any, new_id: Callable[[], str]) -> list[Any]:

@@ -5,6 +5,7 @@ Source: https://docs.anthropic.com/en/api/creating-message-batches
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -49,11 +50,7 @@ class MessageBatches:
 
     async def create(self, client: str, asked: AskedMessageBatch, base: str) -> Json:
         """Begin a batch. base: the server's address with a slash at its end. Raises HttpProblem (400, 507)."""
-        _check(asked.requests)
-        lines = b"".join(
-            msgspec.json.encode({"custom_id": each.custom_id, "url": MESSAGES_PATH, "body": each.params}) + b"\n"
-            for each in asked.requests
-        )
+        lines = await asyncio.to_thread(_lines, asked.requests)
         file = await self._files.add(client, SentFile("requests.jsonl", BATCH, lines))
         batch = await self._batches.begin(client, file.id, MESSAGES_PATH, WINDOW_S, PREFIX)
         batch.request_counts.total = len(asked.requests)
@@ -69,7 +66,6 @@ class MessageBatches:
 
     async def cancel(self, client: str, name: str, base: str) -> Json:
         """End a batch; what is done stays. Raises HttpProblem (404, 409)."""
-        await self._found(client, name)
         return shown(await self._batches.cancel(client, name, PREFIX), base)
 
     async def remove(self, client: str, name: str) -> None:
@@ -90,7 +86,7 @@ class MessageBatches:
             raise HttpProblem(Problem(404, "The batch has not ended: it has no results yet."))
         files = [file for file in (batch.output_file_id, batch.error_file_id) if file is not None]
         contents = [await self._files.content(client, file) for file in files]
-        return b"".join(_result(line) for content in contents for line in content.splitlines())
+        return await asyncio.to_thread(_results, contents)
 
     async def _found(self, client: str, name: str) -> Batch:
         return await self._batches.get(client, name, PREFIX)
@@ -120,6 +116,19 @@ def shown(batch: Batch, base: str) -> Json:
         "cancel_initiated_at": _time(batch.cancelling_at),
         "results_url": f"{base}v1/messages/batches/{batch.id}/results" if over else None,
     }
+
+
+def _lines(requests: list[AskedMessages]) -> bytes:
+    """The input file of a batch with these requests. Raises HttpProblem (400)."""
+    _check(requests)
+    return b"".join(
+        msgspec.json.encode({"custom_id": each.custom_id, "url": MESSAGES_PATH, "body": each.params}) + b"\n"
+        for each in requests
+    )
+
+
+def _results(files: list[bytes]) -> bytes:
+    return b"".join(_result(line) for file in files for line in file.splitlines())
 
 
 def _check(requests: list[AskedMessages]) -> None:

@@ -16,8 +16,9 @@ from twostroke.server.errors import HttpProblem, Problem, unknown_response
 from twostroke.server.stored.conversations import StoredConversations
 from twostroke.server.stored.event_log import EventLog, kept_log
 from twostroke.server.stored.inner import InnerCalls, InnerReply
-from twostroke.server.stored.items import items_of
-from twostroke.server.stored.records import FullFolder, Records
+from twostroke.server.stored.items import items_of, shown_conversation
+from twostroke.server.stored.keeping import keep
+from twostroke.server.stored.records import Records
 from twostroke.types.decoders import json_decoder
 
 PATH = "/v1/responses"
@@ -68,9 +69,9 @@ class StoredResponses:
             if previous is not None:
                 text = "A request has either previous_response_id or conversation."
                 raise HttpProblem(Problem(400, text, param="conversation"))
-            name = conversation.get("id") if isinstance(conversation, dict) else conversation
-            before = list[Any]((await self._conversations.get(client, str(name))).items)
-            return {**body, "input": [*before, *items]}, ResponseRecord({}, items, before, str(name))
+            name = str((shown_conversation(conversation) or {}).get("id"))
+            before = list[Any]((await self._conversations.get(client, name)).items)
+            return {**body, "input": [*before, *items]}, ResponseRecord({}, items, before, name)
         if previous is None:
             return body, ResponseRecord({}, items)
         found = await self._read(client, str(previous))
@@ -86,10 +87,7 @@ class StoredResponses:
     async def keep(self, client: str, record: ResponseRecord) -> None:
         """Write a record. Raises HttpProblem where the folder takes none."""
         data = await asyncio.to_thread(msgspec.json.encode, record)
-        try:
-            await asyncio.to_thread(self._records.put, client, record.response["id"], data)
-        except (FullFolder, OSError) as error:
-            raise HttpProblem(Problem(507, f"The response cannot be kept: {error}", code="storage_full")) from None
+        await keep(self._records, client, record.response["id"], data, "response")
 
     async def finish(self, client: str, record: ResponseRecord) -> None:
         """Write the record of an answer that is whole, and add it to its conversation. Raises HttpProblem."""
@@ -234,11 +232,6 @@ def finished_response(reply: InnerReply, begun: Json) -> Json:
     told = error if isinstance(error, dict) else {}
     failed = {"code": told.get("code") or "server_error", "message": told.get("message") or "The request failed."}
     return {**begun, "status": "failed", "error": failed}
-
-
-def shown_conversation(asked: Any) -> Json | None:
-    """The field of a response for the one of a request, which is a name or an object with it."""
-    return {"id": asked} if isinstance(asked, str) else asked
 
 
 def unknown_previous(name: str) -> Problem:

@@ -40,7 +40,7 @@ def with_body(parts: ServerParts, decoded: Callable[[bytes], Asked], make: MakeO
 
     async def read(request: Request, client: str, stored: StoredWork) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
-            asked = decoded(body)
+            asked = await parts.lanes.run(len(body), decoded, body)
         return await make(request, client, stored, asked)
 
     return with_stored(parts, read)

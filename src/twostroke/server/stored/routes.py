@@ -58,8 +58,6 @@ def stored_routes(parts: ServerParts) -> list[Route]:
     return [
         Route(name, with_stored(parts, _get_response), methods=["GET"]),
         Route(name, with_stored(parts, _delete_response), methods=["DELETE"]),
-        *conversation_routes(parts),
-        *message_batch_routes(parts),
         Route(f"{name}/cancel", with_stored(parts, _cancel_response), methods=["POST"]),
         Route(f"{name}/input_items", with_stored(parts, _input_items), methods=["GET"]),
         Route("/v1/files", with_stored(parts, _list_files), methods=["GET"]),
@@ -71,6 +69,8 @@ def stored_routes(parts: ServerParts) -> list[Route]:
         Route("/v1/batches", with_body(parts, lambda body: decode(body, AskedBatch), _create_batch), methods=["POST"]),
         Route("/v1/batches/{name}", with_stored(parts, _get_batch), methods=["GET"]),
         Route("/v1/batches/{name}/cancel", with_stored(parts, _cancel_batch), methods=["POST"]),
+        *conversation_routes(parts),
+        *message_batch_routes(parts),
     ]
 
 

@@ -14,6 +14,7 @@ from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
 from twostroke.server.parts import ServerParts
+from twostroke.server.stored.items import shown_conversation
 from twostroke.types.output import Delta
 from twostroke.types.result import TokenLogprob
 
@@ -174,7 +175,7 @@ class ResponsesShape(TurnShape):
             "created_at": self._call.created_s,
             "status": status,
             "background": False,
-            "conversation": {"id": asked.conversation} if isinstance(asked.conversation, str) else asked.conversation,
+            "conversation": shown_conversation(asked.conversation),
             "error": None,
             "incomplete_details": cut,
             "instructions": asked.instructions,

@@ -84,7 +84,7 @@ class SightPlan(Struct, frozen=True, eq=False):
     def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
         """What encodes cost on this machine."""
         weights, level, threads = settings["weights"], settings["cpu_level"], settings["threads"]
-        costs = costs_here(self.encoder.model, weights, _kv_kind(settings), machine.cache_folder, level, threads)
+        costs = costs_here(self.encoder.model, weights, encoder_kv(weights), machine.cache_folder, level, threads)
         return encode_cost(self.encoder, costs.now)
 
     def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
@@ -96,7 +96,7 @@ class SightPlan(Struct, frozen=True, eq=False):
                 if sight.learned is not None:
                     table = read_table(with_prefix(checkpoint, encoder.model), sight.learned)
         program_of = encoder.model.program
-        own = StepMemory(program_of, weights.matrices, weights.vectors, _kv_kind(settings), self._sizes())
+        own = StepMemory(program_of, weights.matrices, weights.vectors, encoder_kv(settings["weights"]), self._sizes())
         layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table)
         pieces = [where.ops.compile(piece, own) for piece in pieces_of(program_of)]
         values = TowerValues(encoder.pixels, encoder.places, program_of.kept)
@@ -162,8 +162,14 @@ def _numbers(checkpoint: Checkpoint, name: str) -> F32Array:
     return bf16_to_f32(stored.view(np.uint16)) if stored.dtype == np.uint16 else stored.astype(np.float32)
 
 
-def _kv_kind(settings: Resolved) -> KVKind:
-    return encoder_kv(settings["weights"])
+def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> tuple[Processor, int]:
+    """What cuts images into tiles, and the most image rows of a tile. asked_rows: the most that are asked for.
+
+    Raises CorruptModel, UnsupportedModel.
+    """
+    rows = sight.most_rows(asked_rows)
+    processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), settings)
+    return processor, min(rows, processor.most_rows or rows)
 
 
 def encoder_kv(weights: str) -> KVKind:
@@ -213,11 +219,8 @@ def _plan(
             return None, NO_ENCODER
         if not has_pillow():
             return None, NO_PILLOW
-        sight = encoder.sight
-        rows = sight.most_rows(asked_rows)
-        processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), files.settings)
-        rows = min(rows, processor.most_rows or rows)
-        if sight.spans is not SpanLayers.NONE and step_tokens < rows:
+        processor, rows = processor_of(encoder.sight, files.settings, asked_rows)
+        if encoder.sight.spans is not SpanLayers.NONE and step_tokens < rows:
             raise ConfigError(
                 f"--max-step-tokens {step_tokens} is less than the {rows} rows of an image.",
                 why="In this model the rows of an image see each other, so they are computed in one step.",

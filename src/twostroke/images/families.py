@@ -18,8 +18,8 @@ NAMES = ("gemma3", "gemma4", "glm4v", "idefics3", "internvl", "lfm2_vl", "llava"
 FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")
 """Settings that would change pixels; files that ask for them are refused."""
-CUTTING = "llava"
-"""The family whose files ask for the middle of an image, which is the first of these settings."""
+READ_BY = {"do_center_crop": ("llava",)}
+"""The families that read one of these settings themselves."""
 
 
 def read_settings(folder: Path) -> Mapping[str, Any]:
@@ -30,8 +30,8 @@ def read_settings(folder: Path) -> Mapping[str, Any]:
 def read_processor(family: str, tiling: Tiling, settings: Mapping[str, Any]) -> Processor:
     """The processor that settings describe. Raises CorruptModel, UnsupportedModel."""
     fields = Fields(settings, SETTINGS)
-    for name in UNREAD if family != CUTTING else UNREAD[1:]:
-        if fields.values.get(name):
+    for name in UNREAD:
+        if fields.values.get(name) and family not in READ_BY.get(name, ()):
             raise UnsupportedModel(
                 f"{SETTINGS}: {name} is not implemented.",
                 why="It changes what the model sees.",

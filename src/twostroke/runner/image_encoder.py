@@ -21,12 +21,9 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.runner.text_places import places_of
-from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, ImageTile
+from twostroke.types.images import NOTHING_ENCODED, PIECES_S, EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.plan import Plan
 from twostroke.types.spec.formats import PAGE_TOKENS
-
-PIECES_S = 0.1
-"""Seconds after which a step next to streams begins no further piece."""
 
 
 class TowerValues(Struct, frozen=True, eq=False):

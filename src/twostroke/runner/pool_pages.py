@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +24,11 @@ class PoolPages:
 
     def read(self, page_ids: Sequence[int]) -> bytes:
         """See PageStore."""
-        return b"".join(page.tobytes() for page in self._pages(page_ids))
+        return _bytes_of(self._pages(page_ids))
 
     def write(self, page_ids: Sequence[int], data: bytes) -> None:
         """See PageStore."""
-        at = 0
-        for page in self._pages(page_ids):
-            page[...] = np.frombuffer(data, page.dtype, page.size, at).reshape(page.shape)
-            at += page.nbytes
+        _fill(self._pages(page_ids), data)
 
     def part_bytes(self, group: int) -> int:
         """See PartMemory."""
@@ -39,14 +36,11 @@ class PoolPages:
 
     def read_part(self, group: int, place: int) -> bytes:
         """See PartMemory."""
-        return b"".join(array.tobytes() for array in self._arrays(group, place))
+        return _bytes_of(self._arrays(group, place))
 
     def write_part(self, group: int, place: int, data: bytes) -> None:
         """See PartMemory."""
-        at = 0
-        for array in self._arrays(group, place):
-            array[...] = np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape)
-            at += array.nbytes
+        _fill(self._arrays(group, place), data)
 
     def _arrays(self, group: int, place: int) -> Iterator[NDArray[Any]]:
         return iter((self._states[place],)) if group == STATES else (layer.data[place] for layer in self._groups[group])
@@ -55,3 +49,15 @@ class PoolPages:
         for layers, page_id in zip(self._groups, page_ids, strict=True):
             for layer in layers:
                 yield layer.data[page_id]
+
+
+def _bytes_of(arrays: Iterable[NDArray[Any]]) -> bytes:
+    return b"".join(array.tobytes() for array in arrays)
+
+
+def _fill(arrays: Iterable[NDArray[Any]], data: bytes) -> None:
+    """Write these bytes into the arrays, one after the other."""
+    at = 0
+    for array in arrays:
+        array[...] = np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape)
+        at += array.nbytes

@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+PIECES_S = 0.1
+"""Seconds after which a step next to streams begins no further piece of an encode."""
 IMAGE_PARTS = ("image_url", "input_image", "image")
 """Types of the parts of messages that hold images, in the words of each API."""
 

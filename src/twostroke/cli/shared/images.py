@@ -12,10 +12,11 @@ from twostroke.types.errors import InvalidRequest
 
 MOST_BYTES = 20 << 20
 REMOTE = ("http://", "https://", "data:")
+ENDINGS = ("png", "jpg", "jpeg", "webp", "gif", "bmp")
 _BEGINS = r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\]"
 _PATH = re.compile(
     rf"""(?<!\S)(?:"({_BEGINS}[^"]+?)"|'({_BEGINS}[^']+?)'"""
-    rf"""|({_BEGINS}(?:\\\ |\S)*?\.(?:png|jpe?g|webp|gif|bmp))(?!\S))""",
+    rf"""|({_BEGINS}(?:\\\ |\S)*?\.(?:{"|".join(ENDINGS)}))(?!\S))""",
     re.IGNORECASE,
 )
 """A path begins with /, ./, ../, ~/ or a drive; with a space in it, it has quotes, or a backslash before the space."""
@@ -41,7 +42,7 @@ def paths_in(text: str) -> tuple[str, list[str]]:
 
     def taken(found: re.Match[str]) -> str:
         path = found[1] or found[2] or found[3].replace("\\ ", " ")
-        if not (path.lower().endswith((".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")) and _is_file(path)):
+        if not (path.lower().endswith(tuple(f".{ending}" for ending in ENDINGS)) and _is_file(path)):
             return found[0]
         paths.append(path)
         return ""

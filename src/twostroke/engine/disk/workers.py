@@ -71,7 +71,7 @@ class DiskWriter:
     def flush(self, seconds: float) -> bool:
         """Wait until all is written, no longer than this; whether it is."""
         with self._changed:
-            return self._changed.wait_for(lambda: not (self._queue or self._busy), seconds)
+            return self._changed.wait_for(lambda: self.idle, seconds)
 
     def close(self) -> None:
         """End after the present file; what waits is dropped."""

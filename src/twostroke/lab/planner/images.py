@@ -13,13 +13,12 @@ from msgspec import Struct
 
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolver
-from twostroke.assembly.sight import encoder_bytes, encoder_kv
+from twostroke.assembly.sight import encoder_bytes, encoder_kv, processor_of
 from twostroke.assembly.sight_files import sight_files
 from twostroke.cost.calibration import Calibration
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.cost.model_cost import step_cost
-from twostroke.images.families import read_processor
-from twostroke.images.processor import Processor, Tiling
+from twostroke.images.processor import Processor
 from twostroke.lab.planner.ask import Ask
 from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
 from twostroke.models.common.work import work_of
@@ -106,9 +105,7 @@ def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> Plann
         files = sight_files(resolver, spec, folder, read_object(folder / "config.json"))
         encoder = None if files is None else read_encoder(files.config, spec)
         if files is not None and encoder is not None:
-            rows = encoder.sight.most_rows(IMAGE_TOKENS)
-            tiling = Tiling(encoder.sight.patching, encoder.sight.side, rows)
-            processor = read_processor(encoder.sight.family, tiling, files.settings)
+            processor, rows = processor_of(encoder.sight, files.settings, IMAGE_TOKENS)
             return PlannedSight(encoder, processor, rows, counter(folder))
     except (ConfigError, ModelError) as error:
         why = str(error)

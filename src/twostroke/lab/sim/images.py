@@ -9,13 +9,11 @@ from msgspec import Struct
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.engine.executor import Executor
 from twostroke.lab.sim.clock import VirtualClock
-from twostroke.types.images import ImageSpan, ImageTile
+from twostroke.types.images import PIECES_S, ImageSpan, ImageTile
 from twostroke.types.plan import Plan
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
-PIECES_S = 0.1
-"""As the engine's executor: next to streams no further piece begins after so many seconds of a step."""
 KEYS_OF_ONE = 1 << 16
 
 

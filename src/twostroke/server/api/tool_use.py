@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
-from twostroke.server.api.changed.kept_tools import Tool
+from twostroke.server.api.changed.kept_tools import Tool, text_schema
 from twostroke.server.api.schema import CheckedChat
 from twostroke.text.grammar.check import checked_in_words
 from twostroke.text.grammar.schema import adapted_in_words
-from twostroke.text.history.calls import TEXT_ARGUMENT
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.hold.calls import forced_calls, strict_calls
 from twostroke.text.talk.hold.lark import WHOLE, SpecialId
@@ -116,7 +115,7 @@ def _held(tool: Tool, notes: Notes) -> Any:
     schema = tool.function.parameters or ANY_ARGUMENTS
     read = checked_in_words
     if tool.pattern is not None:
-        schema, read = text_schema(tool.pattern), adapted_in_words
+        schema, read = text_schema({"pattern": tool.pattern.join(WHOLE)}), adapted_in_words
     if schema.get("type") == "object" and not any(name in schema for name in _SAYS_MORE):
         schema = {**schema, "properties": {}}
     try:
@@ -128,17 +127,6 @@ def _held(tool: Tool, notes: Notes) -> Any:
     for words in found.not_held:
         notes.add(f"tool {named(tool.function.name)}: {words}")
     return found.schema
-
-
-def text_schema(pattern: str) -> dict[str, Any]:
-    """The arguments of a tool that takes a text, which must be one of the pattern's."""
-    text = {"type": "string", "pattern": pattern.join(WHOLE)}
-    return {
-        "type": "object",
-        "properties": {TEXT_ARGUMENT: text},
-        "required": [TEXT_ARGUMENT],
-        "additionalProperties": False,
-    }
 
 
 _SAYS_MORE = (

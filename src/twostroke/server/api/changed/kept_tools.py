@@ -7,7 +7,7 @@ model to use one of them is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -95,16 +95,19 @@ def text_tool(name: str, description: str | None, form: dict[str, Any] | None, n
         syntax = wanted.get("syntax") if wanted else ""
         told.append(f"The text must fit this grammar ({named(syntax)}):\n{definition}")
         pattern = _pattern(name, definition, syntax, notes)
-    schema = {
+    whole = "\n".join(filter(None, told))
+    spec = FunctionSpec(name=name, description=whole, parameters=text_schema({}), strict=pattern is not None)
+    return Tool(function=spec, takes_text=True, pattern=pattern)
+
+
+def text_schema(bounds: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of a tool that takes a text. bounds: what the text must fit, in words of JSON Schema."""
+    return {
         "type": "object",
-        "properties": {TEXT_ARGUMENT: {"type": "string"}},
+        "properties": {TEXT_ARGUMENT: {"type": "string", **bounds}},
         "required": [TEXT_ARGUMENT],
         "additionalProperties": False,
     }
-    spec = FunctionSpec(
-        name=name, description="\n".join(filter(None, told)), parameters=schema, strict=pattern is not None
-    )
-    return Tool(function=spec, takes_text=True, pattern=pattern)
 
 
 def _pattern(name: str, definition: str, syntax: Any, notes: Notes) -> str | None:

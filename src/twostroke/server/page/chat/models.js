@@ -10,6 +10,9 @@ const TASKS = { embed: "makes vectors", rerank: "scores texts" }; // these write
 const byId = (id) => document.getElementById(id);
 const query = (id) => `?model=${encodeURIComponent(id)}`;
 
+/** The tokens that one request may have. */
+const roomOf = ({ settings: { context, kv_tokens: tokens } }) => Math.min(context, tokens || Infinity);
+
 /** The state of a model in words; "" where the server has one model, which is always loaded. */
 export function stateOf({ status }) {
   if (!status) return "";
@@ -21,8 +24,7 @@ export class Models {
   /** changed(about): another model answers from now on. */
   constructor(about, changed) {
     Object.assign(this, { about, changed });
-    const { context, kv_tokens: tokens } = about.settings;
-    this.take({ id: about.model, about, room: Math.min(context, tokens || Infinity), sees: false });
+    this.take({ id: about.model, about, room: roomOf(about), sees: false });
     this.list = [];
     this.rows = new Map();
     this.dialog = byId("models");
@@ -78,10 +80,8 @@ export class Models {
   /** What the page must know of a model: {id, about, room, sees}. room: the tokens of its context. */
   async facts(id) {
     const about = id === this.about.model ? this.about : await getJson(`/v1/engine/about${query(id)}`);
-    const { context, kv_tokens: tokens } = about.settings;
     const props = await getJson(`/props${query(id)}`).catch(() => null); // a server of today tells it
-    const room = Math.min(context, tokens || Infinity);
-    return { id, about: { ...about, model: id }, room, sees: Boolean(props?.modalities.vision) };
+    return { id, about: { ...about, model: id }, room: roomOf(about), sees: Boolean(props?.modalities.vision) };
   }
 
   async choose(id) {

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from twostroke.assembly.optional import objective_policy
 from twostroke.assembly.settings.config import GAP_LIMITER, Resolved, kv_kind, objectives_of
 from twostroke.cost.memory import KVPlan, MemoryNeeds
-from twostroke.cost.shape import StepCost
 from twostroke.cost.what_if import WhatIf
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
@@ -82,31 +81,20 @@ def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> Schedul
 
 
 def scheduler_of(
-    cache: CacheManager, limits: SchedulerLimits, policy: Policy, guesser: Guesser, cost: StepCost
-) -> Scheduler:
-    """A scheduler. cost: the step cost that decides how streams are divided among plans, where several plans are in
-    flight.
-    """
-    made = Scheduler(cache, limits, policy, guesser)
-    made.under_way.share = PredictedShare(cost, limits.plans_in_flight)
-    return made
-
-
-def policy_of(costs: WhatIf, resolved: Resolved, spec: Model) -> Policy:
-    """The scheduler's policy. Without objectives it is the order of arrival."""
-    guessed = not costs.measured
-    if resolved["step_limiter"] == GAP_LIMITER:
-        return arrival_policy(costs.now, GapRule(), PAGE_TOKENS, guessed)
-    if not objectives_of(resolved).any:
-        return ArrivalPolicy()
-    limits = scheduler_limits(resolved, spec)
-    asked = objectives_of(resolved)
-    return objective_policy.objective_policy(costs.now, asked, limits, PAGE_TOKENS, guessed=guessed)
-
-
-def usual_scheduler(
     cache: CacheManager, resolved: Resolved, spec: Model, costs: WhatIf, guesser: Guesser, plans: int
 ) -> Scheduler:
     """The scheduler of these settings. plans: how many plans are computed at a time."""
-    limits, policy = scheduler_limits(resolved, spec, plans), policy_of(costs, resolved, spec)
-    return scheduler_of(cache, limits, policy, guesser, costs.now)
+    made = Scheduler(cache, scheduler_limits(resolved, spec, plans), _policy(costs, resolved, spec), guesser)
+    made.under_way.share = PredictedShare(costs.now, plans)
+    return made
+
+
+def _policy(costs: WhatIf, resolved: Resolved, spec: Model) -> Policy:
+    """The scheduler's policy. Without objectives it is the order of arrival."""
+    guessed, asked = not costs.measured, objectives_of(resolved)
+    if resolved["step_limiter"] == GAP_LIMITER:
+        return arrival_policy(costs.now, GapRule(), PAGE_TOKENS, guessed)
+    if not asked.any:
+        return ArrivalPolicy()
+    limits = scheduler_limits(resolved, spec)
+    return objective_policy.objective_policy(costs.now, asked, limits, PAGE_TOKENS, guessed=guessed)

@@ -271,7 +271,7 @@ def build_heart(
     runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
-    scheduler = caches.usual_scheduler(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
+    scheduler = caches.scheduler_of(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
     scheduler.images.cost = None if found.sight is None else found.sight.cost(resolved, found.machine)
     book = BeamBook(scheduler, partial(stop_text, tokenizer))
     ledger = Ledger(found.costs.now, _trace(resolved, found.costs, report, closing))

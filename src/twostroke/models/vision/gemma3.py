@@ -10,7 +10,7 @@ import math
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.tower import mean_rows
 from twostroke.models.common.encoders import EncoderText
-from twostroke.models.common.families.siglip import read_siglip
+from twostroke.models.common.families.siglip import PREFIXES, PROJECTOR, TOWER, read_siglip
 from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight
 from twostroke.ops.products.linear import linear
@@ -24,13 +24,6 @@ SILENT = {
     **{"image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
 """What transformers assumes for the tower where vision_config is silent."""
-TOWER, PROJECTOR = "model.vision_tower.", "model.multi_modal_projector."
-PREFIXES = (
-    ("vision_tower.vision_model.", TOWER),
-    ("model.vision_tower.vision_model.", TOWER),
-    ("vision_tower.", TOWER),
-    ("multi_modal_projector.", PROJECTOR),
-)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.tower import two_products
 from twostroke.models.common.encoders import EncoderText
-from twostroke.models.common.families.siglip import TABLE, read_siglip
+from twostroke.models.common.families.siglip import PREFIXES, PROJECTOR, TABLE, TOWER, read_siglip
 from twostroke.models.common.fields.fields import activation
 from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
@@ -26,13 +26,6 @@ SILENT = {
 }
 """What transformers assumes for the tower where vision_config is silent."""
 BETWEEN = Norm(1e-5, NormKind.LAYER)
-TOWER, PROJECTOR = "model.vision_tower.", "model.multi_modal_projector."
-PREFIXES = (
-    ("vision_tower.vision_model.", TOWER),
-    ("model.vision_tower.vision_model.", TOWER),
-    ("vision_tower.", TOWER),
-    ("multi_modal_projector.", PROJECTOR),
-)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.tower import Patches, two_products, with_given_places
 from twostroke.models.common.encoders import EncoderText
-from twostroke.models.common.families.siglip import TABLE, Siglip, read_siglip
+from twostroke.models.common.families.siglip import PREFIXES, PROJECTOR, TABLE, TOWER, Siglip, read_siglip
 from twostroke.models.common.fields.fields import activation
 from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
@@ -28,13 +28,6 @@ SIGLIP = {
     **{"image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
 """What transformers assumes for either tower where vision_config is silent."""
-TOWER, PROJECTOR = "model.vision_tower.", "model.multi_modal_projector."
-PREFIXES = (
-    ("vision_tower.vision_model.", TOWER),
-    ("model.vision_tower.vision_model.", TOWER),
-    ("vision_tower.", TOWER),
-    ("multi_modal_projector.", PROJECTOR),
-)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:

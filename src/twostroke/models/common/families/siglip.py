@@ -14,6 +14,14 @@ from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Rope, Value
 from twostroke.types.spec.fields import Fields
 
+TOWER, PROJECTOR = "model.vision_tower.", "model.multi_modal_projector."
+PREFIXES = (
+    ("vision_tower.vision_model.", TOWER),
+    ("model.vision_tower.vision_model.", TOWER),
+    ("vision_tower.", TOWER),
+    ("multi_modal_projector.", PROJECTOR),
+)
+"""What tensors of the tower and of the projector begin with, here and in checkpoints of several versions."""
 MOST_PIXELS = 4096
 TABLE = "embeddings.position_embedding"
 """The learned places, without ".weight"."""

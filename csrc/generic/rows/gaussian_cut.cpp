@@ -1,4 +1,4 @@
-// gaussian_cut: of each row what lies above mean + factor * deviation.
+// gaussian_cut subtracts mean + factor * deviation of its row from each element; what is below 0 becomes 0.
 #include <math.h>
 
 #include "twostroke/context.h"

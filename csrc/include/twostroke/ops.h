@@ -62,7 +62,7 @@ typedef int64_t ts_integer;
   OP(chosen_latent_attention, F(value, out) F(value, q) F(value, q_turned) F(value, chosen) F(cache, layer) F(sequences, batch) F(number, scale) F(vector, sinks)) \
   OP(chosen_linear, F(value, out) F(value, x) F(value, routes) F(weight, weight) F(value, rows) F(value, made))          \
   OP(clamp, F(value, out) F(number, limit))                                                                              \
-  OP(clip_rows, F(value, out) F(value, x) F(vector, bounds)) \
+  OP(clip_rows, F(value, out) F(value, x) F(vector, bounds))                                                             \
   OP(compress, F(value, out) F(value, x) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, rate)) \
   OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength) F(number, lowest)) \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
@@ -109,7 +109,7 @@ typedef int64_t ts_integer;
   OP(scale, F(value, out) F(number, factor))                                                                             \
   OP(scale_columns, F(value, out) F(vector, weight))                                                                     \
   OP(selective_scan, F(value, out) F(value, x) F(value, dt) F(value, b) F(value, c) F(vector, decay) F(vector, skip) F(state, state) F(indices, slots) F(sequences, batch)) \
-  OP(shift_columns, F(value, out) F(vector, weight)) \
+  OP(shift_columns, F(value, out) F(vector, weight))                                                                     \
   OP(short_conv, F(value, out) F(value, x) F(vector, taps) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, activation)) \
   OP(soft_cap, F(value, out) F(number, cap))                                                                             \
   OP(span_attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(indices, ends) F(number, scale) F(integer, window) F(number, soft_cap)) \

@@ -83,7 +83,7 @@ def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> Schedul
 def scheduler_of(
     cache: CacheManager, resolved: Resolved, spec: Model, costs: WhatIf, guesser: Guesser, plans: int
 ) -> Scheduler:
-    """The scheduler of these settings. plans: how many plans are computed at a time."""
+    """Make the scheduler for these settings. plans: the number of plans that are computed at a time."""
     made = Scheduler(cache, scheduler_limits(resolved, spec, plans), _policy(costs, resolved, spec), guesser)
     made.under_way.share = PredictedShare(costs.now, plans)
     return made

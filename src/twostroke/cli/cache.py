@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @click.group()
 def command() -> None:
-    """List, verify or remove packed weights: what the first start of a model writes and every later one maps. Pages of
-    prompts (`serve --kv-disk`) are listed, and removed by `gc`."""
+    """List, verify or remove packed weights. The first start of a model writes them, and later starts map them. `list`
+    also counts pages of prompts (`serve --kv-disk`), and `gc` removes them."""
 
 
 FOLDER = click.option("--cache", metavar="FOLDER", default=None, help="The cache folder [default: as for serve].")

@@ -33,7 +33,7 @@ class DiskPrice:
         self._measured = True
 
     def reading_s(self, num_bytes: int) -> float:
-        """Predicted seconds of reading so many bytes."""
+        """Predict how many seconds it takes to read this number of bytes."""
         return GREETING_S + num_bytes / self.rate
 
     def computing_s(self, start: int, end: int) -> float:

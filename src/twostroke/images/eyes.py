@@ -209,8 +209,8 @@ class Eyes:
 
 
 class EyesOfRequest:
-    """Satisfies Looks. It opens nothing: what is not known is asked for by ImagesWanted, opened elsewhere, and given to
-    `take`; then the request is read again. What it has found stays."""
+    """Satisfies Looks, and opens no file. `look` raises ImagesWanted for images that are not known. The caller opens
+    them elsewhere, gives them to `take`, and reads the request again. Images that were found stay."""
 
     def __init__(self, eyes: Eyes) -> None:
         self._eyes = eyes

@@ -11,7 +11,8 @@ from twostroke.types.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """name: Python and TWOSTROKE_ name; the flag is --name with dashes. default: what happens without it, in words.
+    """name: the name in Python and after TWOSTROKE_; the flag is --name with dashes. default: words for what happens
+    without the option.
 
     secret: its value is never printed. switch: the flag alone turns it on. many: it may be given several times; its
     value is a tuple. also: the flag as other servers call it.

@@ -284,9 +284,9 @@ SERVER_OPTIONS: tuple[Option, ...] = (
         "stored_work",
         "FOLDER",
         parse_text,
-        "Keep responses, conversations, files and batches in this folder: `store`, previous_response_id, background, "
-        "/v1/conversations, /v1/files, /v1/batches and /v1/messages/batches. Each client sees its own alone. Batches "
-        "go on after a restart.",
+        "The server keeps responses, conversations, files and batches in this folder. This turns on `store`, "
+        "previous_response_id, background, /v1/conversations, /v1/files, /v1/batches and /v1/messages/batches. Each "
+        "client sees only its own work. Batches go on after a restart.",
         "none: nothing is kept",
     ),
     Option("stored_bytes", "SIZE", parse_bytes, "Most bytes of each kind of stored work of one client.", "1GB"),

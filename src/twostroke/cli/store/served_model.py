@@ -38,8 +38,9 @@ Message = Mapping[str, Any]
 class ServedModel:
     """name: how the server calls the model. Messages take the place of token ids: the server has the template.
 
-    sampling_defaults: what the model's publisher recommends. sees: whether it reads images. Both are
-    asked for at once. Raises ConfigError where the server does not answer, InvalidRequest where it lacks the model.
+    sampling_defaults: the values that the model's publisher recommends. sees: whether the model reads images. The
+    constructor asks the server for both. Raises ConfigError where the server does not answer, InvalidRequest where it
+    lacks the model.
     """
 
     has_template = True

@@ -75,7 +75,8 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """causes: most seconds first. advice: what saves most first. source: where the cost model's figures come from.
+    """causes: the cause with the most seconds is first. advice: the advice that saves most is first. source: where the
+    cost model's figures come from.
 
     num_disk_tokens: the cached tokens that were read from the disk for it.
     """

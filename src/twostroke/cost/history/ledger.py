@@ -94,7 +94,7 @@ class Ledger:
         self._away_s += seconds
 
     def read_back(self, request_id: str, tokens: int, seconds: float) -> None:
-        """So many tokens of a completion's prompt were read from a disk; it waited so long for them."""
+        """This number of tokens of a completion's prompt was read from a disk. seconds: how long it waited for them."""
         if (live := self._live.get(request_id)) is not None:
             live.disk = DiskRead(tokens, seconds)
 

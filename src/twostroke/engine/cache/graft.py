@@ -69,10 +69,10 @@ class Graft:
         self.at += count
 
     def finish(self, windows: Collection[tuple[int, int]], state: bool) -> GraftEnd:
-        """All pages that stay are here: what windows and the state need next to them, as far as there is room.
+        """Reserve what windows and the state need, as far as there is room. All pages that stay must be here.
 
-        windows: (group, index) of the pages that can be written now. state: can the state be? What else is missing by
-        now, because it was evicted meanwhile, makes the whole useless, and then nothing is to be written.
+        windows: (group, index) of the pages that can be written now. state: whether the state can be written. Where
+        another page is missing because it was evicted meanwhile, nothing can be used, and nothing is to be written.
         """
         places: list[PagePlace] = []
         for number, group in enumerate(self._cache.groups):

@@ -1,1 +1,1 @@
-"""The disk as one more source of prefix pages: what to write and read between steps, the files, their threads."""
+"""Keeps pages of prompts on a disk: it chooses what to write and read between steps, in threads of its own."""

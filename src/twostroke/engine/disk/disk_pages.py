@@ -1,4 +1,4 @@
-"""The disk as a source of pages, as the engine's loop sees it: what it does between two steps, and how it ends."""
+"""Connects the engine's loop with the disk: it reads and copies pages between steps, and writes the rest at the end."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ class CameBack(Struct, frozen=True):
 
 
 class _Fetch(Struct, eq=False):
-    """One prompt that is read. stays: pages that stay, by index, not asked for yet; others: what is read after them."""
+    """One prompt that is read. stays: pages that stay and are not asked for yet, in order. others: the parts that are
+    read after them."""
 
     key: int
     graft: Graft

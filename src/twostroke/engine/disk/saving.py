@@ -34,8 +34,8 @@ Wanted = tuple[int, int]
 
 
 class DiskSaving:
-    """Belongs to the thread that steps. trusted: whether the weights are known to be undamaged, after no more than so
-    many seconds of waiting. Before, nothing is written: what damaged weights computed must not outlive the process."""
+    """Belongs to the thread that steps. trusted(seconds): are the weights known to be undamaged? It waits at most so
+    long. Until then nothing is written, because pages of damaged weights must not outlive the process."""
 
     def __init__(
         self,

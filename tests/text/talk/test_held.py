@@ -15,13 +15,13 @@ from msgspec import structs
 from tests.text.kinds import make
 from tests.text.talk.reading import TOOLS, read, valued, written
 from tests.text.test_grammar import allowed
-from twostroke.server.api.changed.kept_tools import text_tool
+from twostroke.server.api.changed.kept_tools import text_schema, text_tool
 from twostroke.server.api.grammar import AskedGrammar, after_thought
-from twostroke.server.api.tool_use import text_schema
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
 from twostroke.text.talk.hold.calls import forced_calls, strict_calls
+from twostroke.text.talk.hold.lark import WHOLE
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.grammar import Grammar
 from twostroke.types.notes import Notes
@@ -141,7 +141,7 @@ def test_a_text_tool_is_held_to_its_grammar(
 ) -> None:
     tool = text_tool("sum", None, {"type": "grammar", "syntax": syntax, "definition": definition}, notes := Notes())
     assert not notes.texts and tool.function.strict and tool.pattern is not None
-    schemas = {"sum": text_schema(tool.pattern)}
+    schemas = {"sum": text_schema({"pattern": tool.pattern.join(WHOLE)})}
     for grammar in (
         forced_calls(form, schemas, special, parallel=False, prompt_end=closed(form)),
         strict_calls(form, schemas, special, parallel=False),
@@ -163,7 +163,7 @@ def test_a_text_ends_where_its_pattern_could_go_on(
     form: Format, compiler: GrammarCompiler, tokenizer: Tokenizer
 ) -> None:
     """A pattern of any text ends at the first end of its notation, also where that end has a token in its middle."""
-    schemas = {"sum": text_schema(r"[*]{3}(.|\n)*")}
+    schemas = {"sum": text_schema({"pattern": r"[*]{3}(.|\n)*".join(WHOLE)})}
     text = written(form, [("sum", {"input": "*** a < b\n"})])
     text = text.lstrip("\n") if form.messages else text
     for middle in ("", "DSML"):

@@ -255,6 +255,8 @@ int memcmp(const void* one, const void* other, size_t bytes) {
   return 0;
 }
 
+int bcmp(const void* one, const void* other, size_t bytes) { return memcmp(one, other, bytes); }
+
 size_t strlen(const char* text) { return length(text); }
 
 int strncmp(const char* one, const char* other, size_t most) {

@@ -1,7 +1,7 @@
 """Compile the kernels with a program of the tests; what was compiled before comes from the cache of build.py.
 
-Most of a run was compiling. Kernels that run nowhere, or run for seconds, are compiled for fewer seconds on each commit;
-a daily run compiles them as they are shipped.
+Most of a run was compiling. Kernels that run nowhere, or run for seconds, are compiled for fewer seconds on each
+commit; a daily run compiles them as they are shipped.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def shipped_program(machine: str, main: Path, level: str) -> Path:
 
 
 def static_program(main: Path, level: str) -> Path:
-    """The objects of a library for Linux on aarch64 and `main` as a program that runs without any library of the system:
-    bare.cpp has what they call."""
+    """The objects of a library for Linux on aarch64 and `main` as a program that runs without any library of the
+    system: bare.cpp has what they call."""
     flags = (*build.unit_flags("aarch64", BARE, "generic"), "-ffreestanding", "-fno-builtin")
     cache, compiler = build.shared_cache(), build.zig()
     objects = [*_objects("aarch64", main, level, lightly()), *build.compile_all(cache, compiler, [(BARE, flags)])]

@@ -26,13 +26,6 @@ def lightly() -> tuple[str, ...]:
     return build.RELEASE if TIER.daily else (*build.RELEASE, *build.LIGHT)
 
 
-def trapping() -> tuple[str, ...]:
-    """With traps on undefined behaviour. What is not optimized traps as well, but for sizes of objects, which the
-    compiler then does not know: a daily run has them."""
-    traps = ("-fsanitize=undefined", "-fsanitize-trap=undefined")
-    return build.TRAPPING if TIER.daily else (*build.UNOPTIMIZED, *traps)
-
-
 def program(compiler: build.Compiler, machine: str, main: Path, flags: Sequence[str], linking: Sequence[str]) -> Path:
     """The kernels for one machine and `main`, compiled with `flags`, as a program. Raises RuntimeError."""
     cache = build.shared_cache()

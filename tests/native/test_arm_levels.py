@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,9 @@ def said() -> dict[str, Records]:
     if QEMU is None:
         pytest.skip("qemu-aarch64 is not installed; the cross build itself is tested elsewhere")
     programs = {level: static_program(SWEEP, level) for level in build.LEVELS["aarch64"]}
-    return {level: records(QEMU, "-cpu", PROCESSORS[level], str(program)) for level, program in programs.items()}
+    commands = [(QEMU, "-cpu", PROCESSORS[level], str(program)) for level, program in programs.items()]
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(programs, pool.map(lambda command: records(*command), commands), strict=True))
 
 
 WHOLE_KEYS = ("kv2", "kv3")

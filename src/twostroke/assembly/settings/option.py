@@ -22,8 +22,8 @@ class Setting(Generic[T]):
 
 
 class Field(Generic[T]):
-    """A field of a group of settings. Read from an object of the group it is the value; read from the class of the
-    group it is this description, by which a value is asked for and settled."""
+    """A field of a group of settings. An object of the group has the value by this name. The class of the group has
+    this description, by which a value is asked for and settled."""
 
     name = ""
 
@@ -53,7 +53,7 @@ class Field(Generic[T]):
 
 
 class Option(Field[T]):
-    """A setting that can be asked for: by its flag, by TWOSTROKE_ and its name, or by its name in Python.
+    """A setting that can be asked for by its flag, by TWOSTROKE_ and its name, or by its name in Python.
 
     default: words for what happens without the option. secret: its value is never printed. switch: the flag alone
     turns it on. also: the flag as other servers call it. many: it may be given several times; its value is a tuple.
@@ -91,7 +91,7 @@ class Option(Field[T]):
 
 
 class ListOption(Option[tuple[Item, ...]]):
-    """An option that may be given several times: as a mapping, as a list, or as one text with commas between."""
+    """An option that may be given several times. Python may give a mapping, a list, or one text with commas between."""
 
     many = True
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from twostroke.assembly.optional_heads import sight
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import Resolved, Resolver, resolve_images
+from twostroke.assembly.settings.config import resolve_images
+from twostroke.assembly.settings.engine_settings import ImageSettings
+from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
@@ -26,11 +28,11 @@ TOWER = "vision_config"
 def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) -> tuple[Model, SightPlan | None]:
     """See `find_sight`, which is asked where config.json describes a tower or images are asked for."""
     config = read_object(folder / "config.json")
-    asked = resolver.asked_value("images") == "on" or resolver.asked_value("mmproj") is not None
+    asked = resolver.asked_value(ImageSettings.images) == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
     if asked or TOWER in config or (folder / NAME_FILE).is_file():
         return sight.find_sight(resolver, spec, folder, config, alone=alone)
-    resolver.pick("mmproj", None, "none asked for")
-    resolver.pick("images", "off", "the model describes no encoder of images")
+    resolver.pick(ImageSettings.mmproj, None, "none asked for")
+    resolver.pick(ImageSettings.images, "off", "the model describes no encoder of images")
     resolve_images(resolver)
     return spec, None
 

@@ -169,7 +169,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
         settings |= {"division": asdict(divided.division), "link": asdict(divided.link)}
     title = (
         f"{options['model']} ({ask.weights} weights, {ask.kv_format} K and V) on {where(target, divided)}: room for "
-        f"{settings['kv_tokens']:,} tokens of K and V, {sequences} sequences and {step_tokens} rows a step"
+        f"{setup.kv_tokens:,} tokens of K and V, {sequences} sequences and {step_tokens} rows a step"
     )
     return title, settings, setup
 

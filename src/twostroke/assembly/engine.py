@@ -39,7 +39,7 @@ from twostroke.assembly.settings.env import Machine, asked_by_environment, read_
 from twostroke.assembly.settings.kv_disk import resolve_kv_disk, why_no_disk
 from twostroke.assembly.settings.resolver import Resolved, Resolver, collect
 from twostroke.assembly.task import Texts, build_texts, read_for_task
-from twostroke.assembly.weights import Progress, Report, begin_close, checked, load
+from twostroke.assembly.weights import Progress, Report, begin_close, checked, load, load_named
 from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.cost.history.ledger import Ledger, Sink
 from twostroke.cost.memory import KVPlan
@@ -248,7 +248,7 @@ def build_heart(
     ends |= turn_end_ids(template, tokenizer)
     grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, found.machine, closing)
-    loaded = load(folder, found.part, resolved, found.machine, progress, report)
+    loaded = load_named(found.folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
     place = RunPlace(CpuOps(resolved.cpu.cpu_level, resolved.cpu.threads, resolved.cpu.cpus), device)
     closing.callback(place.close)

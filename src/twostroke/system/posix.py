@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import mmap
@@ -12,9 +11,11 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = [
     "HAS_SOCKET_FILES",
@@ -125,6 +126,8 @@ def is_own(found: os.stat_result) -> bool:
 @contextlib.contextmanager
 def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> Iterator[None]:
     """Inside, these signals call `handle` in the running loop of the main thread."""
+    import asyncio  # a start reads weights ahead before it imports as much as this
+
     loop, taken = asyncio.get_running_loop(), list(kinds)
     for kind in taken:
         loop.add_signal_handler(kind, handle, kind)
@@ -140,6 +143,8 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """A child process that inherits these descriptors under their numbers. options: further arguments of Popen.
     own_session: signals of the terminal do not reach it."""
+    import subprocess
+
     return subprocess.Popen(command, pass_fds=tuple(descriptors), start_new_session=own_session, **options)
 
 

@@ -91,10 +91,10 @@ def load_named(
 ) -> CachedWeights:
     """The same for the model that a user named. The next start reads its file before it knows the model."""
     loaded = load(folder.path, spec, resolved, machine, progress, report)
-    if resolved["cache"] != NO_CACHE:
-        kept = Path(resolved["cache"]).expanduser()
+    if resolved.disk.cache != NO_CACHE:
+        kept = Path(resolved.disk.cache).expanduser()
         packed = None if loaded.file is None else loaded.file.path
-        remember(kept, folder.source, resolved["weights"], packed, loaded.sources)
+        remember(kept, folder.source, resolved.model.weights, packed, loaded.sources)
     return loaded
 
 

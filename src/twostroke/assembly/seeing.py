@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from twostroke.assembly.optional_heads import sight
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import Resolved, Resolver, resolve_images
+from twostroke.assembly.settings.env import Machine
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
@@ -38,6 +39,7 @@ def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) ->
 def build_sight(
     plan: SightPlan | None,
     resolved: Resolved,
+    machine: Machine,
     place: RunPlace,
     memory: StepMemory,
     program: Program,
@@ -48,4 +50,4 @@ def build_sight(
         return None, None
     eyes = plan.eyes(resolved)
     closing.callback(eyes.close)
-    return eyes, plan.rows(resolved, place, memory, program)
+    return eyes, plan.rows(resolved, machine, place, memory, program)

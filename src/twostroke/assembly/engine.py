@@ -260,7 +260,7 @@ def build_heart(
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, place, report, closing)
     program = spec.program if found.adapters is None else found.adapters.program
-    eyes, images = build_sight(found.sight, resolved, place, memory, program, closing)
+    eyes, images = build_sight(found.sight, resolved, found.machine, place, memory, program, closing)
     runner = place.executor(forward, memory, spec.vocab_size, readers, resolved.device.early_steps == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)

@@ -10,6 +10,7 @@ from twostroke.assembly.optional_heads import sight
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.settings.config import resolve_images
 from twostroke.assembly.settings.engine_settings import ImageSettings
+from twostroke.assembly.settings.env import Machine
 from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
@@ -40,6 +41,7 @@ def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) ->
 def build_sight(
     plan: SightPlan | None,
     resolved: Resolved,
+    machine: Machine,
     place: RunPlace,
     memory: StepMemory,
     program: Program,
@@ -50,4 +52,4 @@ def build_sight(
         return None, None
     eyes = plan.eyes(resolved)
     closing.callback(eyes.close)
-    return eyes, plan.rows(resolved, place, memory, program)
+    return eyes, plan.rows(resolved, machine, place, memory, program)

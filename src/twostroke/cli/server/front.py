@@ -12,7 +12,7 @@ from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.run_built import serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 
-OF_MODEL = (BY_NAME["task"], BY_NAME["pooling"])
+OF_MODEL = tuple(BY_NAME[name] for name in ("task", "pooling", "mmproj", "image_tokens", "image_urls"))
 """Options of the engine that a front reads too."""
 
 

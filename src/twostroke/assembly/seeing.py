@@ -15,6 +15,7 @@ from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
+from twostroke.types.errors import ConfigError
 from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
 
@@ -36,6 +37,24 @@ def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) ->
     resolver.pick(ImageSettings.images, "off", "the model describes no encoder of images")
     resolve_images(resolver)
     return spec, None
+
+
+def front_eyes(resolver: Resolver, spec: Model, folder: Path, fingerprint: str) -> Eyes | None:
+    """What opens images at a front. fingerprint: that of its replicas' own; empty where they read no images.
+
+    Raises ConfigError where this front would make other tiles.
+    """
+    if not fingerprint:
+        return None
+    plan = sight.sight_of_replicas(resolver, spec, folder, read_object(folder / "config.json"))
+    eyes = None if plan is None else plan.eyes(resolver.resolved())
+    if eyes is None or eyes.fingerprint != fingerprint:
+        raise ConfigError(
+            "The replicas read images, and this front would make other tiles of them.",
+            why="A front opens images, and replicas encode them.",
+            fix="Give the front the model folder, --mmproj and --image-tokens that its replicas have, and Pillow.",
+        )
+    return eyes
 
 
 def build_sight(

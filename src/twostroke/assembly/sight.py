@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -210,6 +211,14 @@ def find_sight(
     sight = found.encoder.sight
     how = GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
     return with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), how), found
+
+
+def sight_of_replicas(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightPlan | None:
+    """The encoder that replicas of a front have; the front reads its rules alone. Raises ConfigError, ModelError."""
+    most = resolver.asked_value(ImageSettings.image_tokens) or IMAGE_TOKENS
+    found, _ = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, sys.maxsize, wanted=True)
+    resolve_images(resolver)
+    return found
 
 
 def _plan(

@@ -71,7 +71,7 @@ class Patching(Struct, frozen=True):
         return height // self.patch // self.merge, width // self.patch // self.merge
 
 
-class ImageTile(Struct, frozen=True, eq=False):
+class ImageTile(Struct, frozen=True, eq=False, weakref=True):
     """A rectangle that is encoded alone. key: below zero, made of all that its rows depend on (`key_of`), so it stands
     for a token id where a prefix is looked up. lines, columns: the image rows that it becomes, as they lie in it.
 

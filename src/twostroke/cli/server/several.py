@@ -80,12 +80,6 @@ def _sources(references: Sequence[str], options: Mapping[str, Any], asked: Resol
             why="It would be given to each of them.",
             fix="Write a file for --models, with this option in the table of its model.",
         )
-    if options.get(StoredSettings.stored_work.name) is not None:
-        raise ConfigError(
-            "--stored-work keeps the work of one model, and this server has several.",
-            why="Batches that wait are not resumed by a model's name yet.",
-            fix="Serve the model of stored work alone, on another port.",
-        )
     usual = asked.asked_value(SeveralSettings.keep_alive)
     stays_s, on_demand_s = (math.inf, ON_DEMAND_S) if usual is None else (usual, usual)
     found = [

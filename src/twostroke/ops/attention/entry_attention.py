@@ -23,8 +23,8 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E
 from twostroke.ops.attention.entries import entries_seen
+from twostroke.ops.cases import Filled, Sizes, grid, rising, times
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.cases import Filled, Sizes, grid, rising, times
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value, Vector
 
@@ -91,7 +91,7 @@ class EntryAttention(Op):
     }
     CASES = tuple(
         grid(
-            3e-4, H=(1, 3), D=dim, K=9, scale=0.1, rate=rate, window=window, chosen=(None, rising(20)),
+            3e-5, H=(1, 3), D=dim, K=9, scale=0.1, rate=rate, window=window, chosen=(None, rising(20)),
             **({"out": f"{dim + 2}", "before": None, "sinks": None} if begins else
                {"out": "D", "before": (None, Filled(f"{dim + 2}", _begun)), "sinks": (None, times(1))}),
         )

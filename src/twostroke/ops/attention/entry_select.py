@@ -18,8 +18,8 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.entries import entries_seen
 from twostroke.ops.attention.index_select import FLOPS_PER_HEAD, largest
+from twostroke.ops.cases import between, grid
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.cases import between, grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
 from twostroke.types.spec.formats import KVKind
@@ -39,14 +39,14 @@ class EntrySelect(Op):
     SHAPES: ClassVar[Shapes] = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 * *"}
     CASES = (
         grid(
-            H=(1, 3, 9),
-            D=(16, 40),
+            H=(1, 9, 64),
+            D=(16, 40, 128),
             K=(1, 7, 64),
             kinds=KVKind.F32,
             q=between(-3, 3),
             weights=between(-3, 3),
             layer=between(-3, 3),
-            rate=(1, 4, 6),
+            rate=(1, 4, 6, 24),
         ),
     )
     PART: ClassVar[OpPart] = OpPart.ATTENTION

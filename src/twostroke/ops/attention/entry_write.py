@@ -14,8 +14,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.entries import write_entries
+from twostroke.ops.cases import grid, wild
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
-from twostroke.ops.program.cases import grid, wild
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Cache, Indices, LatentKV, Value
 from twostroke.types.spec.formats import PAGE_TOKENS

@@ -20,8 +20,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import latents_seen
+from twostroke.ops.cases import between, grid
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.cases import between, grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
 from twostroke.types.spec.formats import KVKind
@@ -52,9 +52,9 @@ class IndexSelect(Op):
     SHAPES: ClassVar[Shapes] = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 D *"}
     CASES = (
         grid(
-            H=(1, 3, 9),
-            D=(16, 40),
-            K=(1, 7, 64),
+            H=(1, 7, 64),
+            D=(16, 40, 128),
+            K=(1, 7, 64, 700),
             kinds=KVKind.F32,
             q=between(-3, 3),
             weights=between(-3, 3),

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import write_rows
+from twostroke.ops.cases import grid, wild
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
-from twostroke.ops.program.cases import grid, wild
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Cache, Indices, Value
 from twostroke.types.spec.formats import PAGE_TOKENS

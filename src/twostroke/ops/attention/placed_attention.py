@@ -22,8 +22,8 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E, gather, gather_values, scaled_query, softened
+from twostroke.ops.cases import PAGES, Filled, Sizes, grid, times
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.cases import Filled, Sizes, grid, times
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import ALL_AHEAD, SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
 from twostroke.types.spec.formats import PAGE_TOKENS
@@ -83,7 +83,8 @@ class PlacedAttention(Op):
     }
     CASES = tuple(
         grid(
-            3e-4,
+            tolerance,
+            kinds=kinds,
             steps=(((40, 40), (1, 1), (70, 70)),),
             G=(1, 2),
             Q=(1, 3),
@@ -98,6 +99,7 @@ class PlacedAttention(Op):
             by_key=by_key,
             ahead=ALL_AHEAD,
         )
+        for tolerance, kinds in PAGES
         for table, by_row, by_key in (
             *(("H B", None, None), (None, times(3), times(3))),
             *(("H B", times(3), times(3)), (None, None, times(3))),

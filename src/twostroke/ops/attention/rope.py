@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import below, grid
 from twostroke.ops.operands import F32Array, I32Array, RopeTable
-from twostroke.ops.program.cases import below, grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Indices, Rope, Value
 

@@ -16,9 +16,9 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import CODES, FLOATS, grid, routes
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
-from twostroke.ops.program.cases import FLOATS, INTEGERS, grid, routes
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Weight
 
@@ -64,7 +64,7 @@ class ChosenLinear(Op):
             bank=5,
             routes=routes("bank"),
         )
-        for tolerance, formats in ((1e-4, FLOATS), (0.03, INTEGERS))
+        for tolerance, formats in ((1e-4, FLOATS), (0.03, CODES))
     )
     PART: ClassVar[OpPart] = OpPart.PRODUCT
     SCRATCH: ClassVar[tuple[str, ...]] = ("rows", "made")

@@ -27,9 +27,9 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import CODES, FLOATS, grid, routes
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear, linear_silu
-from twostroke.ops.program.cases import FLOATS, INTEGERS, grid, routes
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rows import activate, gate
@@ -124,7 +124,7 @@ class Experts(Op):
             routes=routes("9" if "idle" in kind else "6"),
             **{"formats": formats, "gate_up": "2 F", "down": "N", "middle": "F"} | kind,
         )
-        for tolerance, formats in ((2e-5, FLOATS), (0.03, INTEGERS))
+        for tolerance, formats in ((2e-5, FLOATS), (0.03, CODES))
         for kind in _KINDS
     )  # fmt: skip
     PART: ClassVar[OpPart] = OpPart.PRODUCT

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from twostroke.ops.cases import CODES, FLOATS, grid
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear_add, linear_silu
-from twostroke.ops.program.cases import FLOATS, INTEGERS, grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Weight
 
@@ -31,7 +31,7 @@ class FeedForward(Op):
     SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "gate_up": "2F K", "down": "N F", "middle": "T F"}
     CASES = tuple(
         grid(tolerance, formats=formats, T=(1, 7, 40), N=(1, 64), K=(40, 130), F=(1, 65, 150))
-        for tolerance, formats in ((1e-4, FLOATS), (0.05, INTEGERS))
+        for tolerance, formats in ((1e-4, FLOATS), (0.05, CODES))
     )
     PART: ClassVar[OpPart] = OpPart.PRODUCT
     SCRATCH: ClassVar[tuple[str, ...]] = ("middle",)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array, PackedWeight, unpack_integers
-from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rotation import rotated_columns

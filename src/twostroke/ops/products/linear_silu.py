@@ -12,9 +12,9 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
-from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.rows.gate import Activation, GateProduct
 

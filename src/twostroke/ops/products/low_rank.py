@@ -21,8 +21,8 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import between, grid, of
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
-from twostroke.ops.program.cases import between, grid, of
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Indices, Value, Vector, Weight
 from twostroke.ops.unpack import unpack

@@ -15,9 +15,9 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import Filled, below, between, grid, times
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.ops.products.route import FLOPS_PER_EXPERT, RouteRule, Scores, scores_of
-from twostroke.ops.program.cases import Filled, below, between, grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Indices, Value, Vector
 

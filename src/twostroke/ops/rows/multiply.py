@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import Filled, grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.cases import Filled, grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated

@@ -14,8 +14,8 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 from twostroke.ops.rotation import times_hadamard

@@ -20,8 +20,8 @@ from typing import ClassVar
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import Filled, grid, negative, times, with_sums
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.cases import Filled, grid, negative, times, with_sums
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 

@@ -168,7 +168,7 @@ def run() -> int:
     options |= {"threads": asked.threads} if asked.threads else {}
     found = find_model(asked.model, options)
     settings = found.resolver.resolved()
-    ask = make_ask(found.spec, settings["weights"], settings["kv_format"])
+    ask = make_ask(found.spec, settings.model.weights, settings.cache.kv_format)
     sizes = Sizes(ROWS, SEQUENCES, CONTEXT, found.kv_plan.kv_bytes)
     setup = replica_setup(found.spec, ask.weights, ask.kv_kind, calibration, found.machine.available_bytes, sizes)
     outcome = Fleet(FleetPlan(setup), LeastLoaded()).run(load)

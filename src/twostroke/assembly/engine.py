@@ -33,20 +33,13 @@ from twostroke.assembly.optional import advice, verdict
 from twostroke.assembly.optional_heads import ahead, disk, heads
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.seeing import build_sight, plan_sight
-from twostroke.assembly.settings.config import (
-    ModelFacts,
-    Resolved,
-    Resolver,
-    collect,
-    objectives_of,
-    resolve_engine,
-    resolve_memory,
-    step_rule,
-)
+from twostroke.assembly.settings.config import ModelFacts, resolve_engine, resolve_memory, step_rule
+from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings, StepSettings
 from twostroke.assembly.settings.env import Machine, asked_by_environment, read_machine
 from twostroke.assembly.settings.kv_disk import resolve_kv_disk, why_no_disk
+from twostroke.assembly.settings.resolver import Resolved, Resolver, collect
 from twostroke.assembly.task import Texts, build_texts, read_for_task
-from twostroke.assembly.weights import Progress, Report, begin_close, checked, load
+from twostroke.assembly.weights import Progress, Report, begin_close, checked, load, load_named
 from twostroke.backends.cpu import CpuOps, best_level, require_level
 from twostroke.cost.history.ledger import Ledger, Sink
 from twostroke.cost.memory import KVPlan
@@ -156,8 +149,8 @@ class Heart:
     @made_once
     def explainer(self) -> Explainer:
         """Says why requests of this engine took as long as they did."""
-        settings = self.resolved
-        options = advice.Options(settings["max_step_tokens"], settings["max_sequences"], step_rule(settings))
+        steps = self.resolved.steps
+        options = advice.Options(steps.max_step_tokens, steps.max_sequences, step_rule(steps))
         return verdict.Explainer(self.session.ledger, self.costs, options)
 
     @property
@@ -191,15 +184,15 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     asked = ranks.asked_division(resolver)
     division = None if asked is None else asked.division
     machine = read_machine() if asked is None else asked.share_of(read_machine())
-    kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
-    named = locate(model, resolver.asked_value("revision"), kept=kept)
+    kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
+    named = locate(model, resolver.asked_value(ModelSettings.revision), kept=kept)
     folder = calibrated(resolver, named, kept) if asked is None else named  # other machines have no such result
     spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
     settings = resolver.resolved()
-    require_level(settings["cpu_level"])
+    require_level(settings.cpu.cpu_level)
     device = placing.choose_device(resolver, spec)
-    sequences = settings["max_sequences"]
+    sequences = settings.steps.max_sequences
     spec = with_calibrated_keys(spec, named.path, resolver)
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
@@ -208,7 +201,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
     if adapters is not None:
-        needs = adapters.added_to(needs, settings["max_step_tokens"], sequences)
+        needs = adapters.added_to(needs, settings.steps.max_step_tokens, sequences)
         adapters.check_beside(guessing)
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
@@ -222,9 +215,9 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     whole = spec if adapters is None else adapters.counted
     counted = whole if division is None else division.counted(whole)
     costs = placing.costs_for(device, machine, settings)(counted)
-    if objectives_of(settings).any:
-        check_objectives(costs, objectives_of(settings))
-        resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
+    if settings.steps.objectives.any:
+        check_objectives(costs, settings.steps.objectives)
+        resolver.put(StepSettings.step_cost, "measured" if costs.measured else "guessed", costs.source)
     return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 
@@ -255,9 +248,9 @@ def build_heart(
     ends |= turn_end_ids(template, tokenizer)
     grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, found.machine, closing)
-    loaded = load(folder, found.part, resolved, found.machine, progress, report)
+    loaded = load_named(found.folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
-    place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"], resolved["cpus"]), device)
+    place = RunPlace(CpuOps(resolved.cpu.cpu_level, resolved.cpu.threads, resolved.cpu.cpus), device)
     closing.callback(place.close)
     settler = placing.settler_on(device, loaded.weights, found.machine)
     closing.callback(settler.close)
@@ -267,8 +260,8 @@ def build_heart(
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, place, report, closing)
     program = spec.program if found.adapters is None else found.adapters.program
-    eyes, images = build_sight(found.sight, resolved, place, memory, program, closing)
-    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on", images)
+    eyes, images = build_sight(found.sight, resolved, found.machine, place, memory, program, closing)
+    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved.device.early_steps == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     scheduler = caches.scheduler_of(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
@@ -310,7 +303,7 @@ def build_heart(
         found.costs,
         guesser,
         shelf,
-        build_texts(spec, resolved["pooling"], found.files, tokenizer, folder),
+        build_texts(spec, resolved.task.pooling, found.files, tokenizer, folder),
         eyes,
         pages,
     )
@@ -325,7 +318,7 @@ def _disk(
 ) -> DiskPages | None:
     """The disk as a source of pages, where it is asked for."""
     resolved, spec = found.resolver.resolved(), found.spec
-    if not resolved["kv_disk"]:
+    if not resolved.disk.kv_disk:
         return None
     files, pools = None if found.sight is None else found.sight.files, own_pools(spec, found.kv_plan)
     facts = disk.DiskFacts(found.folder.path, spec, resolved, pools, found.costs.now, check.trusted, files)
@@ -378,17 +371,17 @@ def _forward_and_memory(
 
 
 def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
-    if resolved["trace"] is None:
+    if resolved.disk.trace is None:
         return None
-    file = RecordFile(Path(resolved["trace"]).expanduser(), costs.source, report)
+    file = RecordFile(Path(resolved.disk.trace).expanduser(), costs.source, report)
     closing.callback(file.close)
     return file.write
 
 
 def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLimits:
-    context, pools = resolved["context"], own_pools(found.spec, found.kv_plan)
+    context, pools = resolved.steps.context, own_pools(found.spec, found.kv_plan)
     reach = (context, found.spec.vocab_size, longest_sequence(pools, context))
-    return EngineLimits(*reach, ends, objectives_of(resolved), ways_of(resolved, found.spec), task=found.spec.task)
+    return EngineLimits(*reach, ends, resolved.steps.objectives, ways_of(resolved, found.spec), task=found.spec.task)
 
 
 def print_report(sentence: str) -> None:

@@ -24,8 +24,6 @@ With int8 and int4 pages both products are sums of whole numbers. A row's query 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -33,7 +31,7 @@ from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import first_seen, read_pages, read_value_integers, seen_pages
 from twostroke.ops.cases import PAGES, grid, times
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
 from twostroke.types.spec.formats import PAGE_TOKENS
 
@@ -183,12 +181,11 @@ _CASES: tuple[dict[str, object], ...] = (
 """What the op's cases differ in, next to the kinds of pages."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Attention(Op):
     """Softmax attention of the step's rows over their sequences' pages."""
 
-    NAME: ClassVar[str] = "attention"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         "out": "T H V",
         "q": "T H D",
         "layer": "* D V",
@@ -200,9 +197,8 @@ class Attention(Op):
         for tolerance, kinds in PAGES
         for rest in _CASES
     )
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    PART = OpPart.ATTENTION
+    BY_HEADS = True
 
     out: Value
     q: Value

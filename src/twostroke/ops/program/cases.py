@@ -7,8 +7,9 @@ one choice, or a tuple of choices, of which every combination is a case. Words a
 of F. A function makes the content of an operand; without one it is Gaussian. `Filled` is a product with its function.
 None leaves an operand out.
 
-Four more names exist. `bank` is how many matrices each weight has. `formats` are those of weights, `kinds` those of
-pages; without these names all are meant. `steps` has (position after the last row, rows) of each sequence of a step.
+Five more names exist. `bank` is how many matrices each weight has, `biased` whether they have biases. `formats` are
+those of weights, `kinds` those of pages; without these names all are meant. `steps` has (position after the last row,
+rows) of each sequence of a step.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from twostroke.assembly.seeing import build_sight
 from twostroke.assembly.settings.config import step_rule
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assembly.task import Texts, build_texts
-from twostroke.assembly.weights import Progress, Report, begin_close, checked, load_named
+from twostroke.assembly.weights import Progress, Report, begin_close, checked, load, load_named
 from twostroke.backends.cpu import CpuOps
 from twostroke.cost.history.ledger import Ledger, Sink
 from twostroke.cost.what_if import WhatIf

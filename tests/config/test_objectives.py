@@ -9,7 +9,7 @@ import pytest
 
 from tests.cost.machines import calibration
 from twostroke.assembly.cost_here import check_objectives, costs_here
-from twostroke.assembly.engine import find_model, resolve_all
+from twostroke.assembly.find import find_model, resolve_all
 from twostroke.assembly.settings.config import step_rule
 from twostroke.assembly.settings.option_values import parse_seconds
 from twostroke.assembly.settings.resolver import collect

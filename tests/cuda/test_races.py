@@ -12,13 +12,13 @@ from tools.gpu.op_cases import OpCase
 
 from tests.cuda.fake import built_folder, controls, device, wrong
 from tests.cuda.test_sample import any_sequence, both, rows_of
-from tests.tiers import fewer, thinned
+from tests.tiers import TIER, fewer, thinned
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.backends.cuda.library import cuda_op_numbers
 from twostroke.ops.operands import PackedWeight
 from twostroke.types.errors import BackendError
 
-OF_EACH = 3
+OF_EACH = 3 if TIER.daily else 2
 """Cases of an op, the smallest: every byte that they touch is looked at."""
 
 

@@ -79,7 +79,7 @@ def _identity(facts: DiskFacts, pages: PoolPages, executor: Executor) -> bytes:
     tables = hashlib.blake2b(repr((resolved.steps.context, spec.program.ropes)).encode(), digest_size=8).hexdigest()
     names = (resolved.cpu.cpu_level, resolved.model.weights, resolved.cache.kv_format, resolved.cache.key_factors)
     most = resolved.steps.max_step_tokens
-    arithmetic = arithmetic_of(executor, names, spec.vocab_size, PAGE_TOKENS, tables, pools, most)
+    arithmetic = arithmetic_of(executor, names, spec.vocab_size, tables, pools, most)
     windows = [pool.window for pool in pools.pages]
     sizes = [pages.part_bytes(group) for group in range(len(windows))]
     states = pages.part_bytes(STATES) if pools.state_slots else 0

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from twostroke.assembly.engine import find_model
+from twostroke.assembly.find import find_model
 from twostroke.assembly.weights import Progress, Report, checked, load
 from twostroke.weights.packed.cache import NO_CACHE
 

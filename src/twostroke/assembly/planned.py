@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from twostroke.assembly.caches import longest_sequence, own_pools
-from twostroke.assembly.engine import Found, find_model
+from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.grammars import grammars_of
 from twostroke.assembly.guesses import ways_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from twostroke.assembly.engine import Found, find_model
+from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.settings.server_settings import TalkSettings
 from twostroke.text.talk.ask import asked_format, lines_of

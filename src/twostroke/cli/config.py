@@ -26,7 +26,7 @@ def command(model: str, talk: bool, as_json: bool, verbose: bool, **options: Any
         if talk:
             print_talk(model, as_json, options)
             return
-        from twostroke.assembly.engine import resolve_all
+        from twostroke.assembly.find import resolve_all
 
         settings = [without_secret(setting) for setting in resolve_all(model, options).settings]
         if as_json:

@@ -10,6 +10,7 @@ from typing import Any
 
 from twostroke import __version__
 from twostroke.assembly import engine as assemble
+from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.machine.heap import keep_little
 from twostroke.assembly.settings.config import resolve_overload, resolve_server, room_sentence
 from twostroke.assembly.settings.engine_settings import (
@@ -73,7 +74,7 @@ def build_server(
 ) -> BuiltServer:
     """Load a model and make everything that `run` needs. notes: shared with a supervisor. Raises TwostrokeError."""
     keep_little()
-    found = assemble.find_model(model, options)
+    found = find_model(model, options)
     resolve_server(found.resolver, found.name)
     resolve_overload(found.resolver, found.kv_plan.tokens)
     metrics = ServerMetrics()
@@ -140,7 +141,7 @@ def adapter_folder(text: str | None) -> Path | None:
     return folder
 
 
-def _forecast(found: assemble.Found) -> Forecast:
+def _forecast(found: Found) -> Forecast:
     resolved = found.resolver.resolved()
     room = Room(resolved.steps.max_sequences, resolved.steps.max_step_tokens)
     return Forecast(StepTime.of(found.costs.now, not found.costs.measured), room)

@@ -64,7 +64,7 @@ def server_options(options: dict[str, Any]) -> dict[str, Any]:
 def shared_here(model: str, engine: dict[str, Any], count: int) -> dict[str, Any]:
     """The engine options of each of `count` replicas on this machine. They share its threads and memory equally, unless
     those are given."""
-    from twostroke.assembly.engine import find_model
+    from twostroke.assembly.find import find_model
 
     whole = find_model(model, engine)
     settings, engine = whole.resolver.resolved(), dict(engine)

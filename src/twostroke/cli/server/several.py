@@ -14,7 +14,7 @@ import click
 from twostroke.assembly.settings.engine_settings import AdapterSettings
 from twostroke.assembly.settings.option import Option
 from twostroke.assembly.settings.options import MODELS_OPTIONS
-from twostroke.assembly.settings.server_settings import NameSettings, SeveralSettings, StoredSettings, TalkSettings
+from twostroke.assembly.settings.server_settings import NameSettings, SeveralSettings, TalkSettings
 from twostroke.cli.server.replicas import server_options, words_of
 from twostroke.cli.server.run_built import serve_built
 from twostroke.types.errors import ConfigError

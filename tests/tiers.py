@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 from twostroke.backends.cpu.library import available_levels
 
@@ -47,7 +49,7 @@ KEPT_OF_AN_ENGINE_FILE = 4
 """As many tests are left of a file of ENGINE_TESTS."""
 KEPT_REPEATED = 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
-EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 4, 12
+EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 8, 12
 """Hypothesis tries one example in this many, in a whole and in a quick run: they are the same in every run, so more of
 them would find nothing new. A daily run tries all, and others each day."""
 KEPT_FAMILIES = 2
@@ -72,6 +74,13 @@ class Tier:
 
 
 TIER = Tier()
+
+
+def rest_daily(cases: Iterable[Any], kept: Iterable[Any]) -> list[Any]:
+    """The cases for `parametrize`: those outside of `kept` are marked daily, and a run at a commit leaves them out."""
+    at_commits = set(kept)
+    values = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
+    return [case if case in at_commits else pytest.param(*each, marks=pytest.mark.daily) for case, each in values]
 
 
 def levels() -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from twostroke.assembly.seeing import build_sight
 from twostroke.assembly.settings.config import step_rule
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assembly.task import Texts, build_texts
-from twostroke.assembly.weights import Progress, Report, begin_close, checked, load
+from twostroke.assembly.weights import Progress, Report, begin_close, checked, load, load_named
 from twostroke.backends.cpu import CpuOps
 from twostroke.cost.history.ledger import Ledger, Sink
 from twostroke.cost.what_if import WhatIf
@@ -153,7 +153,7 @@ def build_heart(
     ends |= turn_end_ids(template, tokenizer)
     grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, found.machine, closing)
-    loaded = load(folder, found.part, resolved, found.machine, progress, report)
+    loaded = load_named(found.folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
     place = RunPlace(CpuOps(resolved.cpu.cpu_level, resolved.cpu.threads, resolved.cpu.cpus), device)
     closing.callback(place.close)
@@ -165,7 +165,7 @@ def build_heart(
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, place, report, closing)
     program = spec.program if found.adapters is None else found.adapters.program
-    eyes, images = build_sight(found.sight, resolved, place, memory, program, closing)
+    eyes, images = build_sight(found.sight, resolved, found.machine, place, memory, program, closing)
     runner = place.executor(forward, memory, spec.vocab_size, readers, resolved.device.early_steps == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)

@@ -63,8 +63,7 @@ def build_replica(
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
     if role == "prefill":
         heart.scheduler.limiters = (SmallLastChunk(PAGE_TOKENS), *heart.scheduler.limiters)
-    with Checkpoint.open(found.folder.path) as checkpoint:
-        content = content_fingerprint(checkpoint)
+    content = _content(found)
     unit = resolved.cpu.cpu_level if found.device is None else "cuda"
     names = (unit, resolved.model.weights, resolved.cache.kv_format, resolved.cache.key_factors)
     context = resolved.steps.context
@@ -90,6 +89,7 @@ def build_replica(
         page_bytes=0 if pages is None else pages.page_bytes,
         objectives=resolved.steps.objectives,
         adapters=adapters,
+        sight="" if heart.eyes is None else heart.eyes.fingerprint,
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
     possible = partial(why_not, spec.task, len(adapters))
@@ -105,6 +105,17 @@ def why_not(task: Task, num_adapters: int, request: Request) -> str:
     if (request.pooling is None) is not (task is Task.GENERATE):
         return f"This replica is for the task {task}."
     return "" if -1 <= request.adapter < num_adapters else "This replica does not have this adapter."
+
+
+def _content(found: Found) -> str:
+    """A fingerprint of all weights: also of those of an encoder in files of its own."""
+    with Checkpoint.open(found.folder.path) as checkpoint:
+        content = content_fingerprint(checkpoint)
+    if found.sight is None or not found.sight.files.apart:
+        return content
+    with found.sight.files.open() as checkpoint:
+        both = content + content_fingerprint(checkpoint)
+    return hashlib.blake2b(both.encode(), digest_size=16).hexdigest()
 
 
 def _why_no_pages(found: Found) -> str:

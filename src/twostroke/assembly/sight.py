@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -30,13 +31,14 @@ from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, AllowedHosts, Fet
 from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
+from twostroke.ops.passes.row_cuts import parts_of
 from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues, pieces_of
+from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import SpanLayers
@@ -89,7 +91,9 @@ class SightPlan(Struct, frozen=True, eq=False):
         costs = costs_here(self.encoder.model, weights, encoder_kv(weights), machine.cache_folder, level, threads)
         return encode_cost(self.encoder, costs.now)
 
-    def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
+    def rows(
+        self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
+    ) -> ImageRows:
         """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
         encoder, sight, table = self.encoder, self.encoder.sight, None
         with closing(NativePacker(settings.cpu.cpu_level, settings.cpu.threads, settings.cpu.cpus)) as packer:
@@ -101,9 +105,9 @@ class SightPlan(Struct, frozen=True, eq=False):
         kind = encoder_kv(settings.model.weights)
         own = StepMemory(program_of, weights.matrices, weights.vectors, kind, self._sizes())
         layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table)
-        pieces = [where.ops.compile(piece, own) for piece in pieces_of(program_of)]
+        parts = [where.ops.compile(part, own) for part in parts_of(program_of)]
         values = TowerValues(encoder.pixels, encoder.places, program_of.kept)
-        made = ImageEncoder(pieces, own, values, layout, sight.windows.whole if sight.windows else ())
+        made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine))
         kept, given = KeptRows(made, settings.images.image_cache), given_rows(program)
         return ImageRows(kept, memory, given, time.perf_counter, sight.filler)
 
@@ -207,6 +211,14 @@ def find_sight(
     sight = found.encoder.sight
     how = GivenRows(sight.scaled, sight.added, sight.text_turns.axes if sight.text_turns else None, sight.spans)
     return with_given_rows(replace(spec, read_elsewhere=() if found.files.apart else found.stored), how), found
+
+
+def sight_of_replicas(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightPlan | None:
+    """The encoder that replicas of a front have; the front reads its rules alone. Raises ConfigError, ModelError."""
+    most = resolver.asked_value(ImageSettings.image_tokens) or IMAGE_TOKENS
+    found, _ = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, sys.maxsize, wanted=True)
+    resolve_images(resolver)
+    return found
 
 
 def _plan(

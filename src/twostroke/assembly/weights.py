@@ -22,6 +22,8 @@ from twostroke.ops.quant.formats import STORED, format_choice, kv_warning
 from twostroke.system import here
 from twostroke.types.speculate import INSIDE
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.early.record import remember
+from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import BackgroundCheck
@@ -71,15 +73,29 @@ def load(
             scales = kv_scale_sentence(checkpoint.stored_names, resolved.cache.kv_format)
             if scales is not None:
                 report(scales)
+            sources = tuple(shard.path for shard in checkpoint.shards.values())
             if resolved.disk.cache == NO_CACHE:
-                return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
+                return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress), None, sources)
             memory_bytes = int(MEMORY_SHARE * machine.available_bytes)
             packed_files = KeptFolder(
                 Path(resolved.disk.cache).expanduser() / PACKED, resolved.disk.cache_limit, memory_bytes
             )
-            return cached_weights(packed_files, checkpoint, spec, format_for, packer, progress, report)
+            found = cached_weights(packed_files, checkpoint, spec, format_for, packer, progress, report)
+            return structs.replace(found, sources=sources)
     finally:
         packer.close()
+
+
+def load_named(
+    folder: ModelFolder, spec: Model, resolved: Resolved, machine: Machine, progress: Progress | None, report: Report
+) -> CachedWeights:
+    """The same for the model that a user named. The next start reads its file before it knows the model."""
+    loaded = load(folder.path, spec, resolved, machine, progress, report)
+    if resolved.disk.cache != NO_CACHE:
+        kept = Path(resolved.disk.cache).expanduser()
+        packed = None if loaded.file is None else loaded.file.path
+        remember(kept, folder.source, resolved.model.weights, packed, loaded.sources)
+    return loaded
 
 
 def _tell_calibrated(resolved: Resolved, report: Report) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from twostroke import __version__
 from twostroke.assembly import folders as assemble_folders
 from twostroke.assembly.machine.heap import keep_little, trim
+from twostroke.assembly.seeing import front_eyes
 from twostroke.assembly.settings.config import resolve_overload, resolve_server
 from twostroke.assembly.settings.engine_settings import ModelSettings
 from twostroke.assembly.settings.env import asked_by_environment
@@ -74,6 +75,7 @@ def build_front(
     grammars.prepare(trim)
     adapters = FixedAdapters(facts.adapters) if facts.adapters else None
     texts = build_texts(spec, resolved.task.pooling, files, tokenizer, folder.path)
+    eyes = front_eyes(resolver, spec, folder.path, facts.sight)
     metrics, forecast = ServerMetrics(), FleetForecast(lambda: stepper.fleet.members)
     session = Session(
         stepper.fleet,
@@ -99,6 +101,7 @@ def build_front(
         adapters=ServedAdapters(adapters),
         embedder=texts.embedder,
         reranker=texts.reranker,
+        eyes=eyes,
         context_tokens=facts.context_tokens,
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),
@@ -118,6 +121,8 @@ def build_front(
     def close() -> None:
         stepper.close()
         grammars.close()
+        if eyes is not None:
+            eyes.close()
 
     return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, close)
 

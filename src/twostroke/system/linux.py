@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -16,6 +17,10 @@ from twostroke.system.posix import page_bytes
 
 _UNACKNOWLEDGED = struct.Struct("=24xI")
 """tcpi_unacked in struct tcp_info, in packets."""
+
+_FETCHED_BYTES = 128 << 10
+"""Linux fetches no more of a file for one call than it reads ahead, and this is its usual setting."""
+_NO_SUCH_CALL = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 LIBRARY_SUFFIX = ".so"
 """How the files of shared libraries end."""
@@ -59,7 +64,34 @@ def take_room(descriptor: int, num_bytes: int) -> None:
 
 def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
     """Have the system read a part of a file while the program goes on, where it can."""
-    os.posix_fadvise(descriptor, offset, num_bytes, os.POSIX_FADV_WILLNEED)
+    for first in range(offset, offset + num_bytes, _FETCHED_BYTES):
+        size = min(_FETCHED_BYTES, offset + num_bytes - first)
+        os.posix_fadvise(descriptor, first, size, os.POSIX_FADV_WILLNEED)
+
+
+def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
+    """Wait until the system has a part of a file in memory, in one call during which other threads run; the bytes that
+    it had, fewer at the end of the file. 0 where the system cannot. Raises OSError."""
+    nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        return os.sendfile(nothing, descriptor, offset, num_bytes)
+    except OSError as error:
+        if error.errno not in _NO_SUCH_CALL:
+            raise
+        return 0
+    finally:
+        os.close(nothing)
+
+
+def is_in_memory(descriptor: int, offset: int) -> bool:
+    """Whether the system has this byte of a file in memory; True where it does not tell."""
+    try:
+        os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def forget(descriptor: int) -> None:

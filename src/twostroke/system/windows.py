@@ -140,6 +140,17 @@ def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
     """Have the system read a part of a file while the program goes on, where it can."""
 
 
+def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
+    """Wait until the system has a part of a file in memory, in one call during which other threads run; the bytes that
+    it had, fewer at the end of the file. 0 where the system cannot. Raises OSError."""
+    return 0
+
+
+def is_in_memory(descriptor: int, offset: int) -> bool:
+    """Whether the system has this byte of a file in memory; True where it does not tell."""
+    return True
+
+
 def forget(descriptor: int) -> None:
     """Have the system drop what it keeps of a file in memory, where it can."""
 
@@ -175,6 +186,10 @@ def limit_memory(num_bytes: int) -> None:
 
 def write_no_files() -> None:
     """This process may write no file and leave no core from now on, where the system has such a limit."""
+
+
+def stand_back(niceness: int) -> None:
+    """Other processes are preferred to this one from now on, where the system knows such an order."""
 
 
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:

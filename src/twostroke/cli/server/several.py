@@ -14,7 +14,7 @@ import click
 from twostroke.assembly.settings.engine_settings import AdapterSettings
 from twostroke.assembly.settings.option import Option
 from twostroke.assembly.settings.options import MODELS_OPTIONS
-from twostroke.assembly.settings.server_settings import NameSettings, SeveralSettings, StoredSettings, TalkSettings
+from twostroke.assembly.settings.server_settings import NameSettings, SeveralSettings, TalkSettings
 from twostroke.cli.server.replicas import server_options, words_of
 from twostroke.cli.server.run_built import serve_built
 from twostroke.types.errors import ConfigError
@@ -79,12 +79,6 @@ def _sources(references: Sequence[str], options: Mapping[str, Any], asked: Resol
             f"{wrong.flag} is about one model, and this server has several.",
             why="It would be given to each of them.",
             fix="Write a file for --models, with this option in the table of its model.",
-        )
-    if options.get(StoredSettings.stored_work.name) is not None:
-        raise ConfigError(
-            "--stored-work keeps the work of one model, and this server has several.",
-            why="Batches that wait are not resumed by a model's name yet.",
-            fix="Serve the model of stored work alone, on another port.",
         )
     usual = asked.asked_value(SeveralSettings.keep_alive)
     stays_s, on_demand_s = (math.inf, ON_DEMAND_S) if usual is None else (usual, usual)

@@ -17,6 +17,7 @@ import numpy as np
 from twostroke.ops.attention.kv_pages import latents_seen
 from twostroke.ops.attention.latent_attention import attended, check_latent, latent_cost, scaled_queries
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.ops.program.cases import grid, rising, times
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, Cache, Sequences, Value, Vector
 
@@ -52,6 +53,9 @@ class ChosenLatentAttention(Op):
         "layer": "1 * L",
         "sinks": "H",
     }
+    CASES = (
+        grid(3e-4, H=(3, 20), L=(16, 40), R=8, K=20, chosen=rising(150), scale=0.1, sinks=(None, times(1))),
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

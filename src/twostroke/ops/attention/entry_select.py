@@ -19,8 +19,10 @@ from twostroke.cost.work import Work
 from twostroke.ops.attention.entries import entries_seen
 from twostroke.ops.attention.index_select import FLOPS_PER_HEAD, largest
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.ops.program.cases import between, grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+from twostroke.types.spec.formats import KVKind
 
 
 def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch, rate: int) -> None:
@@ -35,6 +37,18 @@ class EntrySelect(Op):
 
     NAME: ClassVar[str] = "entry_select"
     SHAPES: ClassVar[Shapes] = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 * *"}
+    CASES = (
+        grid(
+            H=(1, 3, 9),
+            D=(16, 40),
+            K=(1, 7, 64),
+            kinds=KVKind.F32,
+            q=between(-3, 3),
+            weights=between(-3, 3),
+            layer=between(-3, 3),
+            rate=(1, 4, 6),
+        ),
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

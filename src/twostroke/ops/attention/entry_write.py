@@ -15,6 +15,7 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.entries import write_entries
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
+from twostroke.ops.program.cases import grid, wild
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Cache, Indices, LatentKV, Value
 from twostroke.types.spec.formats import PAGE_TOKENS
@@ -34,6 +35,7 @@ class EntryWrite(Op):
 
     NAME: ClassVar[str] = "entry_write"
     SHAPES: ClassVar[Shapes] = {"layer": "1 * *", "rows": "T D", "slots": "T", "positions": "T"}
+    CASES = (grid(T=130, D=(2, 40, 512), rate=(1, 4, 6, 24, 128), rows=wild),)
     reference = staticmethod(reference)
 
     layer: Cache

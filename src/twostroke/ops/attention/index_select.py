@@ -21,8 +21,10 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import latents_seen
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
+from twostroke.ops.program.cases import between, grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+from twostroke.types.spec.formats import KVKind
 
 FLOPS_PER_HEAD = 3
 """A comparison, a product and an addition for each score of a head."""
@@ -48,6 +50,17 @@ class IndexSelect(Op):
 
     NAME: ClassVar[str] = "index_select"
     SHAPES: ClassVar[Shapes] = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 D *"}
+    CASES = (
+        grid(
+            H=(1, 3, 9),
+            D=(16, 40),
+            K=(1, 7, 64),
+            kinds=KVKind.F32,
+            q=between(-3, 3),
+            weights=between(-3, 3),
+            layer=between(-3, 3),
+        ),
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import write_latents
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
+from twostroke.ops.program.cases import grid, wild
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Cache, Indices, LatentKV, Value
 from twostroke.types.spec.formats import PAGE_TOKENS
@@ -31,6 +32,10 @@ class LatentWrite(Op):
 
     NAME: ClassVar[str] = "latent_write"
     SHAPES: ClassVar[Shapes] = {"layer": "1 D *", "rows": "T D", "slots": "T"}
+    CASES = tuple(
+        grid(T=(1, 21), D=latent + turned, L=latent, rows=wild)
+        for latent, turned in ((16, 8), (20, 6), (15, 2), (7, 5), (512, 64))
+    )
     reference = staticmethod(reference)
 
     layer: Cache

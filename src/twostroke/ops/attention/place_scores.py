@@ -15,6 +15,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 
@@ -30,6 +31,7 @@ class PlaceScores(Op):
 
     NAME: ClassVar[str] = "place_scores"
     SHAPES: ClassVar[Shapes] = {"out": "T H B", "x": "T H D", "table": "*"}
+    CASES = (grid(1e-5, T=(1, 3, 37), H=(1, 3), D=(1, 15), B=(1, 17, 100), table="H D B"),)
     PART: ClassVar[OpPart] = OpPart.PRODUCT
     reference = staticmethod(reference)
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array, RopeTable
+from twostroke.ops.program.cases import below, grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Indices, Rope, Value
 
@@ -31,6 +32,9 @@ class Rotate(Op):
 
     NAME: ClassVar[str] = "rope"
     SHAPES: ClassVar[Shapes] = {"out": "T H D", "positions": "T"}
+    CASES = (
+        grid(2e-5, T=(1, 9), H=(1, 3), P=50, R=(1, 8, 10, 64), D=("2 R", "3 R"), positions=below("P")),
+    )
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 

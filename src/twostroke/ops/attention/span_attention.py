@@ -13,6 +13,7 @@ from typing import ClassVar
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import Attention, attend
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer
+from twostroke.ops.program.cases import between, grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import ROW_ENDS, Cache, Indices, PagedKV, Sequences, Value
 
@@ -37,6 +38,9 @@ class SpanAttention(Op):
 
     NAME: ClassVar[str] = "span_attention"
     SHAPES: ClassVar[Shapes] = {"out": "T H V", "q": "T H D", "layer": "* D V", "ends": "T"}
+    CASES = (
+        grid(3e-4, G=(1, 2), Q=(1, 3), H="G Q", D=(15, 32), V="D", ends=between(0, 80), scale=0.2, window=(0, 20)),
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)

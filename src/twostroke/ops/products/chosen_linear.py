@@ -18,6 +18,7 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
+from twostroke.ops.program.cases import FLOATS, INTEGERS, grid, routes
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Weight
 
@@ -50,6 +51,21 @@ class ChosenLinear(Op):
         "rows": "T K",
         "made": "T N",
     }
+    CASES = tuple(
+        grid(
+            tolerance,
+            formats=formats,
+            T=(1, 21),
+            C=(1, 2),
+            N=(16, 65),
+            K=(40, 130),
+            x=("1", "C"),
+            weight="N",
+            bank=5,
+            routes=routes("bank"),
+        )
+        for tolerance, formats in ((1e-4, FLOATS), (0.03, INTEGERS))
+    )
     PART: ClassVar[OpPart] = OpPart.PRODUCT
     SCRATCH: ClassVar[tuple[str, ...]] = ("rows", "made")
     reference = staticmethod(reference)

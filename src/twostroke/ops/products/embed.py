@@ -12,6 +12,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
+from twostroke.ops.program.cases import below, grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Indices, Value, Weight
@@ -31,6 +32,7 @@ class Embed(Op):
 
     NAME: ClassVar[str] = "embed"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "table": "N D", "token_ids": "T"}
+    CASES = (grid(T=(0, 1, 6), N=(1, 63, 200), D=(1, 31, 300), token_ids=below("N")),)
     reference = staticmethod(reference)
 
     out: Value

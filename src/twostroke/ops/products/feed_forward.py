@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear_add, linear_silu
+from twostroke.ops.program.cases import FLOATS, INTEGERS, grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Weight
 
@@ -28,6 +29,10 @@ class FeedForward(Op):
 
     NAME: ClassVar[str] = "feed_forward"
     SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "gate_up": "2F K", "down": "N F", "middle": "T F"}
+    CASES = tuple(
+        grid(tolerance, formats=formats, T=(1, 7, 40), N=(1, 64), K=(40, 130), F=(1, 65, 150))
+        for tolerance, formats in ((1e-4, FLOATS), (0.05, INTEGERS))
+    )
     PART: ClassVar[OpPart] = OpPart.PRODUCT
     SCRATCH: ClassVar[tuple[str, ...]] = ("middle",)
     reference = staticmethod(reference)

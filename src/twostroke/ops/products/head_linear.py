@@ -14,6 +14,7 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Weight
 
@@ -32,6 +33,7 @@ class HeadLinear(Op):
 
     NAME: ClassVar[str] = "head_linear"
     SHAPES: ClassVar[Shapes] = {"out": "T H N", "x": "T H K", "weight": "* K"}
+    CASES = (grid(1e-5, T=(1, 9), H=(1, 3), N=(16, 70), K=(40, 130), weight="N", bank="H"),)
     PART: ClassVar[OpPart] = OpPart.PRODUCT
     reference = staticmethod(reference)
 

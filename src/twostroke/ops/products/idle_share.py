@@ -15,6 +15,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, routes
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -33,6 +34,7 @@ class IdleShare(Op):
 
     NAME: ClassVar[str] = "idle_share"
     SHAPES: ClassVar[Shapes] = {"out": "T 1", "routes": "T 2C"}
+    CASES = (grid(T=(1, 30), C=(1, 3), routes=routes("9"), experts=4),)
     reference = staticmethod(reference)
 
     out: Value

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight, unpack_integers
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rotation import rotated_columns
@@ -85,6 +86,7 @@ class MatrixOp(Op):
     """What ops with one product have in common."""
 
     SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "weight": "N K"}
+    CASES = (grid(5e-6, T=(0, 1, 6, 37), N=(1, 65, 200), K=(1, 64, 300)),)
     PART: ClassVar[OpPart] = OpPart.PRODUCT
 
     out: Value

@@ -14,6 +14,7 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.rows.gate import Activation, GateProduct
 
@@ -36,6 +37,7 @@ class LinearSilu(linear.MatrixOp):
 
     NAME: ClassVar[str] = "linear_silu"
     SHAPES: ClassVar[Shapes] = {"out": "T F", "x": "T K", "weight": "2F K"}
+    CASES = (grid(1e-4, T=(0, 1, 6, 37), F=(1, 31, 100), K=(1, 64, 300)),)
     reference = staticmethod(reference)
 
     def cost(self, formats: StoredFormats) -> OpCost:

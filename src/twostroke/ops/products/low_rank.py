@@ -22,9 +22,11 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
+from twostroke.ops.program.cases import between, grid, of
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import Indices, Value, Vector, Weight
 from twostroke.ops.unpack import unpack
+from twostroke.types.spec.formats import BF16, COLUMNS8, F32
 
 RANK_STEP = 8
 """What ranks of banks are a multiple of."""
@@ -68,6 +70,25 @@ class LowRank(Op):
         "adapters": "T",
         "middle": "T R",
     }
+    CASES = (
+        grid(
+            1e-5,
+            T=44,
+            D=(1, 64),
+            U=(1, 96),
+            N=101,
+            E=4,
+            R=16,
+            bank="E",
+            down="D",
+            up="U",
+            formats=(F32, BF16, COLUMNS8),
+            biased=False,
+            ranks=of(8, 16, 16, 0),
+            adapters=between(-1, 3),
+            first=3,
+        ),
+    )
     PART: ClassVar[OpPart] = OpPart.PRODUCT
     SCRATCH: ClassVar[tuple[str, ...]] = ("middle",)
     reference = staticmethod(reference)

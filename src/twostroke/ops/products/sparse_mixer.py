@@ -16,6 +16,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -46,6 +47,10 @@ class SparseMixer(Op):
 
     NAME: ClassVar[str] = "sparse_mixer"
     SHAPES: ClassVar[Shapes] = {"out": "T 2C", "logits": "T E"}
+    CASES = tuple(
+        grid(3e-6, T=33, E=experts, C=chosen, jitter=(0.0, 0.01, 0.4))
+        for experts, chosen in ((1, 1), (6, 2), (16, 2), (41, 5))
+    )
     reference = staticmethod(reference)
 
     out: Value

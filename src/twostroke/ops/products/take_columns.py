@@ -15,6 +15,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, permutation
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 
@@ -33,6 +34,7 @@ class TakeColumns(Op):
 
     NAME: ClassVar[str] = "take_columns"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T E", "order": "D"}
+    CASES = (grid(T=(0, 1, 5), D=(1, 15, 200), E="D", order=permutation),)
     reference = staticmethod(reference)
 
     out: Value

@@ -26,6 +26,7 @@ from typing import Any, ClassVar, get_type_hints
 from msgspec import Struct
 
 from twostroke.cost.work import Work
+from twostroke.ops.program.cases import Grid
 from twostroke.ops.program.values import Cache, Indices, Rope, Sequences, StateCache, Value, Vector, Weight
 from twostroke.types.spec.formats import KVKind, WeightFormat
 
@@ -109,6 +110,8 @@ class Op:
     __slots__ = ()
     NAME: ClassVar[str]
     SHAPES: ClassVar[Shapes]
+    CASES: ClassVar[tuple[Grid, ...]] = ()
+    """The calls that it is tested with, on every backend."""
     PART: ClassVar[OpPart] = OpPart.OTHER
     SCRATCH: ClassVar[tuple[str, ...]] = ()
     """Operands that are room to work in: their content is lost."""

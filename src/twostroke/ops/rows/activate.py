@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
@@ -26,6 +27,7 @@ class Activate(Op):
 
     NAME: ClassVar[str] = "activate"
     SHAPES: ClassVar[Shapes] = {"out": "T F"}
+    CASES = (grid(2e-6, T=(0, 5), F=(1, 15, 33), out=times(4), activation=tuple(Activation)),)
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 

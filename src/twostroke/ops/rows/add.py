@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -25,6 +26,7 @@ class Add(Op):
 
     NAME: ClassVar[str] = "add"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D"}
+    CASES = (grid(T=(0, 1, 19), D=(1, 15, 16, 33, 200)),)
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 

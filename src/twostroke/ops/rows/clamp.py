@@ -12,6 +12,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, wild
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -27,6 +28,7 @@ class Clamp(Op):
 
     NAME: ClassVar[str] = "clamp"
     SHAPES: ClassVar[Shapes] = {"out": "T D"}
+    CASES = (grid(T=(0, 1, 6), D=(1, 15, 33, 200), out=wild, limit=0.3),)
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import Filled, grid, of, wild
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 
@@ -27,6 +28,14 @@ class ClipRows(Op):
 
     NAME: ClassVar[str] = "clip_rows"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "bounds": "*"}
+    CASES = (
+        grid(
+            T=(0, 1, 6),
+            D=(1, 15, 200),
+            x=wild,
+            bounds=tuple(Filled("2", of(*each)) for each in ((-0.5, 0.25), (0, 0), (-np.inf, 0.5), (-np.inf, np.inf))),
+        ),
+    )
     reference = staticmethod(reference)
 
     out: Value

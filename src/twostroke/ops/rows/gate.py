@@ -17,6 +17,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
@@ -43,6 +44,19 @@ class GateProduct(Op):
 
     NAME: ClassVar[str] = "gate"
     SHAPES: ClassVar[Shapes] = {"out": "T F", "x": "T 2F"}
+    CASES = (
+        grid(2e-6, T=(0, 5), F=(1, 15, 33), x=times(4), activation=tuple(Activation)),
+        grid(
+            1e-5,
+            T=5,
+            F=(1, 33),
+            x=times(4),
+            activation=(Activation.SILU, Activation.QUICK_GELU),
+            limit=(0.0, 1.5),
+            shift=(0.0, 1.0),
+            hold_values=(0, 1),
+        ),
+    )
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 

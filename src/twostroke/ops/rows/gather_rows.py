@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.cases import below, grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Indices, Value
 
@@ -25,6 +26,7 @@ class GatherRows(Op):
 
     NAME: ClassVar[str] = "gather_rows"
     SHAPES: ClassVar[Shapes] = {"out": "R D", "x": "T D", "rows": "R"}
+    CASES = (grid(T=(1, 7), R=(0, 5), D=(1, 15, 64, 200), rows=below("T")),)
     reference = staticmethod(reference)
 
     out: Value

@@ -13,6 +13,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -30,6 +31,7 @@ class GaussianCut(Op):
 
     NAME: ClassVar[str] = "gaussian_cut"
     SHAPES: ClassVar[Shapes] = {"out": "T F"}
+    CASES = (grid(5e-6, T=(0, 1, 5), F=(1, 15, 33, 200), out=times(3), factor=(0.4, 1.2)),)
     reference = staticmethod(reference)
 
     out: Value

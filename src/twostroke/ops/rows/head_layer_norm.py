@@ -13,6 +13,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows import layer_norm
@@ -31,6 +32,10 @@ class HeadLayerNorm(Op):
 
     NAME: ClassVar[str] = "head_layer_norm"
     SHAPES: ClassVar[Shapes] = {"out": "T H D", "weight": "*", "bias": "*"}
+    CASES = (
+        grid(2e-5, T=(1, 9), H=(1, 3), D=(2, 20, 128), weight="D", bias=("D", None), eps=1e-5),
+        grid(2e-5, T=(1, 9), H=(1, 3), D=(2, 20, 128), weight="H D", bias=None, eps=1e-5),
+    )
     BY_HEADS: ClassVar[bool] = True
     COLUMN_VECTOR: ClassVar[str] = "weight"
     reference = staticmethod(reference)

@@ -12,6 +12,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 
@@ -28,6 +29,7 @@ class HeadNorm(Op):
 
     NAME: ClassVar[str] = "head_norm"
     SHAPES: ClassVar[Shapes] = {"out": "T H D", "weight": "D"}
+    CASES = (grid(3e-6, T=(1, 9), H=(1, 3), D=(2, 16, 20, 64, 300), eps=1e-6),)
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 

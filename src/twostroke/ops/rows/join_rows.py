@@ -13,6 +13,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.cases import below, grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Indices, Value
 
@@ -29,6 +30,7 @@ class JoinRows(Op):
 
     NAME: ClassVar[str] = "join_rows"
     SHAPES: ClassVar[Shapes] = {"out": "R *", "x": "T D", "rows": "R"}
+    CASES = (grid(N=(1, 4), M=(1, 2, 3), T="N M", R=(0, 5), D=(1, 15, 200), out="M D", rows=below("N")),)
     reference = staticmethod(reference)
 
     out: Value

@@ -13,6 +13,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import around, grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 
@@ -31,6 +32,10 @@ class LayerNorm(Op):
 
     NAME: ClassVar[str] = "layer_norm"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "weight": "D", "bias": "D"}
+    CASES = (
+        grid(4e-6, T=(0, 1, 5), D=(1, 15, 33, 200), bias=(times(1), None), eps=1e-5),
+        grid(4e-4, T=(1, 5), D=(15, 200), x=around(300), bias=(times(1), None), eps=1e-5),
+    )
     reference = staticmethod(reference)
 
     out: Value

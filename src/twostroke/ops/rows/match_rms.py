@@ -12,6 +12,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -28,6 +29,7 @@ class MatchRms(Op):
 
     NAME: ClassVar[str] = "match_rms"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "like": "T D"}
+    CASES = (grid(5e-6, T=(0, 1, 5), D=(1, 15, 33, 200), out=times(3), least=1e-5),)
     reference = staticmethod(reference)
 
     out: Value

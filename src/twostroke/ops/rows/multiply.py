@@ -14,6 +14,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import Filled, grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
@@ -33,6 +34,17 @@ class Multiply(Op):
 
     NAME: ClassVar[str] = "multiply"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "gate": "T *"}
+    CASES = (
+        grid(
+            3e-6,
+            T=(0, 9),
+            G=(1, 4),
+            W=(1, 15, 64),
+            D="G W",
+            gate=(Filled("D", times(3)), Filled("G", times(3))),
+            activation=(Activation.IDENTITY, Activation.SIGMOID, Activation.SILU),
+        ),
+    )
     reference = staticmethod(reference)
 
     out: Value

@@ -15,6 +15,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, I32Array
+from twostroke.ops.program.cases import between, grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Indices, Value
 
@@ -30,6 +31,7 @@ class ReplaceRows(Op):
 
     NAME: ClassVar[str] = "replace_rows"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "given": "T D", "marks": "T"}
+    CASES = (grid(T=(0, 1, 12), D=(1, 15, 200), marks=between(0, 2), added=(0, 1)),)
     reference = staticmethod(reference)
 
     out: Value

@@ -12,6 +12,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 
@@ -28,6 +29,7 @@ class RmsNorm(Op):
 
     NAME: ClassVar[str] = "rms_norm"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "weight": "D"}
+    CASES = (grid(3e-6, T=(0, 1, 7, 33), D=(1, 15, 16, 17, 64, 200), eps=1e-5),)
     reference = staticmethod(reference)
 
     out: Value

@@ -15,6 +15,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 from twostroke.ops.rotation import times_hadamard
@@ -45,6 +46,7 @@ class RotateHeads(Op):
 
     NAME: ClassVar[str] = "rotate_heads"
     SHAPES: ClassVar[Shapes] = {"out": "T H D", "x": "T H D"}
+    CASES = (grid(T=(1, 5), H=(1, 3), D=(1, 7, 24, 64, 80, 128, 320), inverse=(0, 1)),)
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 

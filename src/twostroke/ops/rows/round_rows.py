@@ -13,6 +13,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, wild
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -31,6 +32,7 @@ class RoundRows(Op):
 
     NAME: ClassVar[str] = "round_rows"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D"}
+    CASES = (grid(T=(0, 1, 7), D=(1, 15, 40, 300), x=wild),)
     reference = staticmethod(reference)
 
     out: Value

@@ -12,6 +12,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -27,6 +28,7 @@ class Scale(Op):
 
     NAME: ClassVar[str] = "scale"
     SHAPES: ClassVar[Shapes] = {"out": "T D"}
+    CASES = (grid(T=(0, 1, 5), D=(1, 15, 200, 9000), factor=0.3),)
     reference = staticmethod(reference)
 
     out: Value

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 
@@ -25,6 +26,7 @@ class ScaleColumns(Op):
 
     NAME: ClassVar[str] = "scale_columns"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "weight": "*"}
+    CASES = (grid(T=(0, 1, 5), D=(1, 15, 200), weight=("1", "D")),)
     BY_HEADS: ClassVar[bool] = True
     COLUMN_VECTOR: ClassVar[str] = "weight"
     reference = staticmethod(reference)

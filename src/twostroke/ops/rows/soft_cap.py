@@ -12,6 +12,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -27,6 +28,7 @@ class SoftCap(Op):
 
     NAME: ClassVar[str] = "soft_cap"
     SHAPES: ClassVar[Shapes] = {"out": "T D"}
+    CASES = (grid(1e-6, T=(0, 1, 5), D=(1, 15, 200), out=times(20), cap=(0.5, 30.0, 1e6)),)
     reference = staticmethod(reference)
 
     out: Value

@@ -18,6 +18,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 
@@ -52,6 +53,13 @@ class StreamShares(Op):
 
     NAME: ClassVar[str] = "stream_shares"
     SHAPES: ClassVar[Shapes] = {"out": "T W", "x": "T W", "base": "W", "factor": "*"}
+    CASES = (
+        *(
+            grid(3e-6, T=7, streams=n, W=n * (n + 2), x=times(3), factor="3", rounds=(1, 20), eps=1e-6)
+            for n in (2, 4, 5, 8)
+        ),
+        grid(3e-6, T=7, streams=4, W=4, x=times(3), factor="1", rounds=1, eps=1e-6),
+    )
     reference = staticmethod(reference)
 
     out: Value

@@ -12,6 +12,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value
 
@@ -27,6 +28,7 @@ class WeighStreams(Op):
 
     NAME: ClassVar[str] = "weigh_streams"
     SHAPES: ClassVar[Shapes] = {"out": "T N D", "x": "T M D", "weights": "T *"}
+    CASES = (grid(3e-6, T=7, N=(1, 3, 4), M=(1, 4, 5), D=(1, 15, 33), weights="N M"),)
     reference = staticmethod(reference)
 
     out: Value

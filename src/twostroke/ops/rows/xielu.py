@@ -14,6 +14,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, of, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows.activation import FLOPS
@@ -35,6 +36,7 @@ class Xielu(Op):
 
     NAME: ClassVar[str] = "xielu"
     SHAPES: ClassVar[Shapes] = {"out": "T F", "numbers": "C"}
+    CASES = (grid(5e-6, T=(0, 1, 5), F=(1, 15, 33, 200), C=4, out=times(3), numbers=of(0.3, -0.7, 0.5, -1e-6)),)
     BY_HEADS: ClassVar[bool] = True
     reference = staticmethod(reference)
 

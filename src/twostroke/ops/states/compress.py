@@ -22,6 +22,7 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import Filled, grid, times, with_sums
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
@@ -69,6 +70,17 @@ class Compress(Op):
 
     NAME: ClassVar[str] = "compress"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T *", "bias": "*", "slots": "S"}
+    CASES = (
+        grid(
+            3e-5,
+            D=(2, 40, 300),
+            Z=(1, 2),
+            rate=(2, 4, 9),
+            x=Filled("2 Z D", times(3)),
+            bias="rate Z D",
+            state=Filled("3 Z D", with_sums("D")),
+        ),
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import grid, negative, times
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
@@ -80,6 +81,22 @@ class DeltaRule(Op):
         **{"out": "T H V", "q": "T G K", "k": "T G K", "v": "T H V", "a": "T A", "b": "T H"},
         **{"decay": "H", "dt_bias": "A", "slots": "S"},
     }
+    CASES = (
+        grid(
+            2e-5,
+            G=(1, 2),
+            Q=(1, 3),
+            H="G Q",
+            K=(1, 16, 33),
+            V=(1, 20, 64, 72),
+            A=("H", "H K"),
+            a=times(2),
+            decay=negative,
+            state="H K V",
+            strength=(1.0, 2.0),
+            lowest=(0.0, -5.0),
+        ),
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

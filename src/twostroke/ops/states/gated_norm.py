@@ -14,6 +14,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
@@ -49,6 +50,20 @@ class GatedNorm(Op):
 
     NAME: ClassVar[str] = "gated_norm"
     SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "gate": "T D", "weight": "*"}
+    CASES = (
+        grid(
+            1e-5,
+            T=(1, 19),
+            groups=(1, 3),
+            W=(1, 15, 32, 70),
+            D="groups W",
+            gate=times(3),
+            weight=("D", "W"),
+            eps=1e-5,
+            activation=(Activation.SILU, Activation.SIGMOID),
+            gate_first=(0, 1),
+        ),
+    )
     reference = staticmethod(reference)
 
     out: Value

@@ -20,6 +20,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value
 
@@ -65,6 +66,19 @@ class Mlstm(Op):
         **{"out": "T H V", "q": "T H K", "k": "T H K", "v": "T H V"},
         **{"input_gate": "T H", "forget_gate": "T H", "slots": "S"},
     }
+    CASES = tuple(
+        grid(
+            3e-5,
+            H=heads,
+            K=rows,
+            V=width,
+            input_gate=times(3),
+            forget_gate=times(3),
+            state=heads * (rows * width + rows + 1),
+            eps=1e-6,
+        )
+        for heads, rows, width in ((1, 1, 1), (3, 20, 33), (2, 64, 16), (1, 64, 130))
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.rows.activation import Activation, activated
@@ -62,6 +63,9 @@ class RgLru(Op):
         **{"out": "T C", "x": "T C", "input_gate": "T C", "recurrent_gate": "T C"},
         **{"rates": "C", "slots": "S"},
     }
+    CASES = (
+        grid(3e-6, C=(1, 16, 40, 150, 300), input_gate=times(2), recurrent_gate=times(2), state="C"),
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import Filled, grid, negative, times
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
@@ -59,6 +60,11 @@ class SelectiveScan(Op):
         **{"out": "T C", "x": "T C", "dt": "T C", "b": "T N", "c": "T N"},
         **{"decay": "*", "skip": "C", "slots": "S"},
     }
+    CASES = (
+        grid(
+            1e-5, C=(1, 16, 40, 150), N=(1, 5, 16, 70), dt=times(2), decay=Filled("N C", negative), state="N C"
+        ),
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

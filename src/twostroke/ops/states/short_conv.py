@@ -18,6 +18,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import grid, times
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
@@ -53,6 +54,17 @@ class ShortConv(Op):
 
     NAME: ClassVar[str] = "short_conv"
     SHAPES: ClassVar[Shapes] = {"out": "T C", "x": "T C", "taps": "*", "bias": "C", "slots": "S"}
+    CASES = tuple(
+        grid(
+            3e-6,
+            C=(1, 15, 48, 300),
+            taps=f"{taps} C",
+            bias=(None, times(1)),
+            state=f"{taps - 1} C",
+            activation=(Activation.SILU, Activation.IDENTITY),
+        )
+        for taps in (2, 3, 4, 7)
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

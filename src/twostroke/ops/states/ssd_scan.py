@@ -19,6 +19,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import grid, negative, times
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
@@ -64,6 +65,22 @@ class SsdScan(Op):
         **{"out": "T H P", "x": "T H P", "b": "T G N", "c": "T G N", "dt": "T H"},
         **{"decay": "H", "skip": "H", "dt_bias": "H", "slots": "S"},
     }
+    CASES = tuple(
+        grid(
+            1e-5,
+            G=(1, 2),
+            Q=(1, 3),
+            H="G Q",
+            P=(1, 16, 20, 64),
+            N=(1, 33),
+            dt=times(2),
+            decay=negative,
+            state="H P N",
+            dt_least=least,
+            dt_most=most,
+        )
+        for least, most in ((0.0, np.inf), (0.1, 0.9))
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
@@ -41,6 +42,7 @@ class TokenShift(Op):
 
     NAME: ClassVar[str] = "token_shift"
     SHAPES: ClassVar[Shapes] = {"out": "T M", "x": "T D", "mix": "M", "slots": "S"}
+    CASES = (grid(3e-6, D=(1, 15, 64, 100, 300), W=(1, 3, 5), M="W D", state="D"),)
     reference = staticmethod(reference)
 
     out: Value

@@ -21,6 +21,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import Filled, grid, negative, times, with_sums
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
@@ -70,6 +71,9 @@ class Wkv4(Op):
 
     NAME: ClassVar[str] = "wkv4"
     SHAPES: ClassVar[Shapes] = {"out": "T C", "k": "T C", "v": "T C", "first": "C", "decay": "C", "slots": "S"}
+    CASES = (
+        grid(3e-5, C=(1, 16, 40, 150, 300), k=times(3), decay=negative, state=Filled("3 C", with_sums("C"))),
+    )
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

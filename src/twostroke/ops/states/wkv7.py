@@ -21,6 +21,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
+from twostroke.ops.program.cases import grid
 from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.states.wkv import norm_of_heads, state_of_heads
@@ -82,6 +83,7 @@ class Wkv7(Op):
         **{"out": "T H N", "r": "T H N", "w": "T H N", "k": "T H N", "v": "T H N", "a": "T H N"},
         **{"removal": "D", "growth": "D", "bonus": "D", "weight": "D", "bias": "D", "slots": "S"},
     }
+    CASES = (grid(2e-5, H=(1, 3), N=(1, 15, 16, 40, 64), D="H N", state="H N N", eps=1e-3),)
     PART: ClassVar[OpPart] = OpPart.ATTENTION
     reference = staticmethod(reference)
 

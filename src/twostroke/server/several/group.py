@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from starlette.types import ASGIApp
@@ -36,6 +36,9 @@ from twostroke.server.several.source import ModelSource
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.types.output import Prompt
 from twostroke.types.spec.formats import PAGE_TOKENS
+
+if TYPE_CHECKING:
+    from twostroke.images.eyes import Eyes
 
 Command = Callable[[ModelSource, Mapping[str, Any], int, int], Sequence[str]]
 """(model, options of its process, listening descriptor, descriptor for reports) -> the command of its process."""
@@ -152,6 +155,7 @@ class ModelGroup:
             adapters=ServedAdapters(self._adapters()),
             embedder=texts.made.embedder,
             reranker=texts.made.reranker,
+            eyes=self._eyes(resolved, texts),
             loading=self.progress,
             stays=False,
             view=EngineView(
@@ -162,6 +166,15 @@ class ModelGroup:
                 stepper.replicas,
             ),
         )
+
+    def _eyes(self, resolved: Resolved, texts: ModelTexts) -> Eyes | None:
+        """What opens images here, for its process to encode; None for a model that reads none."""
+        plan = self.plan().found.sight
+        if plan is None:
+            return None
+        eyes = plan.eyes(resolved)
+        texts.closing.callback(eyes.close)
+        return eyes
 
     async def open(self) -> None:
         """Begin to take requests, on this event loop. Its parts are there."""
@@ -227,4 +240,5 @@ class ModelGroup:
 def with_shared(own: ServerParts, shared: ServerParts) -> ServerParts:
     """The parts of one model of several: what bounds all requests together is shared."""
     names = ("door", "bodies", "lanes", "quarantine", "closing", "api_key", "reach", "limits", "drain_s", "listeners")
-    return replace(own, **{name: getattr(shared, name) for name in names}, loopback_only=shared.loopback_only)
+    more = ("loopback_only", "desk", "stored")
+    return replace(own, **{name: getattr(shared, name) for name in (*names, *more)})

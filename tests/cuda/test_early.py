@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cuda.fake import controls, same_level
+from tests.tiers import TIER
 from twostroke import LLM, SamplingParams
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.find import find_model
@@ -73,11 +74,16 @@ def test_early_steps_are_for_devices(options: dict[str, str]) -> None:
             find_model("spark", {**SMALL, **options, "early_steps": "on"})
 
 
+def some_requests() -> tuple[list[SamplingParams], int]:
+    """What is drawn from, and how many: each kind once, but in a daily run ten of two of each."""
+    return ([*PLAIN, *OTHERS] * 2, 10) if TIER.daily else ([*PLAIN, *OTHERS], len(PLAIN) + len(OTHERS))
+
+
 def played(seed: int, **options: str) -> dict[str, Any]:
     """What requests of all kinds gave that came, and went, between the steps of one engine."""
     dice, got = random.Random(seed), dict[str, list[Delta]]()
     with assemble.build_sync("spark", {**SMALL, **options}) as built:
-        stepper, open_ids, waiting = built.stepper, list[str](), dice.sample([*PLAIN, *OTHERS] * 2, 10)
+        stepper, open_ids, waiting = built.stepper, list[str](), dice.sample(*some_requests())
         while waiting or stepper.has_work:
             while waiting and (not stepper.has_work or dice.random() < 0.3):
                 tokens = tuple(range(5, dice.choice((9, 30, 60))))

@@ -154,10 +154,11 @@ def test_a_changed_beginning_is_named_with_its_position(llm: LLM) -> None:
 
 
 def test_a_reader_that_sleeps_is_named(llm: LLM) -> None:
-    began_s, pause_s = time.monotonic(), 0.0
+    began_s, paused_s = time.monotonic(), 0.0
     for _ in llm.engine.stream([prompt("sleepy", 20, 12, 3)]):
-        pause_s = pause_s or max(0.02, (time.monotonic() - began_s) / 4)  # together longer than the start took
+        pause_s = max(0.02, (time.monotonic() - began_s - paused_s) / 4)  # together longer than all else
         time.sleep(pause_s)
+        paused_s += pause_s
     (found,) = llm.explain("sleepy")
     assert avoidable(found)[0] is CauseKind.CLIENT and found.verdict == "slow to stream"
     assert found.parts_s["client_stall_s"] >= 11 * 0.02

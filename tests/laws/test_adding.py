@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from tools.gpu.op_cases import cases_of
 
 import twostroke.models
 import twostroke.ops.rows
+from tests.ops.running import near, reference, results
 from tests.runner.memories import memory_of, write_rows
 from twostroke.assembly.settings import option, options
 from twostroke.assembly.settings import resolver as resolving
@@ -269,14 +271,10 @@ def test_the_kernel_of_the_page_gives_the_bits_of_the_reference(
     library.op_numbers.cache_clear()
     try:
         assert isinstance(library.load_library("generic"), ctypes.CDLL)
-        ops, random = CpuOps("generic", 2), np.random.default_rng(3)
-        for rows, width in ((0, 4), (1, 1), (3, 70), (17, 33)):
-            x = random.normal(0, 2, (rows, width)).astype(np.float32)
-            x[:1] = np.nan
-            found, expected = np.empty_like(x), np.empty_like(x)
-            ops.at_least(found, x, 0.75)
-            ReferenceOps().at_least(expected, x, 0.75)
-            assert np.array_equal(found, expected, equal_nan=True)
+        ops = CpuOps("generic", 2)
+        for case in (made := cases_of(at_least.AtLeast)):
+            assert near(case, results(ops.at_least, case), reference(case)), case.words
+        assert len(made) == 24
         with pytest.raises(BackendError, match="at_least: x must be"):
             ops.at_least(np.empty((2, 3), np.float32), np.empty((2, 4), np.float32), 1.0)
         ops.close()

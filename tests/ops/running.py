@@ -31,18 +31,22 @@ def results(run: Run, case: OpCase) -> list[np.ndarray]:
     """What the op changes, after it ran on copies. Fails where something next to a result was written."""
     fields, rooms = signature(registry()[case.op]), []
     operands: list[Any] = []
+    read: list[tuple[np.ndarray, np.ndarray]] = []
     for place, (field, item) in enumerate(zip(fields, case.operands, strict=True)):
         if field.kind in (OperandKind.VALUE, OperandKind.STATE) and item is not None:
             written = place in case.changed or field.name in registry()[case.op].SCRATCH
             item, room, inside = placed(item, AROUND if written else np.float32(np.nan))
             if written:
                 rooms.append((room, inside))
+            else:
+                read.append((room, room.copy()))
         elif isinstance(item, KVLayer) and place in case.changed:
             item = replace(item, data=item.data.copy())
         operands.append(item)
     run(*operands)
     for room, inside in rooms:
         assert np.all(room[~inside] == AROUND), f"{case.op} wrote next to a result: {case.words}"
+    assert all(np.array_equal(*each, equal_nan=True) for each in read), f"{case.op} changed what it reads: {case.words}"
     return [np.array(operands[place].data if isinstance(operands[place], KVLayer) else operands[place])
             for place in case.changed]  # fmt: skip
 

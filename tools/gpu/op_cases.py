@@ -14,8 +14,9 @@ from tools.gpu.stored_values import random_values
 
 from twostroke.ops.attention.entries import entry_cache, places, write_entries
 from twostroke.ops.attention.kv_pages import write_latents, write_rows
+from twostroke.ops.cases import CODES, FLOATS
 from twostroke.ops.operands import AttentionBatch, KVLayer, PackedWeight, RopeTable, new_kv_layer
-from twostroke.ops.program.cases import FLOATS, INTEGERS, Filled, Grid, product
+from twostroke.ops.program.cases import CaseGrid, Filled, product
 from twostroke.ops.program.op import Op, Operand, OperandKind, axes, defaults, signature
 from twostroke.ops.quant.codec import pack_weight
 from twostroke.ops.registry import registry
@@ -23,9 +24,9 @@ from twostroke.ops.stored_layout import pack_stored
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
 from twostroke.weights.packed.blobs import aligned_bytes
 
-STATE_STEPS = (((9, 9), (5, 1), (0, 0), (9, 5)), ((14, 9), (8, 1), (2, 2)))
+STATE_STEPS = (((23, 23), (5, 1), (0, 0), (9, 5)), ((28, 23), (8, 1), (2, 2)))
 """Steps of ops that keep states: sequences begin, or have begun."""
-CACHE_STEPS = (((70, 3), (1, 1), (150, 66)),)
+CACHE_STEPS = (((70, 3), (1, 1), (150, 66)), ((600, 9), (40, 1)))
 """Steps of ops that read pages."""
 FIRST_POSITION = 3
 """The position of the first row of ops that write pages."""
@@ -48,23 +49,30 @@ class OpCase:
         return tuple(found) or (0,)
 
 
-def cases_of(op: type[Op], most: int | None = None, seed: str = "") -> list[OpCase]:
-    """The calls of an op, made one by one; `most` of each of its grids, chosen by a seed."""
-    return [_made(op, grid, chosen) for grid in op.CASES for chosen in _chosen(op, grid, most, seed)]
+def cases_of(
+    op: type[Op], most: int | None = None, seed: str = "", grids: Sequence[CaseGrid] | None = None
+) -> list[OpCase]:
+    """The calls of an op, those of its own grids or of others; `most` of each grid, chosen by a seed."""
+    own = op.CASES if grids is None else grids
+    return [
+        _made(op, grid, chosen)
+        for place, grid in enumerate(own)
+        for chosen in _chosen(op, grid, most, f"{place} {seed}")
+    ]
 
 
 def every_case(most: int) -> Iterator[OpCase]:
-    """At most so many calls of each grid of each op."""
+    """About so many calls of each op, one of each grid at least."""
     for op in registry().values():
-        yield from cases_of(op, most)
+        yield from cases_of(op, max(1, most // max(1, len(op.CASES))))
 
 
-def _chosen(op: type[Op], grid: Grid, most: int | None, seed: str) -> list[dict[str, Any]]:
+def _chosen(op: type[Op], grid: CaseGrid, most: int | None, seed: str) -> list[dict[str, Any]]:
     """The choices of the calls of a grid."""
     kinds = {field.kind for field in signature(op)}
     every: dict[str, Sequence[Any]] = {}
     if OperandKind.WEIGHT in kinds:
-        every["formats"] = (*FLOATS, *INTEGERS)
+        every["formats"] = (*FLOATS, *CODES)
     if OperandKind.CACHE in kinds:
         every["kinds"] = tuple(KVKind)
     if OperandKind.SEQUENCES in kinds:
@@ -73,12 +81,12 @@ def _chosen(op: type[Op], grid: Grid, most: int | None, seed: str) -> list[dict[
     count = int(np.prod([len(each) for each in every.values()]))
     order = list(range(count))
     if most is not None and count > most:
-        order = sorted(random.Random(f"{op.NAME} {sorted(every)} {seed}").sample(order, most))
+        order = sorted(random.Random(f"{op.NAME} {seed}").sample(order, most))
     whole = list(itertools.product(*every.values()))
     return [dict(zip(every, whole[place], strict=True)) for place in order]
 
 
-def _made(op: type[Op], grid: Grid, chosen: dict[str, Any]) -> OpCase:
+def _made(op: type[Op], grid: CaseGrid, chosen: dict[str, Any]) -> OpCase:
     words = " ".join(f"{name}={_word(each)}" for name, each in chosen.items() if not callable(each))
     return OpCase(op.NAME, words, _Maker(op, chosen, words).operands(), grid.tolerance)
 

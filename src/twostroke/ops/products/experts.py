@@ -22,15 +22,14 @@ columns where there is a gate other than silu(gate) * up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import CODES, FLOATS, grid, routes
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear, linear_silu
-from twostroke.ops.program.cases import FLOATS, INTEGERS, grid, routes
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rows import activate, gate
 from twostroke.ops.rows.activation import Activation
@@ -103,12 +102,11 @@ _KINDS: tuple[dict[str, object], ...] = (
 """What the op's cases differ in, next to sizes."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Experts(Op):
     """The weighted sum of the chosen experts."""
 
-    NAME: ClassVar[str] = "experts"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         "out": "T N",
         "x": "T D",
         "routes": "T 2C",
@@ -124,13 +122,12 @@ class Experts(Op):
             routes=routes("9" if "idle" in kind else "6"),
             **{"formats": formats, "gate_up": "2 F", "down": "N", "middle": "F"} | kind,
         )
-        for tolerance, formats in ((2e-5, FLOATS), (0.03, INTEGERS))
+        for tolerance, formats in ((2e-5, FLOATS), (0.03, CODES))
         for kind in _KINDS
     )  # fmt: skip
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
-    SCRATCH: ClassVar[tuple[str, ...]] = ("rows", "middle", "pairs")
-    DIVIDED_WEIGHT: ClassVar[str] = "down"
-    reference = staticmethod(reference)
+    PART = OpPart.PRODUCT
+    SCRATCH = ("rows", "middle", "pairs")
+    DIVIDED_WEIGHT = "down"
 
     out: Value
     x: Value

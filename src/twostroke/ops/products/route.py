@@ -20,15 +20,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import around, grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.cases import around, grid, times
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 FLOPS_PER_EXPERT = 7
@@ -102,12 +101,11 @@ def _open(choices: F32Array, groups: int, kept: int, best: int) -> NDArray[np.bo
     return np.repeat(found, experts // groups, axis=1)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Route(Op):
     """The k experts of each row, and their weights."""
 
-    NAME: ClassVar[str] = "route"
-    SHAPES: ClassVar[Shapes] = {"out": "T 2C", "logits": "T E", "bias": "E", "shares": "E"}
+    SHAPES = {"out": "T 2C", "logits": "T E", "bias": "E", "shares": "E"}
     CASES = (
         *(
             grid(3e-6, T=33, E=experts, C=chosen, logits=times(3), normalised=(0, 1), bias=None, shares=None)
@@ -126,7 +124,6 @@ class Route(Op):
             )
         ),
     )  # fmt: skip
-    reference = staticmethod(reference)
 
     out: Value
     logits: Value

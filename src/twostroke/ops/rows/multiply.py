@@ -7,15 +7,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import Filled, grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.cases import Filled, grid, times
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
@@ -28,12 +25,11 @@ def reference(out: F32Array, x: F32Array, gate: F32Array, activation: int) -> No
     out[...] = (x * factors.reshape(x.shape)).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Multiply(Op):
     """x * act(gate)."""
 
-    NAME: ClassVar[str] = "multiply"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "gate": "T *"}
+    SHAPES = {"out": "T D", "x": "T D", "gate": "T *"}
     CASES = (
         grid(
             3e-6,
@@ -45,7 +41,6 @@ class Multiply(Op):
             activation=(Activation.IDENTITY, Activation.SIGMOID, Activation.SILU),
         ),
     )
-    reference = staticmethod(reference)
 
     out: Value
     x: Value

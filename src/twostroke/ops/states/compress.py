@@ -14,16 +14,13 @@ added in their order by the online softmax, so bits do not depend on how a seque
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E
+from twostroke.ops.cases import Filled, grid, times, with_sums
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.cases import Filled, grid, times, with_sums
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 LOWEST = np.float32(-3.0e38)
@@ -64,12 +61,11 @@ def reference(
                 out[row] = held[0, 2] / held[0, 1]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Compress(Op):
     """The entries that close in this step; the state is changed."""
 
-    NAME: ClassVar[str] = "compress"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T *", "bias": "*", "slots": "S"}
+    SHAPES = {"out": "T D", "x": "T *", "bias": "*", "slots": "S"}
     CASES = (
         grid(
             3e-5,
@@ -81,8 +77,7 @@ class Compress(Op):
             state=Filled("3 Z D", with_sums("D")),
         ),
     )
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    PART = OpPart.ATTENTION
 
     out: Value
     x: Value

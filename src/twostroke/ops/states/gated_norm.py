@@ -7,15 +7,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.cases import grid, times
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
@@ -44,12 +41,11 @@ def reference(
     out[...] = values.reshape(out.shape).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class GatedNorm(Op):
     """The norm of each group, gated."""
 
-    NAME: ClassVar[str] = "gated_norm"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "gate": "T D", "weight": "*"}
+    SHAPES = {"out": "T D", "x": "T D", "gate": "T D", "weight": "*"}
     CASES = (
         grid(
             1e-5,
@@ -64,7 +60,6 @@ class GatedNorm(Op):
             gate_first=(0, 1),
         ),
     )
-    reference = staticmethod(reference)
 
     out: Value
     x: Value

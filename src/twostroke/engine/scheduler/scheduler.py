@@ -158,10 +158,9 @@ class Scheduler:
             return None
         self._num_steps += 1
         self._given_up.clear()
-        self.steering.planned()
         copies = Copies(self._cache.take_copies(), self._cache.take_page_copies())
         plan = step.plan(self._num_steps, held, copies, self.images.take(load, self.limiters))
-        self.under_way.open(plan, load)
+        self.under_way.open(plan, load, self.steering.take_copied())
         return plan
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
@@ -176,8 +175,8 @@ class Scheduler:
             self._policy.observe(self._parts(plan), measured_s, now)
         self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty else measured_s)
         self._cache.settle_copies(result.faulty)
-        self.steering.settle(result.faulty)
-        for planned, (sequence, admission) in zip(plan.sequences, held, strict=True):
+        self.steering.give_up_copies(held.copied if result.faulty else [])
+        for planned, (sequence, admission) in zip(plan.sequences, held.sequences, strict=True):
             if sequence.admission == admission and self._queues.find(planned.request.request_id) is sequence:
                 self._commit_one(sequence, planned, result, now, events)
         for sequence, refusal in self._policy.overdue(self._queues, now):

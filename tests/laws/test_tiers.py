@@ -195,7 +195,7 @@ def test_what_a_run_decides_reaches_its_workers(tmp_path: Path) -> None:
     (tmp_path / "inside/test_decided.py").write_text(DECIDED)
     command = [sys.executable, "-m", "pytest", "-n", "1", "--quick"]
     own = {**os.environ, "PYTHONPATH": str(tiers.ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
     assert "1 tests  in all processes together" in done.stdout
 

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from tests import drawn, neutral, private_cache, spent
 from tests.real import packages
 from tests.tiers import (
+    EVERY_OP,
     FIXED_SEED,
     KEPT_CASES,
     KEPT_FAMILIES,
@@ -184,7 +185,7 @@ def thin(items: list[pytest.Item]) -> list[pytest.Item]:
         test = item.nodeid.partition("[")[0]
         if (family := family_of(item)) is not None:
             families.setdefault(test, {}).setdefault(family, []).append(item)
-        elif hasattr(item, "callspec") and not lies_in(item, (WHOLE_GRIDS,)):
+        elif hasattr(item, "callspec") and not lies_in(item, (WHOLE_GRIDS,)) and item.path.name != EVERY_OP:
             cases.setdefault(test, []).append(item)
     left_out: set[pytest.Item] = set()
     for name, grid in cases.items():

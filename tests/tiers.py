@@ -28,6 +28,8 @@ NATIVE_INPUTS = (
 )
 WHOLE_GRIDS = "tests/laws"
 """A law holds for all files: its cases are never thinned."""
+EVERY_OP = "test_cases_native.py"
+"""Each case of this file is an op, which takes some of its calls: none is left out."""
 PROCESS_TESTS = ("tests/cli", "tests/packaging", "tests/cuda", "tests/ranks", "tests/bench")
 """Each case starts the command at least once, or computes on an emulated device: a second of processor time or more."""
 KEPT_CASES = 3

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from twostroke.assembly import engine as assemble
+from twostroke.assembly.find import find_model
 from twostroke.cost.explain.explanation import CauseKind, Explanation
 from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.record_json import read_lines
@@ -70,7 +71,7 @@ def test_parts_add_up_to_what_an_outside_clock_sees(llm: LLM) -> None:
 
 def test_parts_add_up_with_many_tasks_and_slow_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second reader takes its first piece, and the rest long after its request has ended."""
-    heart = assemble.build_heart(assemble.find_model("spark", SMALL), None, lambda sentence: None)
+    heart = assemble.build_heart(find_model("spark", SMALL), None, lambda sentence: None)
     engine = AsyncEngine(heart.stepper)
     begun = {f"task{number}": threading.Event() for number in range(8)}
     compute = ModelRunner.execute

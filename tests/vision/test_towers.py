@@ -39,7 +39,7 @@ def test_rows_of_square_tiles(idefics: tuple[Path, torch.nn.Module], level: str)
     processor = read(Fields(processor_settings(), "settings"), Tiling(Patching(8, 2), SIDE, 4))
     values = np.array(processor.values, np.float32)
     with open_encoder(folder, level, values) as encoder:
-        assert len(encoder._pieces) == 5  # three layers, what follows the last attention, the head
+        assert len(encoder._parts) == 8  # three attentions, what stands around each of them, the head
         for seed in range(3):
             image = picture(SIDE, SIDE, seed)
             pixels = np.asarray(image)

@@ -23,6 +23,9 @@ from twostroke.system import here
 if TYPE_CHECKING:
     from PIL import Image
 
+NICENESS = 5
+"""An image is opened next to an engine whose threads compute. They wait for each other, so none of them may wait for
+this process."""
 WIDE = ("I;16", "I;16L", "I;16B", "I")
 """Modes of 16 bits, of which the upper 8 count."""
 
@@ -126,6 +129,7 @@ def main() -> None:
     """Read, open, answer, until the input ends."""
     from PIL import Image
 
+    here.stand_back(NICENESS)
     Image.init()  # all of Pillow that is needed is loaded before memory is limited
     limit(int(sys.argv[1]))
     answer({"ready": True})

@@ -98,6 +98,12 @@ class Eyes:
         self._memo: OrderedDict[ImageName, SeenImage] = OrderedDict()
         self._memo_bytes = self.num_opened = 0
 
+    @property
+    def fingerprint(self) -> str:
+        """Two of the same fingerprint make the same tiles, and the same places for them."""
+        rules = (self._processor.settings, self._processor.values, self._patching, self._shape)
+        return hashlib.blake2b(repr(rules).encode(), digest_size=16).hexdigest()
+
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
         """See Looks."""
         return self.placed(messages, lambda wanted: self.open(wanted.asked), local)

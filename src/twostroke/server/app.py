@@ -66,6 +66,7 @@ from twostroke.server.live.routes import live_routes
 from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call, salted
+from twostroke.server.stored.inner import MayRun, at_any_time
 from twostroke.server.stored.responses import PATH as RESPONSES_PATH
 from twostroke.server.stored.routes import Prepare, responses_endpoint, stored_routes
 from twostroke.server.stream import Answer
@@ -88,7 +89,15 @@ def create_app(parts: ServerParts) -> ASGIApp:
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
     parts.metrics.registry.register(DoorCollector(parts.door, parts.bodies))
-    return guarded(open_app(parts), parts)
+    app = open_app(parts)
+    attach_stored(app, parts)
+    return guarded(app, parts)
+
+
+def attach_stored(app: ASGIApp, parts: ServerParts, may_run: MayRun = at_any_time) -> None:
+    """Let work that is kept ask this app, which stands inside the gate. may_run: see StoredWork.attach."""
+    if parts.stored is not None:
+        parts.stored.attach(app, lambda: parts.door.draining or not parts.engine.alive, may_run)
 
 
 def open_app(parts: ServerParts) -> Starlette:
@@ -96,10 +105,7 @@ def open_app(parts: ServerParts) -> Starlette:
     parts.metrics.attach(parts.engine.gauges, parts.work, parts.adapters.shelf)
     parts.metrics.registry.register(HistoryCollector(parts.view.ledger, parts.metrics.recent))
     parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
-    app = routed([*routes_of(parts), *live_routes(parts), *page_routes()])
-    if parts.stored is not None:
-        parts.stored.attach(app, lambda: parts.door.draining or not parts.engine.alive)
-    return app
+    return routed([*routes_of(parts), *live_routes(parts), *page_routes()])
 
 
 def routed(routes: Sequence[Route]) -> Starlette:

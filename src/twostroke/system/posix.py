@@ -36,6 +36,7 @@ __all__ = [
     "read_into",
     "reset_on_close",
     "signals_to",
+    "stand_back",
     "start_child",
     "user_number",
     "write_at",
@@ -103,6 +104,11 @@ def write_no_files() -> None:
     """This process may write no file and leave no core from now on, where the system has such a limit."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def stand_back(niceness: int) -> None:
+    """Other processes are preferred to this one from now on, where the system knows such an order."""
+    os.nice(niceness)
 
 
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:

@@ -194,6 +194,10 @@ def write_no_files() -> None:
     """This process may write no file and leave no core from now on, where the system has such a limit."""
 
 
+def stand_back(niceness: int) -> None:
+    """Other processes are preferred to this one from now on, where the system knows such an order."""
+
+
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:
     """End this process after so much time, where the system can; 0 takes that back."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-PIECES_S = 0.1
-"""Seconds after which a step next to streams begins no further piece of an encode."""
 IMAGE_PARTS = ("image_url", "input_image", "image")
 """Types of the parts of messages that hold images, in the words of each API."""
 
@@ -73,7 +71,7 @@ class Patching(Struct, frozen=True):
         return height // self.patch // self.merge, width // self.patch // self.merge
 
 
-class ImageTile(Struct, frozen=True, eq=False):
+class ImageTile(Struct, frozen=True, eq=False, weakref=True):
     """A rectangle that is encoded alone. key: below zero, made of all that its rows depend on (`key_of`), so it stands
     for a token id where a prefix is looked up. lines, columns: the image rows that it becomes, as they lie in it.
 
@@ -110,10 +108,23 @@ class ImageSpan(Struct, frozen=True, eq=False):
 
 
 class EncodedTiles(Struct, frozen=True):
-    """What a step encoded: keys of tiles whose rows were finished, and the seconds of all pieces."""
+    """What a step encoded. keys: tiles whose rows were finished. seconds: those of all pieces. predicted_s: what they
+    were predicted to take. pieces: how many. dropped: tiles whose rows are kept no longer."""
 
     keys: frozenset[int] = frozenset()
     seconds: float = 0.0
+    predicted_s: float = 0.0
+    pieces: int = 0
+    dropped: frozenset[int] = frozenset()
+
+    def __add__(self, other: EncodedTiles) -> EncodedTiles:
+        return EncodedTiles(
+            self.keys | other.keys,
+            self.seconds + other.seconds,
+            self.predicted_s + other.predicted_s,
+            self.pieces + other.pieces,
+            self.dropped | other.dropped,
+        )
 
 
 NOTHING_ENCODED = EncodedTiles()

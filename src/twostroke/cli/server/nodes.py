@@ -23,8 +23,8 @@ GUESSED_BY_MODELS = ("draft", "medusa", "eagle")
 def chosen_here(model: str, options: Mapping[str, Any], *, alone: bool = False) -> NodeChoice | None:
     """The choice for this machine; None where it has one memory node, where the user has chosen, and where there is no
     plan. alone: this process cannot have replicas. Raises ConfigError for options that cannot be read."""
-    from twostroke.assembly.settings.config import collect
     from twostroke.assembly.settings.env import asked_by_environment, read_machine
+    from twostroke.assembly.settings.resolver import collect
 
     machine = read_machine()
     if len(machine.placing.nodes) < 2:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twostroke.assembly.settings.options import ADAPTER_OPTIONS, ENGINE_OPTIONS, MODELS_OPTIONS, SERVER_OPTIONS
+from twostroke.assembly.settings.server_settings import ListenSettings
 from twostroke.cli.server.run_built import facts_text, listening, serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 from twostroke.cli.shared.interrupt import finish_undisturbed
@@ -133,17 +134,19 @@ def _line(descriptor: int) -> Line:
 
 def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     """Bind here, serve in a worker that inherits the socket. `ps` shows no key: it goes by the environment."""
-    from twostroke.assembly.settings.config import collect, place_of
+    from twostroke.assembly.settings.config import place_of
     from twostroke.assembly.settings.env import asked_by_environment, notify_address, process_environment
+    from twostroke.assembly.settings.resolver import collect
     from twostroke.cli.server.replicas import words_of
     from twostroke.server.process.notify import SystemdNotifier
     from twostroke.server.process.supervise import Supervisor
 
     environment = process_environment()
-    if options.get("api_key") is not None:
-        environment["TWOSTROKE_API_KEY"] = options["api_key"]
+    secret = ListenSettings.api_key.name
+    if options.get(secret) is not None:
+        environment[f"TWOSTROKE_{secret.upper()}"] = options[secret]
     environment = {name: value for name, value in environment.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_PID")}
-    words = words_of({name: value for name, value in options.items() if value is not None and name != "api_key"})
+    words = words_of({name: value for name, value in options.items() if value is not None and name != secret})
 
     def worker(listening: int, line: int, notes: int) -> list[str]:
         fds = ["--worker-fds", str(listening), str(line), str(notes)]

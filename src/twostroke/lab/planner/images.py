@@ -12,7 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from twostroke.assembly.folders import texts_of
-from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolver
+from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS
+from twostroke.assembly.settings.engine_settings import ModelSettings
+from twostroke.assembly.settings.resolver import Resolver
 from twostroke.assembly.sight import encoder_bytes, encoder_kv, processor_of
 from twostroke.assembly.sight_files import sight_files
 from twostroke.cost.calibration import Calibration
@@ -99,7 +101,7 @@ def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> Plann
     wanted: raises ConfigError in place of None.
     """
     resolver = Resolver({})
-    resolver.put("model", source, "asked for")
+    resolver.put(ModelSettings.model, source, "asked for")
     why = "Its files describe no encoder of images that is implemented."
     try:
         files = sight_files(resolver, spec, folder, read_object(folder / "config.json"))

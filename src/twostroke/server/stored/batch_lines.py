@@ -29,6 +29,12 @@ class BatchLine(msgspec.Struct):
     method: str = "POST"
     number: int = 0
 
+    @property
+    def model(self) -> str:
+        """The model that it names; "" for none."""
+        name = self.body.get("model")
+        return name if isinstance(name, str) else ""
+
 
 class LineError(msgspec.Struct, frozen=True):
     """What is wrong with a line, or with a whole file (line None)."""

@@ -56,6 +56,12 @@ class Several:
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
 
+    def ended(self, name: str) -> Any:
+        """A batch, when it is over."""
+        ends = ("completed", "failed", "expired", "cancelled")
+        wait_until(lambda: self.client.batches.retrieve(name).status in ends, "the batch's end")
+        return self.client.batches.retrieve(name)
+
     def chat(self, model: str, **fields: Any) -> str:
         """The answer of a model to one question, without chance."""
         fields = {"max_tokens": 12, "temperature": 0, **fields}

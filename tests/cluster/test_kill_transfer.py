@@ -31,7 +31,9 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 SOURCE = Path(__file__).parents[2] / "src"
 PAGES, STREAMS, OUTPUT = 30, 4, 12
 WAIT_S, NEVER_S = 120.0, 1e9
-REMEMBERING: list[dict[str, Any]] = [{}, {"mirostat": 2, "mirostat_eta": 0.4}, {"adaptive_target": 0.2}]
+REMEMBERING: list[dict[str, Any]] = [
+    *({}, {"mirostat": 2, "mirostat_eta": 0.4}, {"mirostat": 1}, {"adaptive_target": 0.2}),
+]
 """Samplers of a stream: its memory moves with it."""
 
 Answers = dict[str, list[Any]]
@@ -193,7 +195,7 @@ def test_a_replica_killed_while_pages_travel_changes_no_stream() -> None:
     compare([(0, NEVER_S), (0, 0.1), (1, 0.1)])
 
 
-@pytest.mark.slow
+@pytest.mark.daily
 def test_many_kills_at_many_points_of_the_transfer() -> None:
     """The seed chooses the points."""
     dice = random.Random(TIER.seed)

@@ -21,6 +21,8 @@ from twostroke.cli.server.serve import command
 from twostroke.runner.folder import read_folder
 from twostroke.server.build import build_server
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["What is prefill?", "Decode writes the answer."]
 
 
@@ -211,7 +213,6 @@ def test_nothing_is_left_when_the_server_is_killed(folder: Path) -> None:
     [
         (("spark", "spark"), "Two models have the name"),
         (("spark", "spark-draft", "--served-name", "x"), "about one model"),
-        (("spark", "spark-draft", "--stored-work", "work"), "keeps the work of one model"),
         (("spark", "spark-draft", "--supervise"), "for a server of one model"),
         (("spark", "--keep-alive", "5m"), "for a server of several models"),
         (("--models", "nowhere.toml"), "cannot be read"),

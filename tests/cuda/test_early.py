@@ -11,6 +11,7 @@ from tests.cuda.fake import controls, same_level
 from tests.tiers import TIER
 from twostroke import LLM, SamplingParams
 from twostroke.assembly import engine as assemble
+from twostroke.assembly.find import find_model
 from twostroke.runner.early_runner import EarlyRunner
 from twostroke.types.errors import ConfigError
 from twostroke.types.grammar import Grammar
@@ -34,7 +35,7 @@ OTHERS = (
 
 def early_runner(built: assemble.Heart) -> EarlyRunner:
     """What executes plans, after what stands around it."""
-    found: Any = built.stepper.executor
+    found: Any = built.stepper.loop.executor
     while not isinstance(found, EarlyRunner):
         found = found._inner
     return found
@@ -66,11 +67,11 @@ def test_early_steps_change_no_bit() -> None:
 @pytest.mark.usefixtures("fake")
 @pytest.mark.parametrize("options", [{"device": "cpu"}, {"max_sequences": "4"}])
 def test_early_steps_are_for_devices(options: dict[str, str]) -> None:
-    settings = assemble.find_model("spark", {**SMALL, **options}).resolver.resolved()
+    settings = find_model("spark", {**SMALL, **options}).resolver.resolved()
     assert settings["early_steps"] == ("off" if "device" in options else "on")
     if "device" in options:
         with pytest.raises(ConfigError, match="--early-steps on is not possible"):
-            assemble.find_model("spark", {**SMALL, **options, "early_steps": "on"})
+            find_model("spark", {**SMALL, **options, "early_steps": "on"})
 
 
 def some_requests() -> tuple[list[SamplingParams], int]:

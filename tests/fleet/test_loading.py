@@ -329,3 +329,19 @@ def test_a_load_of_the_start_lets_nobody_leave() -> None:
     assert refused.code == "deferred"
     assert made["a"].state is ModelState.READY
     assert ask(made, "b", 21) == [Stop("a")]
+
+
+def test_work_that_has_time_takes_no_model_from_people() -> None:
+    made = loading(60, 60, 30)
+    assert made.is_quiet("a", 0), "there is room"
+    loaded(made, "a", 0)
+    made.observe("a", 1, 1)
+    made.observe("a", 0, 2)
+    assert made.is_quiet("a", 2) and made.is_quiet("c", 2)
+    assert not made.is_quiet("b", 2), "a was used just now"
+    assert made.is_quiet("b", 2 + RULES.max_wait_s)
+    made.observe("a", 1, 50)
+    assert not made.is_quiet("b", 90), "a is in use"
+    made.observe("a", 0, 60)
+    made.observe("b", 1, 61)
+    assert not made.is_quiet("a", 61), "somebody waits for the room"

@@ -29,7 +29,7 @@ from tests.ops.native import Answers
 Answers.checked = False
 sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[SomeCases("traps")]))
 """
-GRIDS = (("ops", "attention", "latent", "embed", "experts"), ("linear", "feed_forward", "stored"))
+GRIDS = (("cases", "attention", "latent", "experts"), ("linear", "feed_forward", "stored"))
 
 
 @pytest.mark.slow

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 from twostroke.assembly.optional_heads import sight
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import Resolved, Resolver, resolve_images
+from twostroke.assembly.settings.config import resolve_images
+from twostroke.assembly.settings.engine_settings import ImageSettings
+from twostroke.assembly.settings.env import Machine
+from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
+from twostroke.types.errors import ConfigError
 from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
 
@@ -26,18 +30,38 @@ TOWER = "vision_config"
 def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) -> tuple[Model, SightPlan | None]:
     """See `find_sight`, which is asked where config.json describes a tower or images are asked for."""
     config = read_object(folder / "config.json")
-    asked = resolver.asked_value("images") == "on" or resolver.asked_value("mmproj") is not None
+    asked = resolver.asked_value(ImageSettings.images) == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
     if asked or TOWER in config or (folder / NAME_FILE).is_file():
         return sight.find_sight(resolver, spec, folder, config, alone=alone)
-    resolver.pick("mmproj", None, "none asked for")
-    resolver.pick("images", "off", "the model describes no encoder of images")
+    resolver.pick(ImageSettings.mmproj, None, "none asked for")
+    resolver.pick(ImageSettings.images, "off", "the model describes no encoder of images")
     resolve_images(resolver)
     return spec, None
+
+
+def front_eyes(resolver: Resolver, spec: Model, folder: Path, fingerprint: str, closing: ExitStack) -> Eyes | None:
+    """What opens images at a front. fingerprint: the replicas' rules; empty where they read no images.
+
+    Raises ConfigError where this front would make other tiles.
+    """
+    if not fingerprint:
+        return None
+    plan = sight.sight_of_replicas(resolver, spec, folder, read_object(folder / "config.json"))
+    eyes = None if plan is None else plan.eyes(resolver.resolved())
+    if eyes is None or eyes.fingerprint != fingerprint:
+        raise ConfigError(
+            "The replicas read images, and this front would make other tiles of them.",
+            why="A front opens images, and replicas encode them.",
+            fix="Give the front the model folder, --mmproj and --image-tokens that its replicas have, and Pillow.",
+        )
+    closing.callback(eyes.close)
+    return eyes
 
 
 def build_sight(
     plan: SightPlan | None,
     resolved: Resolved,
+    machine: Machine,
     place: RunPlace,
     memory: StepMemory,
     program: Program,
@@ -48,4 +72,4 @@ def build_sight(
         return None, None
     eyes = plan.eyes(resolved)
     closing.callback(eyes.close)
-    return eyes, plan.rows(resolved, place, memory, program)
+    return eyes, plan.rows(resolved, machine, place, memory, program)

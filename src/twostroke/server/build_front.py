@@ -5,13 +5,17 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from twostroke import __version__
 from twostroke.assembly import folders as assemble_folders
 from twostroke.assembly.machine.heap import keep_little, trim
-from twostroke.assembly.settings.config import Resolver, collect, resolve_overload, resolve_server
+from twostroke.assembly.seeing import front_eyes
+from twostroke.assembly.settings.config import resolve_overload, resolve_server
+from twostroke.assembly.settings.engine_settings import ModelSettings
 from twostroke.assembly.settings.env import asked_by_environment
+from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.assembly.task import build_texts, read_for_task
 from twostroke.distributed.cluster.front import Address, FrontStepper, no_check
 from twostroke.distributed.cluster.link import secret_key
@@ -53,7 +57,7 @@ def build_front(
     keep_little()
     asked = collect(options, asked_by_environment())
     resolver = Resolver(asked)
-    folder = assemble_folders.locate(model, resolver.asked_value("revision"))
+    folder = assemble_folders.locate(model, resolver.asked_value(ModelSettings.revision))
     spec, files = read_for_task(resolver, folder.path, None)
     tokenizer, template = assemble_folders.texts_of(resolver, folder.path)
     generation = read_generation_defaults(folder.path)
@@ -71,7 +75,10 @@ def build_front(
     grammars = GrammarCompiler(tokenizer, facts.vocab_size, ends)
     grammars.prepare(trim)
     adapters = FixedAdapters(facts.adapters) if facts.adapters else None
-    texts = build_texts(spec, resolved["pooling"], files, tokenizer, folder.path)
+    texts = build_texts(spec, resolved.task.pooling, files, tokenizer, folder.path)
+    closing = ExitStack()
+    closing.callback(grammars.close)
+    closing.callback(stepper.close)
     metrics, forecast = ServerMetrics(), FleetForecast(lambda: stepper.fleet.members)
     session = Session(
         stepper.fleet,
@@ -97,6 +104,7 @@ def build_front(
         adapters=ServedAdapters(adapters),
         embedder=texts.embedder,
         reranker=texts.reranker,
+        eyes=front_eyes(resolver, spec, folder.path, facts.sight, closing),
         context_tokens=facts.context_tokens,
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),
@@ -111,13 +119,8 @@ def build_front(
             stepper.replicas,
         ),
     )
-    shown = {"served_name": resolved["served_name"], "replicas": len(addresses), "weights": facts.arithmetic.weights}
-
-    def close() -> None:
-        stepper.close()
-        grammars.close()
-
-    return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, close)
+    shown = {"served_name": resolved.names.served_name, "replicas": len(addresses), "weights": facts.arithmetic.weights}
+    return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, closing.close)
 
 
 def _fingerprint(facts: ReplicaFacts) -> str:

@@ -69,6 +69,10 @@ class Problem:
         return Response(body, self.status, dict(self.headers), media_type="application/json")
 
 
+MODEL_STATE = "x-twostroke-model-state"
+"""The header of an answer that a model's failed load has ended."""
+
+
 class HttpProblem(Exception):
     """Ends a request with this problem."""
 
@@ -133,6 +137,8 @@ def unavailable(error: ModelUnavailable) -> Problem:
         headers = {"x-should-retry": "false"}
     else:
         headers = {"retry-after": str(max(1, math.ceil(error.retry_after_s)))}
+    if error.code == "model_failed":
+        headers[MODEL_STATE] = "failed"
     return Problem(503, str(error), SERVER, param="model", code=error.code, headers=headers)
 
 

@@ -361,3 +361,27 @@ def test_lines_are_read_with_their_numbers() -> None:
     good = b'{"custom_id": "a", "method": "POST", "url": "/v1/score", "body": {}}'
     lines, errors = read_lines(b"\n" + good + b"\n\nx", "/v1/score")
     assert [each.number for each in lines] == [2] and [each.line for each in errors] == [4]
+
+
+def test_lines_of_a_batch_run_model_by_model_and_wait_for_their_turn(tmp_path: Path) -> None:
+    work, asked, free = stored(tmp_path / "work"), list[str](), dict[str, bool]()
+
+    async def may_run(model: str) -> bool:
+        asked.append(model)
+        return free.get(model, True)
+
+    with serving(fake_parts(stored=work)) as live, client_of(live) as client:
+        work.batches.may_run = may_run
+        free[MODEL] = False
+        names = [MODEL, "nobody", MODEL, "nobody", MODEL]
+        lines = lines_of(*({"model": name, "prompt": "x"} for name in names), url="/v1/completions")
+        file = client.files.create(file=("in", lines), purpose="batch")
+        batch = client.batches.create(input_file_id=file.id, endpoint="/v1/completions", completion_window="24h")
+        wait_until(lambda: MODEL in asked, "its turn is asked for")
+        assert client.batches.retrieve(batch.id).status == "in_progress"
+        assert not live.parts.engine.prompts  # type: ignore[attr-defined]
+        free[MODEL] = True
+        done = batch_ended(client, batch.id)
+        assert (done.request_counts.completed, done.request_counts.failed) == (3, 2)
+        changes = sum(one != other for one, other in zip(asked, asked[1:], strict=False))
+        assert changes == 1, asked

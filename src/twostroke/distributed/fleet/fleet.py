@@ -37,13 +37,16 @@ from twostroke.distributed.wire.frames import (
     ReplicaFacts,
     ReplicaLoad,
     StepNews,
+    TileAsked,
+    TileSent,
     WirePrompt,
     WireStart,
     WireToken,
 )
-from twostroke.distributed.wire.translate import wire_request
+from twostroke.distributed.wire.translate import wire_key, wire_request, wire_spans
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
+from twostroke.types.images import keys_of
 from twostroke.types.request import FinishReason, Request
 
 SUSPECT_S, SILENCE_S = 1.0, 3.0
@@ -181,6 +184,8 @@ class ReplicaFleet:
             self.totals.heard(member.instance, frame.load)
         elif isinstance(frame, Refused):
             events = self._refused(member, frame)
+        elif isinstance(frame, TileAsked):
+            self._send_tile(member, frame)
         self._place_waiting()
         return events
 
@@ -233,6 +238,14 @@ class ReplicaFleet:
         if member.role == "prefill":
             self._hand_over(member)
         return events
+
+    def _send_tile(self, member: FleetMember, asked: TileAsked) -> None:
+        """A piece of an image; nothing of it where the stream has ended or is elsewhere."""
+        stream, data = self._of(member, asked.number), b""
+        for span in () if stream is None else stream.request.images:
+            if wire_key(span.tile.key) == asked.key:
+                data = span.tile.pixels[asked.first : asked.first + asked.count]
+        self.outbox.append((member.name, TileSent(asked.number, asked.key, asked.first, data)))
 
     def _refused(self, member: FleetMember, refused: Refused) -> list[Event]:
         """Give the request to a replica that was not asked yet; it ends with an error where none may take it."""
@@ -290,8 +303,9 @@ class ReplicaFleet:
         return place_whole(asked, (readers if stream.stays_whole else decoders) or members, self._router)
 
     def _placing(self, stream: FleetStream) -> Placing:
-        tokens = (*stream.request.prompt_token_ids, *stream.told)
-        keys = prefix_keys(stream.request.cache_salt, tokens, self._page_tokens)
+        request = stream.request
+        tokens = (*keys_of(request.prompt_token_ids, request.images), *stream.told)
+        keys = prefix_keys(request.cache_salt, tokens, self._page_tokens)
         return Placing(len(tokens), keys, self._page_tokens)
 
     def _place(self, stream: FleetStream, asked: Placing, placed: ReplicaPlacement) -> None:
@@ -303,10 +317,11 @@ class ReplicaFleet:
             self._numbers[each.number] = each
         stream.expect(1 if stream.handed else asked.num_tokens)
         beams, told = tuple(each.number for each in stream.party[1:]), tuple(stream.told)
-        source = None if placed.source is None else placed.source.where
+        source = None if placed.source is None or request.images else placed.source.where
         promised = not stream.to_be_held and len(self._members) > 1
         sent = wire_request(request, self._now, stream.memory)
-        work = Assignment(stream.number, sent, told, source, beams, ahead, promised)
+        images = wire_spans(request.images)
+        work = Assignment(stream.number, sent, told, source, beams, ahead, promised, images)
         self.outbox.append((member.name, work))
         stream.decode_replica = placed.decode_replica
         if placed.decode_replica is not None:

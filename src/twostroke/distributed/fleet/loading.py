@@ -225,6 +225,21 @@ class Loading:
         actions: list[Action] = [*self._refusals(now), *self._times_over(now)]
         return [*actions, *self._starts(now)]
 
+    def _fits_now(self, name: str) -> bool:
+        """Is it loaded, or is there room for it while no other model leaves?"""
+        model = self._models[name]
+        return model.has_process or (self._lacking(model) <= 0 and self._places_lacking() <= 0)
+
+    def is_quiet(self, name: str, now: float) -> bool:
+        """May work that has time ask for a model? A load makes none leave that was used within max_wait_s, and nobody
+        waits for the room of a model that only such work keeps in use."""
+        others = [each for each in self if each.name != name]
+        if any(each.waits and not each.has_process for each in others):
+            return False
+        loaded = [each for each in others if each.has_process and not each.pinned]
+        unused = (not each.requests and now - each.idle_since_s >= self.rules.max_wait_s for each in loaded)
+        return self._fits_now(name) or all(unused)
+
     # From here on: how it decides.
 
     def _mark_waiting(self, model: LoadedModel, now: float) -> None:

@@ -67,8 +67,10 @@ class FleetStream:
 
     @property
     def may_split(self) -> bool:
-        """May two replicas compute its prompt and its output? Scores and vectors need every row of the prompt again."""
-        return not (self.stays_whole or self.request.steered or self.request.wants_rows)
+        """May two replicas compute its prompt and its output? Scores and vectors need every row of the prompt again.
+        Pages are sent under token ids, which say nothing of images."""
+        request = self.request
+        return not (self.stays_whole or request.steered or request.wants_rows or request.images)
 
     def sent_to(self, member: FleetMember, number: int, now: float) -> None:
         """It is at `member` from now on."""

@@ -9,17 +9,22 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+
+from msgspec import structs
 
 from twostroke.distributed.cluster.accepting import accepted
 from twostroke.distributed.cluster.link import FrameLink, LinkLost
 from twostroke.distributed.cluster.waker import Waker
+from twostroke.distributed.fleet.fixed_adapters import salt_by_content
 from twostroke.distributed.replica.core import ReplicaCore
 from twostroke.distributed.replica.page_calls import PageCalls
 from twostroke.distributed.replica.page_exchange import hash_of
 from twostroke.distributed.replica.page_feeds import LinkId
+from twostroke.distributed.replica.tile_pulls import TilePulls, Waiting
 from twostroke.distributed.wire.frames import (
     Assignment,
     Beat,
@@ -31,10 +36,11 @@ from twostroke.distributed.wire.frames import (
     RecordAsked,
     Refused,
     ReplicaFacts,
+    TileSent,
 )
 from twostroke.engine.session import Grammars
 from twostroke.types.errors import TwostrokeError
-from twostroke.types.grammar import TokenMask
+from twostroke.types.grammar import Grammar, TokenMask
 
 BEAT_S = 0.25
 RETRY_S = 0.05
@@ -75,12 +81,18 @@ class ReplicaServer:
         self._pages: deque[tuple[LinkId, Frame]] = deque()  # for the thread that listens, as is the next one
         self._lost: deque[tuple[LinkId, str]] = deque()
         self._compiling: set[tuple[LinkId, int]] = set()  # grammars under way, not cancelled
+        self._tiles = TilePulls()
         self._waker = Waker()
         self._stopping = False
         self._draining = False
         self._error: BaseException | None = None
         self._load = core.load()
         self._page_calls = PageCalls(secret, facts, self._pages_came, say)
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of images that have come."""
+        return self._tiles.received_bytes
 
     def stop(self) -> None:
         """End; streams that run are cut, and their front moves them. Any thread or signal handler may call it."""
@@ -128,16 +140,20 @@ class ReplicaServer:
                     self._attend(key.data, events)
             while self._pages:
                 self._send(*self._pages.popleft())
+            while self._tiles.asks:
+                self._send(*self._tiles.asks.popleft())
             while self._lost:
                 self._drop(*self._lost.popleft())
             if time.monotonic() >= next_beat_s:
                 next_beat_s = time.monotonic() + BEAT_S
                 self._send_beats()
+                self._tiles.ask()
                 if self._listener not in self._selector.get_map():
                     self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _idle(self) -> bool:
-        return self._core.idle and not (self._commands or self._core.outbox or self._pages or self._compiling)
+        under_way = self._commands or self._core.outbox or self._pages or self._compiling or self._tiles
+        return self._core.idle and not under_way
 
     def _accept(self) -> None:
         found = accepted(self._listener)
@@ -174,11 +190,16 @@ class ReplicaServer:
 
     def _take(self, link_id: LinkId, frame: Frame) -> None:
         core = self._core
+        if self._facts.adapters:
+            frame = self._with_own_salt(frame)
         if isinstance(frame, Cancel):
             self._compiling.discard((link_id, frame.number))
+            self._tiles.cancel(link_id, frame.number)
             self._command(lambda: core.cancel(link_id, frame.number))
         elif isinstance(frame, Assignment):
             self._take_work(link_id, frame)
+        elif isinstance(frame, TileSent):
+            self._go_on(self._tiles.came(link_id, frame))
         elif isinstance(frame, PagesAsked):
             self._command(lambda: core.feeds.ask(link_id, frame, time.monotonic()))
         elif isinstance(frame, PagesAhead):
@@ -188,15 +209,40 @@ class ReplicaServer:
         else:
             raise LinkLost(f"a front does not send {type(frame).__name__}")
 
+    def _with_own_salt(self, frame: Frame) -> Frame:
+        """A front knows adapters by their names; pages of one are found by its contents."""
+        facts = self._facts
+        if isinstance(frame, Assignment):
+            salt = salt_by_content(frame.request.cache_salt, facts.adapters, facts.adapter_salts)
+            return structs.replace(frame, request=replace(frame.request, cache_salt=salt))
+        if isinstance(frame, PagesAhead):
+            salt = salt_by_content(frame.cache_salt, facts.adapters, facts.adapter_salts)
+            return structs.replace(frame, cache_salt=salt)
+        return frame
+
     def _take_work(self, link_id: LinkId, work: Assignment) -> None:
         if self._draining:
             self._refuse(link_id, work, "This replica is about to end.", 1.0)
             return
-        grammar = work.request.params.grammar
-        if grammar is None:
-            self._command(lambda: self._core.work(link_id, work))
-            return
+        if not work.images:
+            self._go_on([(link_id, work)])
+        elif not self._facts.sight or self._tiles.waits(link_id, work.number):
+            self._refuse(link_id, work, "This replica takes no image here.")
+        else:
+            try:
+                self._go_on(self._tiles.begin(link_id, work))
+            except ValueError as error:
+                self._refuse(link_id, work, str(error))
 
+    def _go_on(self, ready: Sequence[Waiting]) -> None:
+        """Their images are here, if they have any."""
+        for link_id, work in ready:
+            if work.request.params.grammar is None:
+                self._command(partial(self._core.work, link_id, work))
+            else:
+                self._compile(link_id, work, work.request.params.grammar)
+
+    def _compile(self, link_id: LinkId, work: Assignment, grammar: Grammar) -> None:
         numbers = {(link_id, number) for number in (work.number, *work.beams)}
         self._compiling |= numbers
 
@@ -251,6 +297,7 @@ class ReplicaServer:
         if front is None:
             return
         front.link.close()
+        self._tiles.cancel(link_id)
         self._command(lambda: self._core.close(link_id))
         self._say(f"a front has gone: {why}")
 

@@ -1,7 +1,8 @@
 """The messages of fronts and replicas: typed frames. distributed/cluster/framing.py makes bytes of them.
 
-    front -> replica    Hello, Proof, Assignment, PagesAhead, Cancel, RecordAsked
-    replica -> front    Hello, Proof, ReplicaFacts, Refused, StepNews (one a step, for all streams), Beat, RecordSent
+    front -> replica    Hello, Proof, Assignment, PagesAhead, Cancel, RecordAsked, TileSent
+    replica -> front    Hello, Proof, ReplicaFacts, Refused, StepNews (one a step, for all streams), Beat, RecordSent,
+                        TileAsked
     replica -> replica  as a front, and PagesAsked; the answer is PagesSent
 
 The front gives a stream a new number with each Assignment. News of an older number is left out.
@@ -20,11 +21,14 @@ from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
-WIRE_VERSION = 8
+WIRE_VERSION = 9
 NONCE_BYTES = 32
+TILE_PIECE_BYTES = 256 << 10
+"""The most bytes of a tile in one frame: frames of other requests go between two of them."""
 ReplicaRole = Literal["both", "prefill", "decode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 TokenIds = tuple[Count, ...]
+TileKey = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
 class Hello(msgspec.Struct, tag=True, frozen=True):
@@ -62,7 +66,9 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
     there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: the
     bytes of one page of positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each
-    request. adapters: their names, by slot.
+    request. adapters: their names, by slot. sight: a fingerprint of the rules by which images become tiles; empty where
+    it reads no images. adapter_salts: the salt of each adapter's prefixes, which follows from its
+    contents.
     """
 
     name: str
@@ -79,6 +85,8 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     page_bytes: int = 0
     objectives: LatencyObjectives = NO_OBJECTIVES
     adapters: tuple[str, ...] = ()
+    sight: str = ""
+    adapter_salts: tuple[str, ...] = ()
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
@@ -89,12 +97,27 @@ class PageSource(msgspec.Struct, array_like=True, frozen=True):
     port: int
 
 
+class WireSpan(msgspec.Struct, array_like=True, frozen=True):
+    """An ImageSpan, with its tile but without the pixels of that. key: the tile's, as bytes."""
+
+    first: Count
+    key: TileKey
+    lines: Count
+    columns: Count
+    width: Count
+    height: Count
+    skipped: Count
+    count: Count
+    together: bool
+
+
 class Assignment(msgspec.Struct, tag=True, frozen=True):
     """Compute a request. It has no mask: the replica makes one of its own from the grammar. Its arrival_s is minus how
     long ago it came to the front. resumed: output tokens that another replica has made already. pages_from: ask there
     first for pages that are not here; what does not come is computed. ahead: the number of the PagesAhead that has
     asked for them already, or 0. beams: the numbers of the other members of a beam search, which end with it. promised:
     refuse it rather than hold it where its first token cannot be promised in time: another replica may promise it.
+    images: those of the request, which has none itself; the replica asks for the pixels that it does not have.
     """
 
     number: int
@@ -104,6 +127,7 @@ class Assignment(msgspec.Struct, tag=True, frozen=True):
     beams: tuple[int, ...] = ()
     ahead: int = 0
     promised: bool = False
+    images: tuple[WireSpan, ...] = ()
 
 
 class PagesAhead(msgspec.Struct, tag=True, frozen=True):
@@ -236,6 +260,25 @@ class PagesSent(msgspec.Struct, tag=True, frozen=True):
     over: bool = False
 
 
+class TileAsked(msgspec.Struct, tag=True, frozen=True):
+    """Send bytes [first, first + count) of a tile's pixels. number: the number of an Assignment that has it. Each frame
+    gets one answer."""
+
+    number: int
+    key: TileKey
+    first: Count
+    count: Annotated[int, msgspec.Meta(ge=1, le=TILE_PIECE_BYTES)]
+
+
+class TileSent(msgspec.Struct, tag=True, frozen=True):
+    """A piece of a tile's pixels; no data where that Assignment has ended."""
+
+    number: int
+    key: TileKey
+    first: Count
+    data: bytes
+
+
 class RecordAsked(msgspec.Struct, tag=True, frozen=True):
     """Asks where the time of an ended stream went at this replica. number, group: those of its Assignment."""
 
@@ -264,4 +307,6 @@ Frame = (
     | PagesSent
     | RecordAsked
     | RecordSent
+    | TileAsked
+    | TileSent
 )

@@ -1,19 +1,57 @@
-"""Requests and events to frames, and back."""
+"""Makes frames of requests and events, and makes requests of frames."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from twostroke.distributed.wire.frames import Assignment, WireEnd, WirePrompt, WireToken
+from msgspec import structs
+
+from twostroke.distributed.wire.frames import Assignment, WireEnd, WirePrompt, WireSpan, WireToken
 from twostroke.types.event import Event, PromptEvent, TokenEvent
 from twostroke.types.grammar import TokenMask
+from twostroke.types.images import ImageSpan, ImageTile
 from twostroke.types.request import Request
 
 
 def wire_request(request: Request, now: float, memory: tuple[float, ...] = ()) -> Request:
-    """The request as an Assignment carries it to another process. memory: what its samplers know after its output."""
-    return replace(request, mask=None, arrival_s=min(0.0, request.arrival_s - now), resumed_memory=memory)
+    """The request as an Assignment carries it to another process. memory: what its samplers know after its output.
+
+    Its images go apart from it, by `wire_spans`.
+    """
+    come_s = min(0.0, request.arrival_s - now)
+    return replace(request, mask=None, arrival_s=come_s, resumed_memory=memory, images=())
+
+
+def wire_key(key: int) -> bytes:
+    """The key of a tile as frames carry it."""
+    return (-1 - key).to_bytes(32, "big")
+
+
+def wire_spans(images: Sequence[ImageSpan]) -> tuple[WireSpan, ...]:
+    """The images of a request as its Assignment carries them: without pixels."""
+    return tuple(
+        WireSpan(
+            span.first,
+            wire_key(span.tile.key),
+            span.tile.lines,
+            span.tile.columns,
+            span.tile.width,
+            span.tile.height,
+            span.skipped,
+            span.count,
+            span.together,
+        )
+        for span in images
+    )
+
+
+def seen_by(work: Assignment, tiles: Mapping[bytes, ImageTile]) -> Assignment:
+    """The assignment, whose request has its images. tiles: all of them, by the keys of frames."""
+    spans = (
+        ImageSpan(span.first, tiles[span.key], span.skipped, span.count, span.together) for span in work.images
+    )
+    return structs.replace(work, request=replace(work.request, images=tuple(spans)), images=())
 
 
 def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMask | None], now: float) -> list[Request]:

@@ -9,12 +9,13 @@ from typing import Any, cast
 from starlette.types import ASGIApp
 
 from twostroke.assembly.machine.heap import keep_little
-from twostroke.assembly.settings.config import Resolver, collect, resolve_overload, resolve_server
+from twostroke.assembly.settings.config import resolve_overload, resolve_server
 from twostroke.assembly.settings.env import asked_by_environment
+from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.distributed.fleet.loading import LoadingRules
 from twostroke.engine.async_engine import AsyncEngine
-from twostroke.server.app import guarded
-from twostroke.server.build import overload_parts
+from twostroke.server.app import attach_stored, guarded
+from twostroke.server.build import overload_parts, stored_work
 from twostroke.server.built import BuiltServer
 from twostroke.server.gate.door import UNKNOWN_WAIT_S
 from twostroke.server.parts import ServerParts
@@ -44,6 +45,7 @@ def build_several(
         **overload_parts(resolved, lambda requests, tokens: _wait_s(models, requests, tokens)),
         engine=cast(AsyncEngine, models),
         metrics=ServerMetrics(),
+        stored=stored_work(resolved),
     )
     models.shared = shared
     for group in models.groups.values():
@@ -52,7 +54,9 @@ def build_several(
 
     def make_app(parts: ServerParts) -> ASGIApp:
         models.shared = parts
-        return guarded(ModelSwitch(models), parts)
+        switch = ModelSwitch(models)
+        attach_stored(switch, parts, models.batch_may_run)
+        return guarded(switch, parts)
 
     facts = {"served_name": first.served_name, "models": list(models.groups)}
     return BuiltServer(shared, resolved, facts, models.close, make_app)

@@ -6,14 +6,15 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from starlette.types import ASGIApp
 
 from twostroke import __version__
 from twostroke.assembly.planned import ModelTexts, PlannedProcess, plan_model, read_texts
-from twostroke.assembly.settings.config import Resolved, resolve_overload, resolve_server
+from twostroke.assembly.settings.config import resolve_overload, resolve_server
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.cluster.model_process import Heard, ModelProcess
@@ -35,6 +36,9 @@ from twostroke.server.several.source import ModelSource
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.types.output import Prompt
 from twostroke.types.spec.formats import PAGE_TOKENS
+
+if TYPE_CHECKING:
+    from twostroke.images.eyes import Eyes
 
 Command = Callable[[ModelSource, Mapping[str, Any], int, int], Sequence[str]]
 """(model, options of its process, listening descriptor, descriptor for reports) -> the command of its process."""
@@ -134,7 +138,7 @@ class ModelGroup:
         return None if plan is None else FixedAdapters([name for name, _ in plan.asked])
 
     def _own_parts(self, resolved: Resolved, texts: ModelTexts, metrics: ServerMetrics) -> ServerParts:
-        found, stepper = self.plan().found, self.stepper
+        found, stepper, weights = self.plan().found, self.stepper, resolved.model.weights
         return server_parts(
             resolved,
             found.folder.path,
@@ -142,15 +146,16 @@ class ModelGroup:
             engine=GroupEngine(stepper, self._wanted),
             tokenizer=texts.tokenizer,
             template=texts.template,
-            context_tokens=resolved["context"],
+            context_tokens=resolved.steps.context,
             defaults={**texts.generation.sampling, **self.source.defaults},
             fingerprint=resolved_fingerprint(resolved),
             metrics=metrics,
-            card=card_of(found.folder.path, found.name, resolved["weights"], found.spec, resolved["weight_bytes"]),
+            card=card_of(found.folder.path, found.name, weights, found.spec, resolved.memory.weight_bytes),
             explain=stepper.explain,
             adapters=ServedAdapters(self._adapters()),
             embedder=texts.made.embedder,
             reranker=texts.made.reranker,
+            eyes=self._eyes(resolved, texts),
             loading=self.progress,
             stays=False,
             view=EngineView(
@@ -161,6 +166,15 @@ class ModelGroup:
                 stepper.replicas,
             ),
         )
+
+    def _eyes(self, resolved: Resolved, texts: ModelTexts) -> Eyes | None:
+        """What opens images here, for its process to encode; None for a model that reads none."""
+        plan = self.plan().found.sight
+        if plan is None:
+            return None
+        eyes = plan.eyes(resolved)
+        texts.closing.callback(eyes.close)
+        return eyes
 
     async def open(self) -> None:
         """Begin to take requests, on this event loop. Its parts are there."""
@@ -226,4 +240,5 @@ class ModelGroup:
 def with_shared(own: ServerParts, shared: ServerParts) -> ServerParts:
     """The parts of one model of several: what bounds all requests together is shared."""
     names = ("door", "bodies", "lanes", "quarantine", "closing", "api_key", "reach", "limits", "drain_s", "listeners")
-    return replace(own, **{name: getattr(shared, name) for name in names}, loopback_only=shared.loopback_only)
+    more = ("loopback_only", "desk", "stored")
+    return replace(own, **{name: getattr(shared, name) for name in (*names, *more)})

@@ -147,6 +147,17 @@ class Models:
             why, code = model.why or "It left again before it was used.", model.failed_code or "model_failed"
             raise ModelUnavailable(f"The model {group.name!r} is not loaded. {why}", code=code)
 
+    async def batch_may_run(self, name: str) -> bool:
+        """May a line of a batch ask for this model now? Its load takes no model from people who use it."""
+        group = self.find(name) if name else self.first()
+        if group is None:
+            return True  # the answer says that there is none of this name
+        try:
+            await self.built(group)
+        except ModelUnavailable:
+            return True  # the answer says why
+        return self.loading.is_quiet(group.name, self.clock())
+
     def unload(self, group: ModelGroup) -> None:
         """Let a model leave when nothing runs in it."""
         if group.name in self.loading:

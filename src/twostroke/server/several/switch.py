@@ -16,20 +16,21 @@ from twostroke.server.several.asked import AskedModel, asked_of
 from twostroke.server.several.group import ModelGroup
 from twostroke.server.several.lists import list_routes
 from twostroke.server.several.models import Models
+from twostroke.server.stored.routes import stored_routes
 from twostroke.types.errors import TwostrokeError
 
 LOADING_PATHS = ("/api/chat", "/api/generate", "/api/embed", "/api/embeddings")
 
 
 class ModelSwitch:
-    """ASGI. Routes about all models are its own; every other one is a model's.
+    """ASGI. Routes about all models and stored work are its own; every other one is a model's.
 
     The body's field `model` names it, or `?model=`. Where neither does, it is the first model for the route's task.
     """
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._own = routed(list_routes(models))
+        self._own = routed([*list_routes(models), *stored_routes(models.shared)])
         self._tasks = answering_tasks()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
 import re
@@ -30,7 +31,7 @@ from twostroke.server.stored.batch_lines import (
     undone_line,
 )
 from twostroke.server.stored.files import OUTPUT, SentFile, StoredFiles
-from twostroke.server.stored.inner import InnerCalls
+from twostroke.server.stored.inner import InnerCalls, MayRun, at_any_time
 from twostroke.server.stored.keeping import keep, require_metadata
 from twostroke.server.stored.records import Records
 from twostroke.types.decoders import json_decoder
@@ -40,6 +41,7 @@ _WINDOW = re.compile(r"([1-9][0-9]{0,4})([smhd])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 PREFIX = "batch_"
+LOOK_S = 0.25
 
 
 @body_kind
@@ -90,7 +92,8 @@ _BATCH = json_decoder(Batch)
 
 
 class StoredBatches:
-    """For one event loop. width: lines that run at a time. stopping: whether the server takes no more work."""
+    """For one event loop. width: lines that run at a time. stopping: whether the server takes no more work.
+    may_run: whether a line of this model may be asked now."""
 
     def __init__(
         self,
@@ -108,6 +111,7 @@ class StoredBatches:
         self._writing = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.stopping: Callable[[], bool] = lambda: False
+        self.may_run: MayRun = at_any_time
 
     def resume(self) -> None:
         """Go on with all batches that are not over."""
@@ -226,8 +230,9 @@ class StoredBatches:
         done = await asyncio.to_thread(_opened, journal)
         if batch.status == "in_progress":
             left = [line for line in lines if line.custom_id not in done]
-            left.sort(key=lambda line: msgspec.json.encode(line.body))  # equal beginnings next to each other
-            await self._lines(client, batch, left, journal)
+            left.sort(key=lambda line: (line.model, msgspec.json.encode(line.body)))  # equal beginnings together
+            for _, of_model in itertools.groupby(left, lambda line: line.model):  # one model after the other
+                await self._lines(client, batch, list(of_model), journal)
             if self.stopping():
                 return  # the rest runs after the restart
             done = await asyncio.to_thread(_opened, journal)
@@ -240,7 +245,7 @@ class StoredBatches:
 
             async def work() -> None:
                 for line in waiting:
-                    if self.stopping() or self._wall_clock() >= batch.expires_at:
+                    if self._over(batch):
                         return
                     result = await self._line(client, batch, line)
                     if result is None:
@@ -258,14 +263,21 @@ class StoredBatches:
     async def _line(self, client: str, batch: Batch, line: BatchLine) -> bytes | None:
         """The result of a line; None where the server takes no more work, or the time is over."""
         while True:
+            while not await self.may_run(line.model):
+                if self._over(batch):
+                    return None
+                await asyncio.sleep(LOOK_S)
             reply = await self._calls.post(line.url, body_of(line), client)
             if reply.status >= 500 and self.stopping():
                 return None
             if reply.retry_s is None:
                 return result_line(line, reply, "batch_req_" + self._new_id())
-            if self.stopping() or self._wall_clock() >= batch.expires_at:
+            if self._over(batch):
                 return None
             await asyncio.sleep(reply.retry_s)
+
+    def _over(self, batch: Batch) -> bool:
+        return self.stopping() or self._wall_clock() >= batch.expires_at
 
     async def _finalize(self, client: str, batch: Batch, lines: list[BatchLine], done: dict[str, bytes]) -> None:
         cancelled = batch.cancelling_at is not None

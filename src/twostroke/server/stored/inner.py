@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 from starlette.types import ASGIApp, Message
 
-from twostroke.server.errors import problem_of
+from twostroke.server.api.disk_wish import INNER
+from twostroke.server.errors import MODEL_STATE, problem_of
 from twostroke.server.gate.security import CLIENT
 from twostroke.types.decoders import json_decoder
 
@@ -20,6 +21,13 @@ _ANY = json_decoder(Any)
 
 
 Take = Callable[[bytes], None]
+MayRun = Callable[[str], Awaitable[bool]]
+"""(a model's name; "" for none) -> may batch work ask for it now?"""
+
+
+async def at_any_time(_model: str) -> bool:
+    """Batch work never waits for its model: the server has one."""
+    return True
 
 
 class InnerReply(msgspec.Struct, frozen=True):
@@ -39,8 +47,9 @@ class InnerReply(msgspec.Struct, frozen=True):
 
     @property
     def retry_s(self) -> float | None:
-        """When to ask again, where the server was too busy."""
-        if self.status not in (429, 503):
+        """When to ask again, where the server was too busy. A model that cannot be loaded is not asked for again."""
+        hopeless = self.headers.get(MODEL_STATE) == "failed" or self.headers.get("x-should-retry") == "false"
+        if self.status not in (429, 503) or hopeless:
             return None
         text = self.headers.get("retry-after", "")
         return float(text) if text.isdigit() else 1.0
@@ -110,4 +119,5 @@ def scope_of(path: str, client: str) -> dict[str, Any]:
         "server": ("127.0.0.1", 0),
         "client": ("127.0.0.1", 0),
         CLIENT: client,
+        INNER: True,
     }

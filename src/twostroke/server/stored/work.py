@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from twostroke.server.stored.batches import StoredBatches
 from twostroke.server.stored.conversations import StoredConversations
 from twostroke.server.stored.files import StoredFiles
-from twostroke.server.stored.inner import InnerCalls
+from twostroke.server.stored.inner import InnerCalls, MayRun, at_any_time
 from twostroke.server.stored.message_batches import MessageBatches
 from twostroke.server.stored.records import Bounds, Records
 from twostroke.server.stored.responses import StoredResponses
@@ -62,10 +62,11 @@ class StoredWork:
         )
         self.message_batches = MessageBatches(self.batches, self.files)
 
-    def attach(self, app: ASGIApp, stopping: Callable[[], bool]) -> None:
-        """Batches and background work ask this app. stopping: whether the server takes no more work."""
+    def attach(self, app: ASGIApp, stopping: Callable[[], bool], may_run: MayRun = at_any_time) -> None:
+        """Batches and background work ask this app. stopping: whether the server takes no more work. may_run: whether
+        batch work of a model may be asked now."""
         self.calls.app = app
-        self.batches.stopping = stopping
+        self.batches.stopping, self.batches.may_run = stopping, may_run
 
     async def resume(self) -> None:
         """Go on with what a server before has left. Called once, when the server listens."""

@@ -1,0 +1,182 @@
+"""Assignments with images wait here for the pixels that this replica does not have. No socket, and no thread.
+
+    begin(link_id, work) -> assignments that wait for nothing, with their images
+    came(link_id, sent)  -> the same, after a piece of a tile has come
+    asks                 what to send, and over which connection
+
+Pixels travel once for each tile. At most WINDOW_BYTES are under way over a connection, in pieces, so that frames of
+other requests wait for one piece and not for a whole image.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from twostroke.distributed.replica.page_feeds import LinkId
+from twostroke.distributed.wire.frames import TILE_PIECE_BYTES, Assignment, TileAsked, TileSent, WireSpan
+from twostroke.distributed.wire.translate import seen_by
+from twostroke.types.images import ImageTile, key_of
+
+WINDOW_BYTES = 4 * TILE_PIECE_BYTES
+KEPT_BYTES = 64 << 20
+"""Pixels that are kept after the last request that had them: the next turn of a chat has the same images."""
+HELD_BYTES = 256 << 20
+"""No further tile is asked for while requests hold so many bytes of pixels."""
+MOST_TILE_BYTES = 256 << 20
+
+Waiting = tuple[LinkId, Assignment]
+
+
+@dataclass(eq=False, slots=True)
+class _Pull:
+    """A tile on its way. data: the pixels that are here. asked: how many were asked for. source: the connection and
+    number of the Assignment that it is asked under; None before the first time."""
+
+    span: WireSpan
+    data: bytearray = field(default_factory=bytearray)
+    asked: int = 0
+    source: tuple[LinkId, int] | None = None
+
+    @property
+    def size(self) -> int:
+        return _bytes_of(self.span)
+
+
+class TilePulls:
+    """One thread at a time. held_bytes, kept_bytes: see HELD_BYTES and KEPT_BYTES."""
+
+    def __init__(self, held_bytes: int = HELD_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
+        self.asks: deque[tuple[LinkId, TileAsked]] = deque()
+        self.received_bytes = 0
+        self._held_bytes, self._kept_bytes = held_bytes, kept_bytes
+        self._waiting: list[Waiting] = []
+        self._pulls: OrderedDict[bytes, _Pull] = OrderedDict()  # the first ones are asked for first
+        self._live: WeakValueDictionary[bytes, ImageTile] = WeakValueDictionary()
+        self._kept: OrderedDict[bytes, ImageTile] = OrderedDict()
+        self._whole: dict[bytes, ImageTile] = {}  # tiles that are here, until all who wait with them have gone on
+        self._under_way: Counter[LinkId] = Counter()
+
+    def __len__(self) -> int:
+        """How many assignments wait."""
+        return len(self._waiting)
+
+    def begin(self, link_id: LinkId, work: Assignment) -> list[Waiting]:
+        """Ask for what is missing of an assignment. Raises ValueError for images that cannot be."""
+        for span in work.images:
+            _check(span, len(work.request.prompt_token_ids))
+        for span in work.images:
+            if (tile := self._known(span.key)) is not None:
+                self._whole[span.key] = tile
+            elif span.key not in self._pulls:
+                self._pulls[span.key] = _Pull(span)
+        self._waiting.append((link_id, work))
+        return self._ready()
+
+    def came(self, link_id: LinkId, sent: TileSent) -> list[Waiting]:
+        """Take a piece. What was not asked for changes nothing."""
+        self._under_way[link_id] = max(0, self._under_way[link_id] - 1)
+        pull = self._pulls.get(sent.key)
+        if pull is not None and not sent.data and pull.source == (link_id, sent.number):
+            self._ask_elsewhere(pull, (link_id, sent.number))
+        elif pull is not None and sent.data and sent.first == len(pull.data):
+            pull.data += sent.data[: pull.size - len(pull.data)]
+            self.received_bytes += len(sent.data)
+            if len(pull.data) == pull.size:
+                self._keep(pull)
+        return self._ready()
+
+    def cancel(self, link_id: LinkId, number: int | None = None) -> None:
+        """Forget an assignment of a front; without a number, all of them."""
+        self._waiting = [
+            (link, work) for link, work in self._waiting if link != link_id or number not in (None, work.number)
+        ]
+        if number is None:
+            self._under_way.pop(link_id, None)
+        for pull in list(self._pulls.values()):
+            if pull.source is not None and pull.source[0] == link_id and number in (None, pull.source[1]):
+                self._ask_elsewhere(pull, None)
+        self._forget_unwanted()
+        self.ask()
+
+    def waits(self, link_id: LinkId, number: int) -> bool:
+        """Is an assignment of this number among them?"""
+        return any(link == link_id and work.number == number for link, work in self._waiting)
+
+    def _known(self, key: bytes) -> ImageTile | None:
+        found = self._live.get(key)
+        if found is not None and key in self._kept:
+            self._kept.move_to_end(key)
+        return found
+
+    def _ready(self) -> list[Waiting]:
+        """Take out the assignments whose tiles are all here."""
+        ready, waiting = list[Waiting](), list[Waiting]()
+        for link_id, work in self._waiting:
+            tiles = {span.key: tile for span in work.images if (tile := self._known(span.key)) is not None}
+            if all(span.key in tiles for span in work.images):
+                ready.append((link_id, seen_by(work, tiles)))
+            else:
+                waiting.append((link_id, work))
+        self._waiting = waiting
+        self._forget_unwanted()
+        self.ask()
+        return ready
+
+    def _forget_unwanted(self) -> None:
+        wanted = {span.key for _, work in self._waiting for span in work.images}
+        for key in [key for key in self._pulls if key not in wanted]:
+            del self._pulls[key]
+        self._whole = {key: tile for key, tile in self._whole.items() if key in wanted}
+
+    def _keep(self, pull: _Pull) -> None:
+        span = pull.span
+        tile = ImageTile(key_of(span.key), span.lines, span.columns, span.width, span.height, bytes(pull.data))
+        del self._pulls[span.key]
+        self._live[span.key] = self._kept[span.key] = self._whole[span.key] = tile
+        while sum(len(each.pixels) for each in self._kept.values()) > self._kept_bytes and len(self._kept) > 1:
+            self._kept.popitem(last=False)
+
+    def _ask_elsewhere(self, pull: _Pull, refused: tuple[LinkId, int] | None) -> None:
+        """Nothing more comes from where it was asked. refused: this assignment has ended at its front."""
+        if refused is not None:
+            self._waiting = [(link, work) for link, work in self._waiting if (link, work.number) != refused]
+        pull.source, pull.asked = None, len(pull.data)
+
+    def ask(self) -> None:
+        """Ask for the next pieces, as far as windows and room go. Requests that end give room, and nobody tells."""
+        first = {span.key for _, work in self._waiting[:1] for span in work.images}
+        for key, pull in sorted(self._pulls.items(), key=lambda each: each[0] not in first):
+            if pull.source is None and (pull.data or self._has_room(pull, first)):
+                pull.source = next(
+                    (link, work.number) for link, work in self._waiting if any(key == span.key for span in work.images)
+                )
+            if pull.source is None:
+                return  # those after it wait for the same room
+            link_id, number = pull.source
+            while pull.asked < pull.size and self._under_way[link_id] * TILE_PIECE_BYTES < WINDOW_BYTES:
+                count = min(TILE_PIECE_BYTES, pull.size - pull.asked)
+                self.asks.append((link_id, TileAsked(number, key, pull.asked, count)))
+                self._under_way[link_id] += 1
+                pull.asked += count
+
+    def _has_room(self, pull: _Pull, first: set[bytes]) -> bool:
+        """first: the tiles of the assignment that came first, which has room where no request that runs has any."""
+        idle = {key for key in self._kept if key not in self._whole}
+        sizes = {key: len(tile.pixels) for key, tile in list(self._live.items()) if key not in idle}
+        alone = pull.span.key in first and not sizes.keys() - self._whole.keys()
+        sizes |= {key: each.size for key, each in self._pulls.items() if each.source is not None}
+        return alone or sum(sizes.values()) + pull.size <= self._held_bytes
+
+
+def _check(span: WireSpan, length: int) -> None:
+    rows = span.lines * span.columns
+    end = span.first + (span.count or rows - span.skipped)
+    inside = 0 < end - span.first <= rows - span.skipped and end <= length
+    if not (inside and 0 < _bytes_of(span) <= MOST_TILE_BYTES):
+        raise ValueError("An image of this request has no place in its prompt.")
+
+
+def _bytes_of(span: WireSpan) -> int:
+    return 3 * span.width * span.height

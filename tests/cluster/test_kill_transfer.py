@@ -31,7 +31,9 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 SOURCE = Path(__file__).parents[2] / "src"
 PAGES, STREAMS, OUTPUT = 30, 4, 12
 WAIT_S, NEVER_S = 120.0, 1e9
-REMEMBERING: list[dict[str, Any]] = [{}, {"mirostat": 2, "mirostat_eta": 0.4}, {"adaptive_target": 0.2}]
+REMEMBERING: list[dict[str, Any]] = [
+    *({}, {"mirostat": 2, "mirostat_eta": 0.4}, {"mirostat": 1}, {"adaptive_target": 0.2}),
+]
 """Samplers of a stream: its memory moves with it."""
 
 Answers = dict[str, list[Any]]

@@ -51,9 +51,9 @@ class FailingFiles(DiskFiles):
         self._count("remove")
         super().remove(name)
 
-    def touch(self, name: str) -> None:
+    def touch(self, name: str, stay_s: float = 0.0) -> None:
         self._count("touch")
-        super().touch(name)
+        super().touch(name, stay_s)
 
 
 def use(store: DiskStore) -> None:

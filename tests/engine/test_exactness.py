@@ -83,6 +83,7 @@ SAMPLERS: list[dict[str, Any]] = [
     {"top_n_sigma": 1.5, "dynatemp_range": 0.5},
     {"dry_multiplier": 0.7, "dry_penalty_last_n": -1, "dry_allowed_length": 1},
     {"mirostat": 2, "mirostat_tau": 4.0},
+    {"mirostat": 1, "mirostat_tau": 4.0},
     {"adaptive_target": 0.2, "typical_p": 0.95},
 ]
 _compilers: dict[int, GrammarCompiler] = {}

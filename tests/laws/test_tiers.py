@@ -124,7 +124,7 @@ def test_a_quick_run_keeps_a_few_tests_of_long_files_and_all_of_the_others() -> 
             self.path = tiers.ROOT / folder / f"test_{file}.py"
             self.nodeid = f"{folder}/test_{file}.py::test_{test}"
 
-    folders = {"cli": 2, "cuda": 1, "fleet": 1, "serve": 4, "laws": 30, "text": 30}
+    folders = {"cli": 1, "cuda": 1, "page": 1, "serve": 4, "laws": 30, "text": 30}
     items = [Item(f"tests/{folder}", file, test) for folder in folders for file in (1, 2) for test in range(30)]
     kept = thin_files(items)  # type: ignore[arg-type]
     assert Counter((item.path.parent.name, item.path.name) for item in kept) == {
@@ -195,7 +195,7 @@ def test_what_a_run_decides_reaches_its_workers(tmp_path: Path) -> None:
     (tmp_path / "inside/test_decided.py").write_text(DECIDED)
     command = [sys.executable, "-m", "pytest", "-n", "1", "--quick"]
     own = {**os.environ, "PYTHONPATH": str(tiers.ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
     assert "1 tests  in all processes together" in done.stdout
 

@@ -270,6 +270,8 @@ int strncmp(const char* one, const char* other, size_t most) {
 
 void* malloc(size_t bytes) { return mapped(bytes, 64); }
 
+void* aligned_alloc(size_t alignment, size_t bytes) { return mapped(bytes, alignment < 64 ? 64 : alignment); }
+
 void* calloc(size_t count, size_t size) { return mapped(count * size, 64); }
 
 void free(void* memory) {

@@ -21,7 +21,7 @@ from twostroke.runner.sampling.sampler import sample
 from twostroke.runner.sampling.samplers.adaptive_p import AdaptiveP
 from twostroke.runner.sampling.samplers.dry import Dry
 from twostroke.runner.sampling.samplers.dynamic_temperature import DynamicTemperature
-from twostroke.runner.sampling.samplers.mirostat import Mirostat
+from twostroke.runner.sampling.samplers.mirostat import Mirostat, ZipfMirostat
 from twostroke.runner.sampling.samplers.top_n_sigma import TopNSigma
 from twostroke.runner.sampling.samplers.typical import Typical
 from twostroke.runner.sampling.samplers.xtc import Xtc
@@ -202,6 +202,44 @@ def test_mirostat_holds_surprises_below_a_limit_that_moves() -> None:
             limit = memory[0]
 
 
+def test_mirostat_1_keeps_as_many_as_zipfs_law_says() -> None:
+    """Against the formula of llama.cpp in doubles; one more or less where the number is nearly whole."""
+    dice, near = np.random.default_rng(15), 0
+    for _ in range(fewer(300, quick=30)):
+        logits = random_logits(dice)
+        limit = float(dice.uniform(-1, 9))
+        row = row_of(logits, 4, 1, (limit,))
+        size, vocabulary = len(row), len(logits)
+        ZipfMirostat(3.0, 0.3).apply(row)
+        if size < 2:
+            continue
+        p = np.sort(softmax(logits)[np.isfinite(logits)])[::-1][:100]
+        p = np.maximum(p, p[0] * 2.0**-60)  # less has no weight
+        t = np.log((np.arange(len(p) - 1) + 2) / (np.arange(len(p) - 1) + 1))
+        s = float((t * np.log(p[:-1] / p[1:])).sum() / (t * t).sum())
+        excess = s - 1
+        k = (excess * 2**limit / (1 - vocabulary**-excess)) ** (1 / s)
+        near += abs(k - round(k)) < 1e-3
+        low, high = (max(1, min(size, int(k + off))) for off in (-1e-3, 1e-3))
+        assert low <= len(row) <= high
+        best = np.sort(np.argsort(-logits, kind="stable")[: len(row)])
+        assert row.ids.tolist() == best.tolist()
+        place = row.draw()
+        left = softmax(logits[row.ids])
+        (memory,) = ZipfMirostat(3.0, 0.3).remember(row, place)
+        assert memory == pytest.approx(limit - 0.3 * (-float(np.log2(left[place])) - 3.0), abs=1e-6)
+    assert near < 30
+
+
+@pytest.mark.parametrize("logits", [[0.0], [0.0, 0.0], [0.0] * 40, [50.0, -50.0, -50.0], [0.0, -np.inf, 0.0]])
+@pytest.mark.parametrize("limit", [-50.0, 0.0, 3.0, 500.0])
+def test_mirostat_1_of_rows_without_a_slope(logits: list[float], limit: float) -> None:
+    row = row_of(np.array(logits, np.float32), 4, 1, (limit,))
+    ZipfMirostat(3.0, 0.3).apply(row)
+    assert 1 <= len(row) <= np.isfinite(logits).sum()
+    assert np.isfinite(ZipfMirostat(3.0, 0.3).remember(row, row.draw())).all()
+
+
 def test_adaptive_p_prefers_tokens_near_the_target() -> None:
     dice = np.random.default_rng(6)
     link = AdaptiveP(0.4, 0.8)
@@ -259,6 +297,7 @@ ALL: list[dict[str, Any]] = [
     {"xtc_probability": 0.6, "xtc_threshold": 0.05},
     {"dry_multiplier": 0.8, "dry_allowed_length": 1, "dry_penalty_last_n": -1},
     {"mirostat": 2, "mirostat_tau": 2.0, "mirostat_eta": 0.5},
+    {"mirostat": 1, "mirostat_tau": 2.0, "mirostat_eta": 0.5},
     {"adaptive_target": 0.3, "adaptive_decay": 0.7, "min_p": 0.02},
     {"samplers": ["dry", "top_k", "min_p", "xtc", "temperature"], "top_k": 9, "min_p": 0.1, "temperature": 1.4},
     {"typical_p": 0.8, "top_n_sigma": 2.0, "xtc_probability": 0.5, "dry_multiplier": 1.0, "top_p": 0.9, "top_k": 20},
@@ -322,7 +361,6 @@ def test_the_order_of_a_request_is_kept() -> None:
         ({"dry_penalty_last_n": -2}, "dry_penalty_last_n"),
         ({"dry_sequence_breakers": [""]}, "dry_sequence_breakers"),
         ({"dry_sequence_breakers": ["x"] * 65}, "dry_sequence_breakers"),
-        ({"mirostat": 1}, "mirostat"),
         ({"mirostat": 3}, "mirostat"),
         ({"mirostat_tau": -1}, "mirostat_tau"),
         ({"mirostat_eta": 2}, "mirostat_eta"),

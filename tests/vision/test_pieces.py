@@ -22,7 +22,6 @@ from twostroke.images.decoder import ImageDecoder, ImageLimits
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor, read_settings
 from twostroke.images.parts import AskedImage
-from twostroke.images.processor import Tiling
 from twostroke.types.images import ImageTile
 
 SIZES = ((90, 31), (150, 140))
@@ -31,8 +30,7 @@ SIZES = ((90, 31), (150, 140))
 def tiles_of(folder: Path) -> tuple[np.ndarray, list[ImageTile]]:
     """Tiles of some pictures as the folder's family cuts them, and what bytes mean there."""
     sight = found_encoder(folder).sight
-    tiling = Tiling(sight.patching, sight.side, sight.most_rows(64))
-    processor = read_processor(sight.family, tiling, read_settings(folder))
+    processor = read_processor(sight.family, sight.tiling(64), read_settings(folder))
     eyes = Eyes(processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder)
     try:
         found = [eyes.open(AskedImage(png(picture(*size)), False)).tiles[0] for size in SIZES]

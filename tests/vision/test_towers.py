@@ -63,7 +63,7 @@ class Opened:
         self.judge = family.write(folder)
         self.encoder = found_encoder(folder)
         sight = self.encoder.sight
-        tiling = Tiling(sight.patching, sight.side, sight.most_rows(ROWS))
+        tiling = sight.tiling(ROWS)
         self.processor: Processor = read_processor(sight.family, tiling, read_settings(folder))
         self.eyes = Eyes(self.processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder)
         self.values = np.array(self.processor.values, np.float32)
@@ -96,7 +96,7 @@ def test_pixels_of_every_size(opened: Opened, size: tuple[int, int]) -> None:
 def compare_pixels(opened: Opened, tile: ImageTile, law: np.ndarray) -> None:
     pixels = np.frombuffer(tile.pixels, np.uint8).reshape(tile.height, tile.width, 3)
     layout = PatchLayout(structs.replace(opened.encoder.sight, windows=None), opened.values)
-    if len(law) == len(layout.patches(tile)) > 1:  # patches
+    if tile.sheet is None and len(law) == len(layout.patches(tile)) > 1:  # patches
         rows, order = layout.patches(tile), layout.order(tile.lines, tile.columns)
         if law.ndim == 4:  # in reading order, each patch apart
             law = law[order.lines * layout.grid(tile)[1] + order.columns].reshape(len(law), -1)

@@ -50,11 +50,13 @@ def open_encoder(
 ) -> Iterator[ImageEncoder]:
     """values: what bytes mean. rows: the most image rows. An encode's seconds are rows of a piece."""
     found = found_encoder(folder)
-    sight, table = found.sight, None
+    sight, table, newline = found.sight, None, None
     with Checkpoint.open(folder) as checkpoint:
         weights = load_weights(checkpoint, found.model, format_choice(weights_format), NumpyPacker())
         if sight.learned is not None:
             table = read_table(with_prefix(checkpoint, found.model), sight.learned)
+        if sight.newline:
+            newline = with_prefix(checkpoint, found.model).read(sight.newline)
     sizes = encoder_sizes(sight, sight.most_rows(rows))
     kv_kind = encoder_kv(weights_format)
     memory = StepMemory(found.model.program, weights.matrices, weights.vectors, kv_kind, sizes)
@@ -64,7 +66,7 @@ def open_encoder(
     usual = encode_cost(found, LineCost())
     cost = RowsOfPieces(usual.cost, usual.merge, usual.layers, usual.window, usual.whole)
     try:
-        yield ImageEncoder(parts, memory, made, PatchLayout(sight, values, table), cost)
+        yield ImageEncoder(parts, memory, made, PatchLayout(sight, values, table, newline), cost)
     finally:
         ops.close()
 

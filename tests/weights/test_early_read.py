@@ -208,6 +208,27 @@ def test_verbs_that_load_nothing_read_nothing(
     read_early(words)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["serve", "--cache", "~nobody-has-this-name", "m.gguf"], ["serve", "m\0.gguf"], ["run", "", "\udcff", "x" * 5000]],
+)
+def test_words_that_mean_nothing_are_no_error(words: list[str]) -> None:
+    read_early(words)
+
+
+def test_a_closed_standard_stream_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    """`twostroke serve m.gguf <&-`: the next file that is opened would be standard input."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(bytes(1000))
+    code = (
+        "import os, sys\nos.close(0)\nfrom twostroke.weights.early import reading\n"
+        "reading.here.is_in_memory = lambda descriptor, offset: False\n"
+        "assert reading.begin_reading([sys.argv[1]], 1 << 40) is None\n"
+        "assert os.open(sys.argv[1], os.O_RDONLY) == 0"
+    )
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+
+
 def test_an_engine_keeps_what_the_next_start_reads(tmp_path: Path) -> None:
     model = spark_path()
     with LLM(str(model), cache=str(tmp_path), context=64, kv_memory="8MB", weights="int8"):

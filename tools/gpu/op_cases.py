@@ -233,10 +233,11 @@ def joined(parts: Sequence[PackedWeight]) -> PackedWeight:
     first = parts[0]
     data = aligned_bytes(sum(part.data.size for part in parts))
     data[:] = np.concatenate([part.data for part in parts])
-    scales = [part.scales for part in parts if part.scales is not None]
+    all_scales = [part.scales for part in parts if part.scales is not None]
+    scales = np.concatenate(all_scales) if all_scales else None
     biases = [part.bias for part in parts if part.bias is not None]
-    together = (np.concatenate(each) if each else None for each in (scales, biases))
-    return PackedWeight(first.format, first.rows, first.columns, data, *together, len(parts))
+    bias = np.concatenate(biases) if biases else None
+    return PackedWeight(first.format, first.rows, first.columns, data, scales, bias, len(parts))
 
 
 def _pages_for(count: int) -> int:

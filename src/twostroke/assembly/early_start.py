@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,12 +16,14 @@ NO_CACHE = "off"
 
 
 def read_early(words: Sequence[str]) -> None:
-    """Begin to read what the command of these words will load, where that is known and not in memory."""
+    """Begin to read what the command of these words will load, where that is known and not in memory. Words that mean
+    nothing are no error here: the command itself names what is wrong with them."""
     if not words or words[0] not in LOADING:
         return
-    files = list(expected_files(words[1:]))
-    if files:
-        begin_reading(files, free_memory_bytes())
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # of a home or a folder that is not there
+        files = list(expected_files(words[1:]))
+        if files:
+            begin_reading(files, free_memory_bytes())
 
 
 def expected_files(words: Sequence[str]) -> Iterator[str]:

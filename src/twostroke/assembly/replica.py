@@ -72,7 +72,8 @@ def build_replica(
     prompt_s = times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
     pools = own_pools(spec, found.kv_plan)
     pages = None if _why_no_pages(found) else PoolPages(heart.memory)
-    adapters = () if heart.adapters is None else tuple(each.name for each in heart.adapters.loaded())
+    loaded = () if heart.adapters is None else heart.adapters.loaded()
+    adapters = tuple(each.name for each in loaded)
     most, pooling = resolved.steps.max_step_tokens, resolved.task.pooling
     facts = ReplicaFacts(
         name=name,
@@ -89,6 +90,7 @@ def build_replica(
         page_bytes=0 if pages is None else pages.page_bytes,
         objectives=resolved.steps.objectives,
         adapters=adapters,
+        adapter_salts=tuple(each.taken.salt for each in loaded),
         sight="" if heart.eyes is None else heart.eyes.fingerprint,
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)

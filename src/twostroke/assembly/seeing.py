@@ -39,8 +39,8 @@ def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) ->
     return spec, None
 
 
-def front_eyes(resolver: Resolver, spec: Model, folder: Path, fingerprint: str) -> Eyes | None:
-    """What opens images at a front. fingerprint: that of its replicas' own; empty where they read no images.
+def front_eyes(resolver: Resolver, spec: Model, folder: Path, fingerprint: str, closing: ExitStack) -> Eyes | None:
+    """What opens images at a front. fingerprint: the replicas' rules; empty where they read no images.
 
     Raises ConfigError where this front would make other tiles.
     """
@@ -54,6 +54,7 @@ def front_eyes(resolver: Resolver, spec: Model, folder: Path, fingerprint: str) 
             why="A front opens images, and replicas encode them.",
             fix="Give the front the model folder, --mmproj and --image-tokens that its replicas have, and Pillow.",
         )
+    closing.callback(eyes.close)
     return eyes
 
 

@@ -26,7 +26,7 @@ from twostroke.cost.memory import MemoryNeeds
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor
-from twostroke.images.processor import Processor, Tiling
+from twostroke.images.processor import Processor
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, AllowedHosts, FetchesImages
 from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
@@ -95,16 +95,17 @@ class SightPlan(Struct, frozen=True, eq=False):
         self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
     ) -> ImageRows:
         """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
-        encoder, sight, table = self.encoder, self.encoder.sight, None
+        encoder, sight = self.encoder, self.encoder.sight
         with closing(NativePacker(settings.cpu.cpu_level, settings.cpu.threads, settings.cpu.cpus)) as packer:
             with self.files.open() as checkpoint:
                 weights = load_weights(checkpoint, encoder.model, format_choice(settings.model.weights), packer)
-                if sight.learned is not None:
-                    table = read_table(with_prefix(checkpoint, encoder.model), sight.learned)
+                prefixed = with_prefix(checkpoint, encoder.model)
+                table = None if sight.learned is None else read_table(prefixed, sight.learned)
+                newline = None if not sight.newline else _numbers(prefixed, sight.newline)
         program_of = encoder.model.program
         kind = encoder_kv(settings.model.weights)
         own = StepMemory(program_of, weights.matrices, weights.vectors, kind, self._sizes())
-        layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table)
+        layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table, newline)
         parts = [where.ops.compile(part, own) for part in parts_of(program_of)]
         values = TowerValues(encoder.pixels, encoder.places, program_of.kept)
         made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine))
@@ -174,8 +175,8 @@ def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> 
 
     Raises CorruptModel, UnsupportedModel.
     """
-    rows = sight.most_rows(asked_rows)
-    processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), settings)
+    tiling = sight.tiling(asked_rows)
+    processor, rows = read_processor(sight.family, tiling, settings), tiling.most_rows
     return processor, min(rows, processor.most_rows or rows)
 
 
@@ -252,7 +253,7 @@ def _plan(
 def _stored_names(files: SightFiles, encoder: SightEncoder) -> tuple[str, ...]:
     """The names by which the checkpoint holds the encoder's tensors; none where it was saved without some of them."""
     wanted = {tensor.name for tensor in wanted_tensors(encoder.model)}
-    wanted |= encoder.sight.learned.tensors if encoder.sight.learned else set()
+    wanted |= encoder.sight.tensors
     with files.open() as checkpoint:
         if not wanted <= with_prefix(checkpoint, encoder.model).names:
             return ()

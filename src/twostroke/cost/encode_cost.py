@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from twostroke.cost.encode_pieces import EncodeWalk, PieceKind
 from twostroke.cost.shape import Segment, StepCost
+from twostroke.types.images import ImageTile
 from twostroke.types.plan import Role
 
 
@@ -31,19 +32,32 @@ class EncodeCost(Struct, frozen=True):
         share = len(self.whole) / self.layers
         return share * whole_s + (1 - share) * self.cost.predict(windows).seconds
 
-    def walk(self, rows: int, patches: int | None = None) -> EncodeWalk:
+    def tile_s(self, tile: ImageTile) -> float:
+        """The seconds of a tile."""
+        if tile.sheet is None:
+            return self.seconds(tile.rows)
+        return tile.sheet.squares * self.seconds(tile.sheet.side**2) + self.piece_s(PieceKind.SHEET, tile.rows, 0)
+
+    def walk_of(self, tile: ImageTile, patches: int | None = None) -> EncodeWalk:
+        """The pieces of a tile. patches: those of it, or of each of its squares, with other rows."""
+        if tile.sheet is None:
+            return self.walk(tile.rows, patches)
+        return self.walk(tile.sheet.side**2, patches, tile.sheet.squares, tile.rows)
+
+    def walk(self, rows: int, patches: int | None = None, times: int = 1, sheet: int = 0) -> EncodeWalk:
         """The pieces of a part that becomes this many image rows. patches: its patches and other rows, where they are
-        known."""
+        known. times: how many such parts follow each other. sheet: the image rows that are made of theirs."""
         count = rows * self.merge if patches is None else patches
         parts = [PieceKind.PRODUCTS]
         for layer in range(self.layers):
             windowed = self.window and layer not in self.whole
             parts += [PieceKind.WINDOWS if windowed else PieceKind.ATTENTION, PieceKind.PRODUCTS]
-        return EncodeWalk((*parts, PieceKind.HEAD), count, rows, self.piece_s)
+        ends = (PieceKind.SHEET,) if sheet else ()
+        return EncodeWalk((*((*parts, PieceKind.HEAD) * times), *ends), count, rows, self.piece_s, sheet)
 
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
         """The seconds of one piece of this many rows. patches: those of the whole part."""
-        if kind is PieceKind.HEAD:
+        if kind in (PieceKind.HEAD, PieceKind.SHEET):  # a row of a sheet moves less than the head multiplies
             return self._of(Segment(0, rows, False, Role.PREFILL, scored=rows), "head")
         if kind is PieceKind.PRODUCTS:
             made = self.cost.predict([Segment.prefill(0, rows, False)]).parts

@@ -20,12 +20,13 @@ LEAST_ROWS = 32
 
 class PieceKind(enum.Enum):
     """PRODUCTS: what makes a row of the same row, between two attentions. ATTENTION: rows that see the whole part.
-    WINDOWS: rows that see a window. HEAD: image rows."""
+    WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line."""
 
     PRODUCTS = enum.auto()
     ATTENTION = enum.auto()
     WINDOWS = enum.auto()
     HEAD = enum.auto()
+    SHEET = enum.auto()
 
 
 PieceSeconds = Callable[[PieceKind, int, int], float]
@@ -51,10 +52,14 @@ class EncodePiece(Struct, frozen=True):
 
 class EncodeWalk:
     """kinds: those of the encoder's parts, in order. patches: rows of all parts but the head. rows: those of the head.
+    sheet: those of a sheet.
     """
 
-    def __init__(self, kinds: tuple[PieceKind, ...], patches: int, rows: int, seconds: PieceSeconds) -> None:
-        self._kinds, self._patches, self._rows, self._seconds = kinds, patches, rows, seconds
+    def __init__(
+        self, kinds: tuple[PieceKind, ...], patches: int, rows: int, seconds: PieceSeconds, sheet: int = 0
+    ) -> None:
+        self._kinds, self._patches, self._seconds = kinds, patches, seconds
+        self._rows = {PieceKind.HEAD: rows, PieceKind.SHEET: sheet}
         self._known: dict[tuple[PieceKind, int], float] = {}
         self._part = self._row = 0
 
@@ -75,7 +80,7 @@ class EncodeWalk:
         if self.done:
             return None
         kind = self._kinds[self._part]
-        rows = self._rows if kind is PieceKind.HEAD else self._patches
+        rows = self._rows.get(kind, self._patches)
         count = self._within(kind, rows - self._row, most_s)
         if not count:
             if not least:

@@ -188,6 +188,7 @@ class Session:
                     pooling=prompt.pooling,
                     shown_token_ids=prompt.shown_token_ids,
                     images=prompt.images,
+                    disk_s=prompt.disk_s,
                 )
                 self._book.add(request)
                 self.ledger.arrive(request)

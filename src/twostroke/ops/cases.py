@@ -22,8 +22,9 @@ ROTATED = (
 )
 CODES = (*INTEGERS, *ROTATED)
 """Formats of whole numbers: activations are rounded too."""
-PAGES = ((3e-5, (KVKind.F32, KVKind.BF16)), (5e-3, (KVKind.INT8, KVKind.INT4)))
-"""Kinds of pages with the tolerance of attention. The last bit of a float may round a number to its neighbour."""
+PAGES = ((1e-4, (KVKind.F32, KVKind.BF16)), (5e-3, (KVKind.INT8, KVKind.INT4)))
+"""Kinds of pages with the tolerance of attention. Matrix registers hold a weight to 2^-17 of it; in whole numbers the
+last bit of a float may round a weight to its neighbour."""
 
 
 def times(factor: float) -> Content:
@@ -60,6 +61,14 @@ def wild(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> N
             row *= np.float32(change)
         elif row.size:
             row.flat[random.integers(row.size)] = change
+    return found
+
+
+def with_nan(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
+    """Gaussian rows, the second tiny, and a NaN in the last."""
+    found = random.standard_normal(shape, dtype=np.float32)
+    found[1:2] *= np.float32(1e-8)
+    found[-1:, -1] = np.nan
     return found
 
 

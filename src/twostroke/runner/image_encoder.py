@@ -20,6 +20,7 @@ from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
 from twostroke.runner.patch_layout import PatchLayout, PatchOrder
+from twostroke.runner.sheets import read_sheet, squares_of
 from twostroke.runner.text_places import places_of
 from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.plan import Plan
@@ -52,18 +53,24 @@ class ImageEncoder:
     ) -> None:
         self._parts, self._memory, self._values, self._layout, self._cost = parts, memory, values, layout, cost
         self._walk = cost.walk(0, 0)
+        self._squares: list[ImageTile] = []
+        self._rows: F32Array | None = None
         self._made: F32Array | None = None
         self.tile: ImageTile | None = None
         self.num_encoded = 0
 
     def begin(self, tile: ImageTile) -> None:
         """Work on this tile from now on; a tile that is not finished is given up."""
-        order = self._layout.order(tile.lines, tile.columns)
-        self.tile, self._made = tile, None
-        self._walk = self._cost.walk(tile.rows, order.rows)
-        memory, (_, width) = self._memory, self._layout.grid(tile)
+        self._squares = squares_of(tile)
+        order = self._order(self._squares[0])
+        self.tile, self._rows, self._made = tile, None, None
+        self._walk = self._cost.walk_of(tile, order.rows)
+        memory, (_, width) = self._memory, self._layout.grid(self._squares[0])
         memory.token_ids[: len(order.lines)] = order.lines * width + order.columns
         memory.positions[: order.rows] = np.arange(order.rows)
+
+    def _order(self, square: ImageTile) -> PatchOrder:
+        return self._layout.order(square.lines, square.columns)
 
     def advance(self, most_s: float = inf, *, least: bool = True) -> EncodePiece | None:
         """The next piece of the tile, of the most rows that are predicted to take at most so long. -> it; None where
@@ -74,45 +81,61 @@ class ImageEncoder:
         piece = self._walk.take(most_s, least=least)
         if piece is None:
             return None
-        order = self._layout.order(tile.lines, tile.columns)
+        if piece.kind is PieceKind.SHEET:
+            self._read(tile, piece)
+            return piece
+        place, part = divmod(piece.part, len(self._parts))
+        square = self._squares[place]
+        order = self._order(square)
         if piece.kind is PieceKind.HEAD:
-            self._join(piece, order)
+            self._join(piece, order, place * square.rows)
             return piece
         lengths = order.windows if self._walk.is_windowed(piece.part) else (order.rows,)
         count = _write_sequences(self._memory, lengths, piece.first, piece.end)
         sizes = StepSizes(piece.end - piece.first, count, 0, piece.first)
-        if piece.part == 0:
-            self._fill(tile, order, piece, sizes)
-        self._parts[piece.part](sizes)
+        if part == 0:
+            self._fill(square, order, piece, sizes)
+        self._parts[part](sizes)
         return piece
 
-    def _fill(self, tile: ImageTile, order: PatchOrder, piece: EncodePiece, sizes: StepSizes) -> None:
+    def _fill(self, square: ImageTile, order: PatchOrder, piece: EncodePiece, sizes: StepSizes) -> None:
         """What the first part reads of these rows."""
         own, memory = slice(piece.first, piece.end), self._memory
         for table in memory.row_turns:
             table.write(np.stack([order.lines[own], order.columns[own]]), piece.first)
-        memory.fill(self._values.pixels, sizes, self._layout.patches(tile, own))
+        memory.fill(self._values.pixels, sizes, self._layout.patches(square, own))
         if self._values.places is not None:
-            memory.fill(self._values.places, sizes, self._layout.places(tile, own))
+            memory.fill(self._values.places, sizes, self._layout.places(square, own))
 
-    def _join(self, piece: EncodePiece, order: PatchOrder) -> None:
+    def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
         """Image rows of a piece: (rows, width of the text model), and as much again for each of those that are
-        added."""
+        added. before: the rows of the squares before this one."""
         back = order.back[piece.first : piece.end]
         self._memory.choose_logit_rows(back)
         sizes = StepSizes(order.rows, 1, len(back))
-        found = [self._parts[piece.part](sizes)]
+        found = [self._parts[-1](sizes)]
         found += [self._memory.numbers(value, sizes) for value in self._values.added]
+        if self._rows is None:
+            shape = len(self._squares) * piece.rows, sum(each.shape[1] for each in found)
+            self._rows = np.empty(shape, np.float32)
+        np.concatenate(found, axis=1, out=self._rows[before + piece.first : before + piece.end])
+
+    def _read(self, tile: ImageTile, piece: EncodePiece) -> None:
+        """Rows of a sheet."""
+        newline = self._layout.newline
+        if self._rows is None or newline is None or tile.sheet is None:
+            raise ValueError("no squares were encoded")
         if self._made is None:
-            self._made = np.empty((piece.rows, sum(each.shape[1] for each in found)), np.float32)
-        np.concatenate(found, axis=1, out=self._made[piece.first : piece.end])
+            self._made = np.empty((piece.rows, self._rows.shape[1]), np.float32)
+        own = slice(piece.first, piece.end)
+        self._made[own] = read_sheet(tile.sheet, self._rows, newline, piece.first, piece.end)
 
     def take_rows(self) -> F32Array | None:
         """The rows of the tile where all of its pieces were done, which ends it; else None."""
-        made = self._made
-        if self.tile is None or not self._walk.done or made is None:
+        if self.tile is None or not self._walk.done:
             return None
-        self.tile, self._made = None, None
+        made = self._rows if self.tile.sheet is None else self._made
+        self.tile, self._rows, self._made, self._squares = None, None, None, []
         self.num_encoded += 1
         return made
 
@@ -130,8 +153,8 @@ def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end
     starts = np.cumsum([0, *lengths])
     pages = -(-np.array(lengths) // PAGE_TOKENS)
     pages_before = np.cumsum(pages) - pages
-    begin, stop = np.searchsorted(starts, first, "right") - 1, np.searchsorted(starts, end, "left")
-    count = int(stop - begin)
+    begin, stop = int(np.searchsorted(starts, first, "right")) - 1, int(np.searchsorted(starts, end, "left"))
+    count = stop - begin
     memory.batch.row_starts[: count + 1] = np.clip(starts[begin : stop + 1], first, end) - first
     memory.batch.context_tokens[:count] = lengths[begin:stop]
     for index, place in enumerate(range(begin, stop)):
@@ -198,10 +221,9 @@ class KeptRows:
 
     def take(self, seconds: float) -> EncodedTiles:
         """What was done since the last call. seconds: what it took."""
-        done = EncodedTiles(
-            *(frozenset(self._finished), seconds if self._pieces else 0.0),
-            *(self._predicted_s, self._pieces, frozenset(self._dropped)),
-        )
+        spent_s = seconds if self._pieces else 0.0
+        finished, dropped = frozenset(self._finished), frozenset(self._dropped)
+        done = EncodedTiles(finished, spent_s, self._predicted_s, self._pieces, dropped)
         self._finished.clear()
         self._dropped.clear()
         self._predicted_s, self._pieces = 0.0, 0

@@ -39,10 +39,12 @@ class PatchOrder(Struct, frozen=True, eq=False):
 
 class PatchLayout:
     """values: (256, 3) what each byte of red, green and blue means. table: the learned places (places, width), where
-    they are fitted to each tile; that of the row that is no patch comes first."""
+    they are fitted to each tile; that of the row that is no patch comes first. newline: the row that ends lines."""
 
-    def __init__(self, sight: Sight, values: F32Array, table: F32Array | None = None) -> None:
-        self._sight, self._values = sight, values
+    def __init__(
+        self, sight: Sight, values: F32Array, table: F32Array | None = None, newline: F32Array | None = None
+    ) -> None:
+        self._sight, self._values, self.newline = sight, values, newline
         self._first = None if table is None else table[: sight.rest]
         self._table = None if table is None else table[sight.rest :]
         self.order = lru_cache(maxsize=64)(self._order)

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 
 from twostroke.server.api.adapter_routes import adapter_routes
 from twostroke.server.api.changed.headers import said_of
+from twostroke.server.api.disk_wish import Sender, sender_of, with_disk_wish
 from twostroke.server.api.legacy_functions import FunctionChatShape
 from twostroke.server.api.llama import routes as llama
 from twostroke.server.api.messages_request import MessagesRequest, count_tokens, messages_call
@@ -60,7 +61,7 @@ from twostroke.server.gate.door_metrics import DoorCollector
 from twostroke.server.gate.image_desk import read_with_images
 from twostroke.server.gate.one_path import OnePath
 from twostroke.server.gate.origins import Origins
-from twostroke.server.gate.security import Gate, client_of
+from twostroke.server.gate.security import Gate
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
 from twostroke.server.page_files import page_routes
@@ -204,7 +205,7 @@ def _generate(
 
     async def endpoint(request: Request) -> Response:
         async with reading(request, parts.limits, parts.bodies) as body:
-            return await prepare(body, client_of(request.scope))
+            return await prepare(body, sender_of(request.scope))
 
     return endpoint
 
@@ -217,17 +218,21 @@ def _prepared(
 ) -> Prepare:
     """What makes the answer of a body, which is read in a worker thread."""
 
-    def checked(body: bytes, looks: Looks | None) -> Call | Response:
+    def checked(body: bytes, sender: Sender, looks: Looks | None) -> Call | Response:
         ignored = parts.fields.ignored(body, kind)
         try:
             call = read(body, parts if looks is None else replace(parts, looks=looks))
-            return call if isinstance(call, Response) else replace(call, ignored_fields=ignored + call.ignored_fields)
+            if isinstance(call, Response):
+                return call
+            call = with_disk_wish(call, body, sender)
+            return replace(call, ignored_fields=ignored + call.ignored_fields)
         except StreamRefused as refused:
             return failed_stream(refused, parts)
 
-    async def prepare(body: bytes, client: str) -> Response:
-        found = await read_with_images(parts.lanes, parts.desk, parts.eyes, len(body), partial(checked, body))
-        return found if isinstance(found, Response) else answer(salted(found, client), parts)
+    async def prepare(body: bytes, sender: Sender) -> Response:
+        read_it = partial(checked, body, sender)
+        found = await read_with_images(parts.lanes, parts.desk, parts.eyes, len(body), read_it)
+        return found if isinstance(found, Response) else answer(salted(found, sender.client), parts)
 
     return prepare
 

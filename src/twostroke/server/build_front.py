@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from twostroke import __version__
@@ -74,7 +75,9 @@ def build_front(
     grammars.prepare(trim)
     adapters = FixedAdapters(facts.adapters) if facts.adapters else None
     texts = build_texts(spec, resolved.task.pooling, files, tokenizer, folder.path)
-    eyes = front_eyes(resolver, spec, folder.path, facts.sight)
+    closing = ExitStack()
+    closing.callback(grammars.close)
+    closing.callback(stepper.close)
     metrics, forecast = ServerMetrics(), FleetForecast(lambda: stepper.fleet.members)
     stepper.session = Session(
         stepper.fleet,
@@ -97,7 +100,7 @@ def build_front(
         adapters=ServedAdapters(adapters),
         embedder=texts.embedder,
         reranker=texts.reranker,
-        eyes=eyes,
+        eyes=front_eyes(resolver, spec, folder.path, facts.sight, closing),
         context_tokens=facts.context_tokens,
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),
@@ -113,14 +116,7 @@ def build_front(
         ),
     )
     shown = {"served_name": resolved.names.served_name, "replicas": len(addresses), "weights": facts.arithmetic.weights}
-
-    def close() -> None:
-        stepper.close()
-        grammars.close()
-        if eyes is not None:
-            eyes.close()
-
-    return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, close)
+    return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, closing.close)
 
 
 def _limits(facts: ReplicaFacts, ends: frozenset[int], task: Task) -> EngineLimits:

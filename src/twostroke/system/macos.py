@@ -43,6 +43,12 @@ def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
     yield
 
 
+def prefer_memory_of(node: int) -> bool:
+    """New memory of the calling thread, and of all that it begins later, comes from this memory node as long as that
+    has some. False where the system has no such call, or refuses it."""
+    return False
+
+
 def take_room(descriptor: int, num_bytes: int) -> None:
     """Room on the disk for so many bytes of a file. Raises OSError where there is none, or no such call."""
     raise OSError("this system does not take room for a file before it is written")

@@ -26,7 +26,7 @@ class Prompt:
     masks: params.grammar compiled, one machine at its beginning for each completion; the shell makes them where they
     are missing. A prompt that has them can be run once. shown_token_ids: special tokens that are part of this answer's
     text all the same. adapter: the name of the adapter to compute it with; None for the model alone. pooling: the
-    prompt becomes one vector, and there is no answer; params then say nothing. images: see `Request`.
+    prompt becomes one vector, and there is no answer; params then say nothing. images, disk_s: see `Request`.
     """
 
     token_ids: tuple[int, ...]
@@ -41,6 +41,7 @@ class Prompt:
     adapter: str | None = None
     pooling: PooledRows | None = None
     images: tuple[ImageSpan, ...] = ()
+    disk_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class Request:
     have different salts. pooling: the rows that become one vector; such a request has no output.
     shown_token_ids: special tokens that are part of its text.
     images: positions of the prompt that hold image rows, in order; the token ids there are placeholders.
+    disk_s: how long its pages stay on a disk after others leave it; below zero they are not written to one.
     """
 
     request_id: str
@@ -61,6 +62,7 @@ class Request:
     pooling: PooledRows | None = None
     shown_token_ids: frozenset[int] = frozenset()
     images: tuple[ImageSpan, ...] = ()
+    disk_s: float = 0.0
 
     @property
     def wants_rows(self) -> bool:

@@ -44,7 +44,7 @@ _OTHER_NAMES = {
     "min-p": MIN_P,
     "adaptive-p": ADAPTIVE,
 }
-MIROSTAT_2 = 2
+MIROSTAT_1, MIROSTAT_2 = 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,9 @@ class SamplerFields:
     dry_allowed_length) where m is at least dry_allowed_length. dry_penalty_last_n: how many tokens of prompt and output
     are looked at; -1 is all. dry_sequence_breakers: a repetition stops at a token that contains one of these texts; an
     engine takes them as dry_breaker_ids (text.dry_breakers makes these).
-    mirostat: 2 holds the surprise of the output near mirostat_tau bits, with the learning rate mirostat_eta, in place
-    of top_k, top_p and the like; 0 is off. adaptive_target: prefer tokens near this probability; below 0 is off.
+    mirostat: its two versions, 1 and 2, hold the surprise of the output near mirostat_tau bits, with the learning rate
+    mirostat_eta, in place of top_k, top_p and the like; 0 is off. adaptive_target: prefer tokens near this probability;
+    below 0 is off.
     adaptive_decay: how much of the history of chosen probabilities counts.
     samplers: which samplers run and in what order, as llama.cpp has it; None is this engine's own order.
     """
@@ -92,7 +93,7 @@ class SamplerFields:
     @property
     def remembers(self) -> bool:
         """Whether the choice of a token depends on how likely the ones before it were."""
-        return self.mirostat == MIROSTAT_2 or self.adaptive_target >= 0.0
+        return self.mirostat != 0 or self.adaptive_target >= 0.0
 
     @property
     def repeats_cost(self) -> bool:
@@ -163,13 +164,6 @@ RANGES: Mapping[str, tuple[float, float]] = {
 
 def check_samplers(params: SamplerFields) -> None:
     """What no range says. Raises InvalidRequest."""
-    if params.mirostat == 1:
-        raise InvalidRequest(
-            "mirostat must be 0 or 2, not 1.",
-            param="mirostat",
-            why="Only the second version of mirostat is computed.",
-            fix="Send 2.",
-        )
     if params.mirostat and params.adaptive_target >= 0.0:
         raise InvalidRequest(
             "mirostat and adaptive_target cannot both be asked for.",

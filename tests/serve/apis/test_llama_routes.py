@@ -34,7 +34,7 @@ def test_a_stream_ends_with_the_counts(live: Live) -> None:
     [
         ({"dry_multiplier": -0.8}, "dry_multiplier"),
         ({"xtc_probability": 1.5}, "xtc_probability"),
-        ({"mirostat": 1}, "mirostat"),
+        ({"mirostat": 3}, "mirostat"),
         ({"samplers": ["infill"]}, "samplers"),
         ({"n_probs": 6}, "n_probs"),
         ({"prompt": ["a", "b"]}, "prompt"),

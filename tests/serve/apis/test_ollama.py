@@ -85,7 +85,7 @@ def test_options_reach_the_engine(live: Live) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"options": {"mirostat": 1}}, "mirostat"),
+        ({"options": {"mirostat": 3}}, "mirostat"),
         ({"options": {"typical_p": "x"}}, "typical_p"),
         ({"options": {"tfs_z": 0.5}}, "tfs_z"),
         ({"options": {"temperature": "hot"}}, "temperature"),

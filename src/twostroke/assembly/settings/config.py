@@ -42,6 +42,8 @@ from twostroke.types.speculate import NO_WAYS
 QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
 BODY_MEMORY_BYTES = 256 * 1024 * 1024
 IMAGE_CACHE = 256 << 20
+USUAL_SEQUENCES = 64
+"""Sequences in one step where nothing else is asked for."""
 IMAGE_TOKENS = 4096
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
@@ -83,7 +85,7 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
         )
     step_asked = resolver.asked_value(StepSettings.max_step_tokens) is not None
     resolver.put(StepSettings.step_limiter, *_step_limiter(promised, step_asked))
-    sequences = resolver.pick(StepSettings.max_sequences, 64, "default")
+    sequences = resolver.pick(StepSettings.max_sequences, USUAL_SEQUENCES, "default")
     if sequences > step_tokens:
         raise ConfigError(
             f"--max-sequences {sequences} is more than --max-step-tokens {step_tokens}.",

@@ -39,9 +39,12 @@ def command(
     **options: Any,
 ) -> None:
     """Hold a part of MODEL for a leader (`twostroke serve --tensor-parallel 2 --rank-addresses HOST:PORT`)."""
+    from twostroke.assembly.machine.near_memory import keep_memory_near
     from twostroke.assembly.member import inherited
+    from twostroke.assembly.settings.env import read_machine
 
     faulthandler.enable()  # a crash in native code says where
+    keep_memory_near(read_machine().topology)
     with clear_errors(verbose):
         secret = require_secret(options)
         own = {name: value for name, value in options.items() if name != "cluster_secret" and value is not None}

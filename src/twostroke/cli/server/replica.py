@@ -48,10 +48,13 @@ def command(
     **options: Any,
 ) -> None:
     """Load MODEL and compute for fronts (`twostroke front`). It does not serve HTTP."""
+    from twostroke.assembly.machine.near_memory import keep_memory_near
     from twostroke.assembly.replica import build_replica
+    from twostroke.assembly.settings.env import read_machine
     from twostroke.server.serve import bind, short_turns
 
     faulthandler.enable()  # a crash in native code says where
+    keep_memory_near(read_machine().topology)
 
     def say(text: str) -> None:
         click.echo(f"replica: {text}", err=True)

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 MODELS_NAMES = tuple(option.name for option in MODELS_OPTIONS)
 REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in another, with the same bits."
 
+ONE_PROCESS_HELP = (
+    "Compute in one process, also on a machine of several memory nodes, where a rank or a replica on each node is the "
+    "default if it is predicted to do more."
+)
+
 
 @click.command(
     cls=ExampleCommand, example="twostroke serve meta-llama/Llama-3.2-1B-Instruct --weights int4 --port 8000"
@@ -32,6 +37,7 @@ REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in a
 @click.argument("models_named", metavar="[MODEL]...", nargs=-1)
 @option_flags(ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS + MODELS_OPTIONS)
 @click.option("--replicas", type=click.IntRange(1, 64), default=None, help=REPLICAS_HELP)
+@click.option("--one-process", is_flag=True, help=ONE_PROCESS_HELP)
 @click.option("--supervise", is_flag=True, help="Serve from a process that is started again when native code dies.")
 @click.option("--worker-fds", "worker_fds", type=(int, int, int), default=None, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
@@ -39,6 +45,7 @@ REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in a
 def command(
     models_named: tuple[str, ...],
     replicas: int | None,
+    one_process: bool,
     supervise: bool,
     worker_fds: tuple[int, int, int] | None,
     as_json: bool,
@@ -68,6 +75,8 @@ def command(
             )
         model = models_named[0] if models_named else "spark"
         options = {name: value for name, value in options.items() if name not in MODELS_NAMES}
+        if not one_process and replicas is None and not supervise:
+            options, replicas = _on_nodes(model, options, alone=worker_fds is not None)
         if replicas is not None:
             from twostroke.cli.server.replicas import serve_with_replicas
 
@@ -76,7 +85,7 @@ def command(
             serve_with_replicas(model, options, replicas, as_json, verbose)
             return
         if supervise:
-            flags = (["--json"] if as_json else []) + (["-v"] if verbose else [])
+            flags = ["--json"] * as_json + ["-v"] * verbose + ["--one-process"] * one_process
             sys.exit(_supervise(model, options, flags))
         _serve(model, options, as_json, verbose, worker_fds)
 
@@ -89,6 +98,17 @@ def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:
 
     given = {name for name in ("models", "models_dir", "store") if options[name] is not None}
     return bool(given or asked_by_environment().keys() & {"models", "models_dir", "store"})
+
+
+def _on_nodes(model: str, options: dict[str, Any], *, alone: bool) -> tuple[dict[str, Any], int | None]:
+    """The options, with ranks where they are chosen for this machine, and the number of replicas where they are."""
+    from twostroke.cli.server.nodes import announce, chosen_here
+
+    choice = chosen_here(model, options, alone=alone)
+    if choice is None:
+        return options, None
+    announce(choice)
+    return {**options, **choice.options}, choice.replicas
 
 
 def _serve(

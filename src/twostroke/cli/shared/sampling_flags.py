@@ -30,7 +30,7 @@ _FLAGS: tuple[tuple[str, type, str], ...] = (
     ("--dry-base", float, "What a longer repetition multiplies that penalty by [default: 1.75]."),
     ("--dry-allowed-length", int, "Shorter repetitions than this have no penalty [default: 2]."),
     ("--dry-penalty-last-n", int, "How many tokens are looked at for repetitions [default: 64; -1: all]."),
-    ("--mirostat", int, "2 holds the surprise of the output near --mirostat-tau, in place of --top-k and the like."),
+    ("--mirostat", int, "1 or 2 holds the surprise of the output near --mirostat-tau, in place of the other sets."),
     ("--mirostat-tau", float, "That surprise, in bits [default: 5]."),
     ("--mirostat-eta", float, "How fast mirostat corrects itself [default: 0.1]."),
     ("--adaptive-target", float, "Prefer tokens near this probability; below 0 is off."),

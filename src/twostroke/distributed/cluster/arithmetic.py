@@ -105,6 +105,7 @@ def difference(first: ReplicaFacts, other: ReplicaFacts) -> str:
         ("the context", first.context_tokens, other.context_tokens),
         ("the vocabulary", first.vocab_size, other.vocab_size),
         ("the adapters", first.adapters, other.adapters),
+        ("the contents of adapters", first.adapter_salts, other.adapter_salts),
         ("the rules of images", first.sight, other.sight),
         ("--ttft", first.objectives.ttft_s, other.objectives.ttft_s),
         ("--itl", first.objectives.itl_s, other.objectives.itl_s),

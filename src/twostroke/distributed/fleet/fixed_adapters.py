@@ -10,6 +10,22 @@ from twostroke.types.adapter import TakenAdapter
 from twostroke.types.errors import InvalidRequest
 
 
+def named_salt(name: str) -> str:
+    """The beginning of the salts of an adapter's requests at their front."""
+    return f"\0adapter {name} "
+
+
+def salt_by_content(salt: str, names: Sequence[str], salts: Sequence[str]) -> str:
+    """A front's salt, which begins with the name of an adapter, as one that begins with what follows from its contents.
+
+    salts: the salts of the adapters with these names. Pages on a disk outlive the meaning of a name.
+    """
+    for name, own in sorted(zip(names, salts, strict=False), key=lambda each: -len(each[0])):
+        if salt.startswith(named_salt(name)):
+            return own + salt.removeprefix(named_salt(name))
+    return salt
+
+
 class NamedAdapter(Struct, frozen=True):
     """One adapter."""
 
@@ -44,7 +60,7 @@ class FixedAdapters:
         """The slot of an adapter, and the salt of its prefixes. Raises InvalidRequest."""
         if name not in self._slots:
             raise InvalidRequest(f"No adapter {name[:100]!r} is loaded.", param="model", code="model_not_found")
-        return TakenAdapter(self._slots[name], f"\0adapter {name} ")
+        return TakenAdapter(self._slots[name], named_salt(name))
 
     def give_back(self, slot: int) -> None:
         """Nothing: no slot is ever freed."""

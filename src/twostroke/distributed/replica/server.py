@@ -11,12 +11,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import structs
 
 from twostroke.distributed.cluster.accepting import accepted
 from twostroke.distributed.cluster.link import FrameLink, LinkLost
 from twostroke.distributed.cluster.waker import Waker
+from twostroke.distributed.fleet.fixed_adapters import salt_by_content
 from twostroke.distributed.replica.core import ReplicaCore
 from twostroke.distributed.replica.page_calls import PageCalls
 from twostroke.distributed.replica.page_exchange import hash_of
@@ -187,6 +190,8 @@ class ReplicaServer:
 
     def _take(self, link_id: LinkId, frame: Frame) -> None:
         core = self._core
+        if self._facts.adapters:
+            frame = self._with_own_salt(frame)
         if isinstance(frame, Cancel):
             self._compiling.discard((link_id, frame.number))
             self._tiles.cancel(link_id, frame.number)
@@ -203,6 +208,17 @@ class ReplicaServer:
             self._command(lambda: core.record(link_id, frame))
         else:
             raise LinkLost(f"a front does not send {type(frame).__name__}")
+
+    def _with_own_salt(self, frame: Frame) -> Frame:
+        """A front knows adapters by their names; pages of one are found by its contents."""
+        facts = self._facts
+        if isinstance(frame, Assignment):
+            salt = salt_by_content(frame.request.cache_salt, facts.adapters, facts.adapter_salts)
+            return structs.replace(frame, request=replace(frame.request, cache_salt=salt))
+        if isinstance(frame, PagesAhead):
+            salt = salt_by_content(frame.cache_salt, facts.adapters, facts.adapter_salts)
+            return structs.replace(frame, cache_salt=salt)
+        return frame
 
     def _take_work(self, link_id: LinkId, work: Assignment) -> None:
         if self._draining:

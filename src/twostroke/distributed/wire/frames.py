@@ -67,7 +67,8 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: the
     bytes of one page of positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each
     request. adapters: their names, by slot. sight: a fingerprint of the rules by which images become tiles; empty where
-    it reads no images.
+    it reads no images. adapter_salts: the salt of each adapter's prefixes, which follows from its
+    contents.
     """
 
     name: str
@@ -85,6 +86,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     objectives: LatencyObjectives = NO_OBJECTIVES
     adapters: tuple[str, ...] = ()
     sight: str = ""
+    adapter_salts: tuple[str, ...] = ()
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
@@ -259,8 +261,8 @@ class PagesSent(msgspec.Struct, tag=True, frozen=True):
 
 
 class TileAsked(msgspec.Struct, tag=True, frozen=True):
-    """Send bytes [first, first + count) of a tile's pixels. number: of an Assignment that has it. Each frame gets one
-    answer."""
+    """Send bytes [first, first + count) of a tile's pixels. number: the number of an Assignment that has it. Each frame
+    gets one answer."""
 
     number: int
     key: TileKey

@@ -58,6 +58,7 @@ class DiskBook:
     def add(self, request: Request) -> None:
         """Queue a request; it rests while its pages are read."""
         self._book.add(request)
+        self.disk.wish(request.request_id, request.disk_s)
         if request.steered:
             return
         tokens = (*request.prompt_token_ids, *request.resumed_token_ids)

@@ -39,6 +39,7 @@ class DiskPages:
         self._fetching = DiskFetching(cache, memory, store, self._reader, price, clock)
         self._saving = DiskSaving(cache, memory, store, self._writer, price, trusted)
         self._prompts: dict[str, int] = {}  # full pages of prompts, by request id
+        self._wishes: dict[str, float] = {}
         cache.closing = self._closing
 
     @property
@@ -61,6 +62,11 @@ class DiskPages:
         """Is there something to do between steps?"""
         return self.reading or self._saving.pending
 
+    def wish(self, request_id: str, disk_s: float) -> None:
+        """A request came. disk_s: see Request."""
+        if disk_s:
+            self._wishes[request_id] = disk_s
+
     def begin(self, request_id: str, salt: str, keys: Sequence[int], *, may_skip: bool) -> bool:
         """A request came. Whether pages are read for it, so that it should rest. may_skip: may cached positions be
         left out of its computation?"""
@@ -70,6 +76,7 @@ class DiskPages:
     def cancel(self, request_id: str) -> None:
         """A request is over."""
         self._prompts.pop(request_id, None)
+        self._wishes.pop(request_id, None)
         self._fetching.cancel(request_id)
 
     def between_steps(self, idle: bool) -> list[CameBack]:
@@ -86,4 +93,6 @@ class DiskPages:
         self._reader.close()
 
     def _closing(self, sequence_id: str, holding: SequenceCache) -> None:
-        self._saving.ended(holding, self._prompts.get(sequence_id, 0))
+        stay_s = self._wishes.get(sequence_id, 0.0)
+        if stay_s >= 0:
+            self._saving.ended(holding, self._prompts.get(sequence_id, 0), stay_s)

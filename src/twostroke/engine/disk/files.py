@@ -19,8 +19,8 @@ KV_FOLDER = "kv"
 SECRET = "secret"
 """The file there that has the key of all ids."""
 PARTIAL = ".part"
-ABANDONED_S = 600.0
-"""A partial file that nobody has written to for so long is of a process that was killed."""
+ABANDONED_S, MOST_STAY_S = 600.0, 86_400.0
+"""A partial file that nobody has written to for so long is of a process that was killed. The longest stay of a file."""
 
 _NUMBERS = itertools.count(1)
 
@@ -84,9 +84,13 @@ class DiskFiles:
         """Remove a file; one that is gone already is as good."""
         (self.folder / name).unlink(missing_ok=True)
 
-    def touch(self, name: str) -> None:
-        """The file is used now."""
-        os.utime(self.folder / name)
+    def touch(self, name: str, stay_s: float = 0.0) -> None:
+        """The file is used now, or at a time to come. A later time that it has stays, unless a clock was wrong."""
+        now_ns = time.time_ns()
+        before_ns = os.stat(self.folder / name, follow_symlinks=False).st_mtime_ns
+        known_ns = before_ns if before_ns <= now_ns + int(MOST_STAY_S * 1e9) else 0
+        later_ns = max(now_ns + int(stay_s * 1e9), known_ns)
+        os.utime(self.folder / name, ns=(now_ns, later_ns), follow_symlinks=False)
 
 
 def _found(folder: Path, below: str) -> Iterator[FoundFile]:

@@ -17,7 +17,7 @@ from twostroke.engine.cache.places import page_places
 from twostroke.engine.cache.prefix_tree import Node, PrefixTree
 from twostroke.engine.disk.parts import STATES, PartMemory, place_of
 from twostroke.engine.disk.store import DiskStore
-from twostroke.engine.disk.workers import DiskWriter
+from twostroke.engine.disk.workers import DiskWriter, DiskWriting
 
 LEAST_TOKENS = 256
 """Shorter sequences are not written."""
@@ -56,14 +56,15 @@ class DiskSaving:
         """Is there something to copy, now or later?"""
         return bool(self._jobs)
 
-    def ended(self, holding: SequenceCache, prompt_pages: int) -> None:
-        """A sequence gives its pages back. prompt_pages: full pages of its prompt, where its next turn may depart."""
+    def ended(self, holding: SequenceCache, prompt_pages: int, stay_s: float = 0.0) -> None:
+        """A sequence gives its pages back. prompt_pages: full pages of its prompt, where its next turn may depart.
+        stay_s: how long its files leave after all others."""
         if holding.full_pages * self._cache.page_tokens < LEAST_TOKENS or not self._store.writable:
             return
         if len(self._jobs) >= MOST_JOBS:
             self._store.counts.lost += 1
             return
-        self._jobs.append(_Job(holding.salt, _nodes_of(holding), min(prompt_pages, holding.full_pages)))
+        self._jobs.append(_Job(holding.salt, _nodes_of(holding), min(prompt_pages, holding.full_pages), stay_s))
 
     def go_on(self, idle: bool) -> None:
         """Copy some, if it can be written. idle: no request runs."""
@@ -98,6 +99,10 @@ class DiskSaving:
         worth = self._price.worth_reading(num_bytes, 0, count * cache.page_tokens)
         job.wanted = deque(each for each in wanted if not self._has(job, *each)) if worth else deque()
         job.begun = True
+        if job.stay_s and worth:
+            found = (self._store.find(self._store.part_id(place_of(job.places, *each))) for each in wanted)
+            files = dict.fromkeys(part.file for part in found if part is not None)
+            self._writer.give(DiskWriting((), job.stay_s, tuple(files)))
 
     def _wanted(self, job: _Job) -> Iterator[Wanted]:
         """The parts from which its prompt, and all of it, can be gone on from."""
@@ -148,7 +153,7 @@ class DiskSaving:
     def _give(self, job: _Job) -> None:
         if job.batch:
             self._given.update(place for place, _ in job.batch)
-            self._writer.give(job.batch)
+            self._writer.give(DiskWriting(job.batch, job.stay_s))
             job.batch, job.batch_bytes = [], 0
 
     def _tree_of(self, group: int) -> PrefixTree:
@@ -160,10 +165,13 @@ class _Job:
     """One sequence. wanted: parts that are to be written, in order, once it has begun. batch:
     those that were copied for the next file."""
 
-    __slots__ = ("batch", "batch_bytes", "begun", "nodes", "places", "prompt_pages", "salt", "tokens", "wanted")
+    __slots__ = (
+        *("batch", "batch_bytes", "begun", "nodes", "places"),
+        *("prompt_pages", "salt", "stay_s", "tokens", "wanted"),
+    )
 
-    def __init__(self, salt: str, nodes: Sequence[Node], prompt_pages: int) -> None:
-        self.salt, self.nodes, self.prompt_pages = salt, nodes, prompt_pages
+    def __init__(self, salt: str, nodes: Sequence[Node], prompt_pages: int, stay_s: float) -> None:
+        self.salt, self.nodes, self.prompt_pages, self.stay_s = salt, nodes, prompt_pages, stay_s
         self.begun = False
         self.tokens: list[int] = []
         self.places: list[bytes] = []

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from twostroke.engine.cache.places import hash_of, page_digest
 from twostroke.engine.disk.extent import FIRST_BYTES, NewPart, UnusableExtent, head_bytes, head_of, name_of, parts_of
-from twostroke.engine.disk.files import SECRET, DiskFiles
+from twostroke.engine.disk.files import MOST_STAY_S, SECRET, DiskFiles
 from twostroke.engine.disk.index import DiskIndex, DiskPart, FoundFile, leaving
 
 ENDING = ".kv"
@@ -104,8 +104,8 @@ class DiskStore:
         with contextlib.suppress(OSError):
             self._files.remove_abandoned()
 
-    def write(self, parts: Sequence[tuple[bytes, bytes]]) -> None:
-        """Keep these parts, (place, bytes), in a file; nothing where that fails."""
+    def write(self, parts: Sequence[tuple[bytes, bytes]], stay_s: float = 0.0) -> None:
+        """Keep these parts, (place, bytes), in a file; nothing where that fails. stay_s: see `stay`."""
         if not self.writable or not parts:
             self.counts.lost += len(parts)
             return
@@ -127,6 +127,8 @@ class DiskStore:
             self._in_folder += size
             self._until_listed -= 1
             self._index.add(name, parts_of(name, head, self._identity, size))
+        if stay_s:
+            self.stay((name,), stay_s)
 
     def read(self, part: DiskPart, place: bytes) -> bytes | None:
         """The bytes of a part; None where they are not what was written for this place."""
@@ -152,6 +154,12 @@ class DiskStore:
         for name in reversed(names):
             with contextlib.suppress(OSError):
                 self._files.touch(name)
+
+    def stay(self, names: Sequence[str], seconds: float) -> None:
+        """For so long these files leave after all others. Their times say so, and so each process knows it."""
+        for name in names:
+            with contextlib.suppress(OSError):
+                self._files.touch(name, min(seconds, MOST_STAY_S))
 
     def _learn(self, file: FoundFile) -> None:
         try:

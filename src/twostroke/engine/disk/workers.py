@@ -19,6 +19,14 @@ NewParts = Sequence[tuple[bytes, bytes]]
 """(place, bytes) of each part."""
 
 
+class DiskWriting(Struct, frozen=True):
+    """What to write in one file. stay_s: how long it leaves after all others. files: those that stay as long."""
+
+    parts: NewParts
+    stay_s: float = 0.0
+    files: tuple[str, ...] = ()
+
+
 class DiskReading(Struct, frozen=True):
     """What to read in one go. key: the asker's number. parts: where each part is, and its place."""
 
@@ -40,7 +48,7 @@ class DiskWriter:
     def __init__(self, store: DiskStore, begin: Callable[[], None]) -> None:
         self._store, self._begin = store, begin
         self._changed = threading.Condition()
-        self._queue: deque[NewParts] = deque()
+        self._queue: deque[DiskWriting] = deque()
         self._queued_bytes, self._busy, self._ending = 0, False, False
         self._thread = threading.Thread(target=self._run, name="kv-disk-writer", daemon=True)
         self._thread.start()
@@ -56,11 +64,11 @@ class DiskWriter:
         with self._changed:
             return not (self._queue or self._busy)
 
-    def give(self, parts: NewParts) -> None:
-        """Let these be written later."""
+    def give(self, writing: DiskWriting) -> None:
+        """Let this be written later."""
         with self._changed:
-            self._queue.append(parts)
-            self._queued_bytes += _size(parts)
+            self._queue.append(writing)
+            self._queued_bytes += _size(writing.parts)
             self._changed.notify_all()
 
     def wait_room(self, seconds: float) -> bool:
@@ -87,13 +95,14 @@ class DiskWriter:
                 self._changed.wait_for(lambda: self._queue or self._ending)
                 if self._ending:
                     return
-                parts, self._busy = self._queue.popleft(), True
+                writing, self._busy = self._queue.popleft(), True
             try:
-                self._store.write(parts)
+                self._store.stay(writing.files, writing.stay_s)
+                self._store.write(writing.parts, writing.stay_s)
             finally:
                 with self._changed:
                     self._busy = False
-                    self._queued_bytes -= _size(parts)
+                    self._queued_bytes -= _size(writing.parts)
                     self._changed.notify_all()
 
 

@@ -26,6 +26,7 @@ from twostroke.models.common.encoders import SightEncoder, encode_cost, read_enc
 from twostroke.models.common.work import work_of
 from twostroke.ops.program.model import Model
 from twostroke.types.errors import ConfigError, ModelError
+from twostroke.types.images import ImageTile
 from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.weights.json_file import read_object
 
@@ -79,11 +80,12 @@ class PlannedSight(Struct, frozen=True):
     def image(self, size: ImageSize, weights: str, machine: HardwareSpec | Calibration) -> PlannedImage:
         """An image of this size. Raises ConfigError as `cost` does."""
         cut = self.processor.cut(size.width, size.height)
-        patching = self.encoder.sight.patching
-        lines = [patching.lines(width, height) for width, height in cut.sizes]
+        lines = cut.lines(self.encoder.sight.patching)
         rows = [each * columns for each, columns in lines]
-        tokens = self.count(self.processor.text(cut, lines))
-        encode_s = sum(map(self.cost(weights, machine).seconds, rows))
+        tokens, cost = self.count(self.processor.text(cut, lines)), self.cost(weights, machine)
+        sheets = cut.sheets or (None,) * len(lines)
+        tiles = [ImageTile(-1, *shape, 0, 0, b"", sheet) for shape, sheet in zip(lines, sheets, strict=True)]
+        encode_s = sum(map(cost.tile_s, tiles))
         return PlannedImage(size.width, size.height, tuple(rows), tokens, encode_s)
 
 

@@ -66,7 +66,7 @@ class EncodingExecutor:
 
     def _work(self, tile: ImageTile, most_s: float, taken: list[EncodePiece], done: set[int]) -> None:
         """Pieces of a tile that take at most so long together, at least one."""
-        walk = self._walks.setdefault(tile.key, self._images.cost.walk(tile.rows))
+        walk = self._walks.setdefault(tile.key, self._images.cost.walk_of(tile))
         left_s, least = most_s, True
         while (piece := walk.take(left_s, least=least)) is not None:
             taken.append(piece)

@@ -47,7 +47,8 @@ ENCODERS: Mapping[str, LazyModule] = {
     **{"glm4v": _GLM4V, "glm46v": _GLM4V, "glm4v_moe": _GLM4V},
     **{"internvl": _INTERNVL, "lfm2_vl": _LFM2_VL},
     **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL},
-    **{"llava clip_vision_model": _LLAVA, "llava siglip_vision_model": _LLAVA},
+    **{f"{name} {tower}_vision_model": _LLAVA for name in ("llava", "llava_next") for tower in ("clip", "siglip")},
+    "llava_onevision siglip_vision_model": _LLAVA,
 }
 """Outer model_type, or it and that of vision_config where a family has several towers -> the file in models/vision."""
 

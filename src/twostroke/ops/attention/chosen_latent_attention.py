@@ -50,7 +50,7 @@ class ChosenLatentAttention(Op):
         "sinks": "H",
     }
     CASES = (
-        grid(3e-5, H=(3, 20), L=(16, 40), R=8, K=20, chosen=rising(150), scale=0.1, sinks=(None, times(1))),
+        grid(1e-4, H=(3, 20), L=(16, 40), R=8, K=20, chosen=rising(150), scale=0.1, sinks=(None, times(1))),
     )
     PART = OpPart.ATTENTION
 

@@ -89,7 +89,7 @@ class EntryAttention(Op):
     }
     CASES = tuple(
         grid(
-            3e-5, H=(1, 3), D=dim, K=9, scale=0.1, rate=rate, window=window, chosen=(None, rising(20)),
+            1e-4, H=(1, 3), D=dim, K=9, scale=0.1, rate=rate, window=window, chosen=(None, rising(20)),
             **({"out": f"{dim + 2}", "before": None, "sinks": None} if begins else
                {"out": "D", "before": (None, Filled(f"{dim + 2}", _begun)), "sinks": (None, times(1))}),
         )

@@ -56,8 +56,8 @@ class LatentAttention(Op):
 
     SHAPES = {"out": "T H L", "q": "T H L", "q_turned": "T H R", "layer": "1 * L"}
     CASES = (
-        grid(3e-5, H=(1, 5, 16), L=(16, 64), R=(4, 8), scale=0.1, window=(0, 40)),
-        grid(3e-5, H=3, L=512, R=64, scale=0.05, window=0),
+        grid(1e-4, H=(1, 5, 16), L=(16, 64), R=(4, 8), scale=0.1, window=(0, 40)),
+        grid(1e-4, H=3, L=512, R=64, scale=0.05, window=0),
     )
     PART = OpPart.ATTENTION
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.cost.work import Work
-from twostroke.ops.cases import grid, wild
+from twostroke.ops.cases import grid, times, with_nan
 from twostroke.ops.operands import F32Array
 from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
@@ -28,7 +28,7 @@ class RoundRows(Op):
     """Each row as a few whole numbers times one number."""
 
     SHAPES = {"out": "T D", "x": "T D"}
-    CASES = (grid(T=(0, 1, 7), D=(1, 15, 40, 300), x=wild),)
+    CASES = (grid(T=(0, 1, 7), D=(1, 15, 40, 300), x=(times(3), with_nan)),)
 
     out: Value
     x: Value

@@ -30,7 +30,7 @@ _HALF = np.uint64(22)
 
 class SamplerRow:
     """ids: the token ids, rising. logits: their logits after what the request changes. temperature: what their weights
-    are made with.
+    are made with. vocab_size: the tokens of the vocabulary, those that may not be chosen included.
 
     memory: what the request's samplers know after the tokens before; empty at the first. scored: see `score`.
     """
@@ -42,6 +42,7 @@ class SamplerRow:
         self.ids: NDArray[np.int64] = np.flatnonzero(logits > -np.inf)
         self.logits: F32Array = logits if len(self.ids) == len(logits) else logits[self.ids]
         self.temperature = 1.0
+        self.vocab_size = len(logits)
         self.memory = memory
         self._seed, self._position = seed, position
         self._weights: WeightArray | None = None

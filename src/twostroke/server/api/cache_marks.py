@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from twostroke.types.errors import InvalidRequest
@@ -12,8 +12,8 @@ MAX_MARKS = 4
 KINDS = ("ephemeral",)
 
 
-def check_marks(groups: Iterable[Any]) -> None:
-    """groups: lists of blocks. Raises InvalidRequest for too many marks, and for one of another kind."""
+def check_marks(groups: Iterable[Any]) -> Sequence[Mapping[str, Any]]:
+    """groups: lists of blocks. -> their marks. Raises InvalidRequest for too many, and for one of another kind."""
     marks = [block[FIELD] for blocks in groups for block in _blocks(blocks) if block.get(FIELD) is not None]
     if len(marks) > MAX_MARKS:
         raise InvalidRequest(
@@ -23,6 +23,7 @@ def check_marks(groups: Iterable[Any]) -> None:
     for mark in marks:
         if not isinstance(mark, Mapping) or mark.get("type") not in KINDS:
             raise InvalidRequest(f"cache_control must have the type {KINDS[0]!r}.", param=FIELD)
+    return marks
 
 
 def marks_all(content: Any) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from twostroke.server.api.cache_marks import FIELD, check_marks, marks_all
 from twostroke.server.api.changed.kept_tools import AskedTool, FunctionSpec
+from twostroke.server.api.disk_wish import longest_ttl_s, with_disk_s
 from twostroke.server.api.history.blocks import ROLES, chat_messages
 from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.schema import ChatRequest, CheckedChat, checked_chat, require_tokens
@@ -85,7 +87,15 @@ def messages_call(body: bytes, parts: ServerParts) -> Call:
     chat.max_tokens, chat.stop, chat.stream = request.max_tokens, request.stop_sequences, request.stream
     chat.temperature, chat.top_p, chat.top_k = request.temperature, request.top_p, request.top_k
     chat.seed, chat.cache_salt, chat.priority = request.seed, request.cache_salt, request.priority
-    return call_of_chat(_checked(chat, parts, notes), parts, PREFIX, prefill=prefill, asked=request)
+    call = call_of_chat(_checked(chat, parts, notes), parts, PREFIX, prefill=prefill, asked=request)
+    stay_s = longest_ttl_s(marks_of(request))
+    return with_disk_s(call, stay_s) if stay_s else call
+
+
+def marks_of(request: CountRequest) -> Sequence[Mapping[str, Any]]:
+    """All its marks of cache_control. Raises InvalidRequest."""
+    groups = [request.system, *(each.content for each in request.messages), [{FIELD: request.cache_control}]]
+    return check_marks(groups)
 
 
 def caches_all(request: MessagesRequest) -> bool:
@@ -113,7 +123,7 @@ def _chat_of(request: CountRequest, parts: ServerParts, notes: Notes) -> tuple[C
     asked_model(request.model, parts)
     _check_depths(request, parts.limits.json_depth)
     _refuse_unsupported(request)
-    check_marks([request.system, *(each.content for each in request.messages), [{FIELD: request.cache_control}]])
+    longest_ttl_s(marks_of(request))
     if request.messages and (role := request.messages[-1].role) not in ROLES:
         raise InvalidRequest(f"The last message has the role {named(role)!r}.", param="messages", fix="Use user.")
     system = [{"role": "system", "content": request.system}] if request.system else []

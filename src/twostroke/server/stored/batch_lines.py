@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from twostroke.server.api.disk_wish import FIELD, IN_MEMORY
 from twostroke.server.stored.inner import InnerReply
 from twostroke.types.decoders import json_decoder
 
@@ -90,6 +91,8 @@ def body_of(line: BatchLine) -> dict[str, Any]:
     """What is asked of the server: the line's body as batch work."""
     body = dict(line.body)
     body["priority"] = max(PRIORITY, body["priority"]) if isinstance(body.get("priority"), int) else PRIORITY
+    if body.get("store") is False:
+        body.setdefault(FIELD, IN_MEMORY)
     if line.url == "/v1/responses":
         body["store"] = False
     return body

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Message
 
+from twostroke.server.api.disk_wish import INNER
 from twostroke.server.errors import MODEL_STATE, problem_of
 from twostroke.server.gate.security import CLIENT
 from twostroke.types.decoders import json_decoder
@@ -118,4 +119,5 @@ def scope_of(path: str, client: str) -> dict[str, Any]:
         "server": ("127.0.0.1", 0),
         "client": ("127.0.0.1", 0),
         CLIENT: client,
+        INNER: True,
     }

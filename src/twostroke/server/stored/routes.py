@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from twostroke.server.api.disk_wish import FIELD, IN_MEMORY, Sender, sender_of
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import decode
-from twostroke.server.gate.security import client_of
 from twostroke.server.parts import ServerParts
 from twostroke.server.stored.batches import AskedBatch, Batch
 from twostroke.server.stored.conversation_routes import conversation_routes
@@ -25,8 +25,8 @@ from twostroke.server.stored.route_parts import Endpoint, json_of, page_of, with
 from twostroke.server.stored.work import StoredWork
 from twostroke.types.decoders import json_decoder
 
-Prepare = Callable[[bytes, str], Awaitable[Response]]
-"""(body, client) -> the answer, or what makes it. Raises what is wrong with the body."""
+Prepare = Callable[[bytes, Sender], Awaitable[Response]]
+"""(body, sender) -> the answer, or what makes it. Raises what is wrong with the body."""
 _BODY = json_decoder(dict[str, Any])
 
 
@@ -34,14 +34,17 @@ def responses_endpoint(parts: ServerParts, prepare: Prepare) -> Endpoint:
     """POST /v1/responses. prepare: the answer to a body, without anything that is kept."""
 
     async def endpoint(request: Request) -> Response:
-        client = client_of(request.scope)
+        sender = sender_of(request.scope)
+        client = sender.client
         async with reading(request, parts.limits, parts.bodies) as body:
             stored, asked = parts.stored, _asked(body)
             if stored is None or asked is None or asked.get("store") is False:
-                return await prepare(body, client)
+                return await prepare(body, sender)
+            if sender.memory_only:
+                asked[FIELD] = IN_MEMORY  # background work has no headers
             joined, record = await stored.responses.joined({**asked, "store": True}, client)
             written = msgspec.json.encode(joined)
-            answer = await prepare(written, client)
+            answer = await prepare(written, sender)
             if asked.get("background"):
                 begun = await stored.responses.begin(joined, record, client)
                 if asked.get("stream"):

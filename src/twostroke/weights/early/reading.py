@@ -8,6 +8,7 @@ seconds. Only modules that each start needs first are imported here.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ PROBE_BYTES = 2 << 20
 """One byte of each so many is asked for. Where none of a piece is missing, the piece is not read."""
 MOST_AT_ONCE = 1 << 30
 """The system takes a little less than 2 GiB in one call."""
+LAST_STREAM = 2
+"""The descriptor of standard error."""
 MEMORY_SHARE = 0.5
 """Files above this share of the free memory are left to the engine: what is read early could be forgotten again."""
 
@@ -48,9 +51,12 @@ class SystemFile:
     """Satisfies `Fetched`: a file of this machine."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError."""
+        """Raises OSError; also where the file would take the place of a standard stream that is closed."""
         self._descriptor = os.open(path, os.O_RDONLY | here.file_flags(wait=False))
         self.num_bytes = os.fstat(self._descriptor).st_size
+        if self._descriptor <= LAST_STREAM:
+            self.close()
+            raise OSError(errno.EBADF, "a standard stream is closed")
 
     def is_in_memory(self, offset: int) -> bool:
         """See Fetched."""

@@ -56,7 +56,7 @@ class ImageTurns:
         if self.cost is not None and sequence.request.images:
             for tile in {span.tile.key: span.tile for span in sequence.request.images}.values():
                 if tile.key not in self._ready and tile.key not in self._predicted:
-                    self._predicted[tile.key] = self.cost.seconds(tile.rows)
+                    self._predicted[tile.key] = self.cost.tile_s(tile)
             self._predict(sequence)
 
     def _predict(self, sequence: Sequence) -> None:

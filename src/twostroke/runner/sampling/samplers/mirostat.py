@@ -1,37 +1,45 @@
-"""Mirostat 2 (Basu et al. 2021): the surprise of the output is held near a target."""
+"""Mirostat (Basu et al. 2021), in both versions: the surprise of the output is held near a target."""
 
 from __future__ import annotations
+
+import itertools
+import operator
+from functools import cache
 
 import numpy as np
 from msgspec import Struct
 
+from twostroke.ops.attention.token_weights import LN_2
 from twostroke.runner.sampling.choose import largest
 from twostroke.runner.sampling.row import SamplerRow
-from twostroke.types.sampler_fields import MIROSTAT_2
+from twostroke.types.sampler_fields import MIROSTAT_1, MIROSTAT_2
 from twostroke.types.sampling_params import SamplingParams
-from twostroke.types.spec.portable import powers
+from twostroke.types.spec.portable import ln, powers
 
 _MOST_SURPRISE = 60.0
 """A token with a higher surprise has no weight."""
+ZIPF_TOKENS = 100
+"""The first version looks at the probabilities of so many tokens."""
 
 
 class Mirostat(Struct, frozen=True):
     """target: bits of surprise. rate: how fast the limit follows. The limit is the memory.
 
-    The limit begins at twice the target. Tokens with a surprise above it are left out. It moves by the rate times what
-    the surprise of the chosen token lacks to the target.
+    The limit begins at twice the target. It moves by the rate times what the surprise of the chosen token lacks to the
+    target. Each version leaves out tokens in its own way.
     """
 
     target: float
     rate: float
 
-    @classmethod
-    def of(cls, params: SamplingParams) -> Mirostat | None:
+    @staticmethod
+    def of(params: SamplingParams) -> Mirostat | None:
         """None where it is off."""
-        return cls(params.mirostat_tau, params.mirostat_eta) if params.mirostat == MIROSTAT_2 else None
+        made = {MIROSTAT_1: ZipfMirostat, MIROSTAT_2: Mirostat}.get(params.mirostat)
+        return None if made is None else made(params.mirostat_tau, params.mirostat_eta)
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink."""
+        """See SamplerLink. Tokens with a surprise above the limit are left out."""
         limit = self._limit(row)
         if limit >= _MOST_SURPRISE:
             return
@@ -45,3 +53,39 @@ class Mirostat(Struct, frozen=True):
 
     def _limit(self, row: SamplerRow) -> float:
         return row.memory[0] if row.memory else 2.0 * self.target
+
+
+class ZipfMirostat(Mirostat, frozen=True):
+    """The first version. The probabilities of the likeliest tokens are taken for those of Zipf's law, and its exponent
+    says how many tokens have a mean surprise near the limit."""
+
+    def apply(self, row: SamplerRow) -> None:
+        """See SamplerLink."""
+        size = len(row)
+        if size < 2:
+            return
+        best = largest(row.logits, min(size, ZIPF_TOKENS))
+        binary, steps = row.exponents()[best].tolist(), _steps()[: len(best) - 1]
+        falls = [(one - other) * LN_2 for one, other in itertools.pairwise(binary)]
+        exponent = sum(map(operator.mul, steps, falls)) / sum(map(operator.mul, steps, steps))
+        count = self._count(exponent, self._limit(row), row.vocab_size, size)
+        if count < size:
+            row.keep(np.sort(largest(row.logits, count)))
+
+    def _count(self, exponent: float, limit: float, vocab_size: int, most: int) -> int:
+        """How many tokens stay, at least one and at most so many."""
+        excess = exponent - 1.0
+        share = 1.0 - powers(float(vocab_size), [-excess])[0]
+        scale = excess / share if share else 1.0 / ln(float(vocab_size))
+        log = ln(scale) + limit * LN_2
+        if log <= 0.0:
+            return 1
+        if log >= exponent * ln(float(most)):
+            return most
+        return max(1, min(most, int(powers(2.0, [log / (exponent * LN_2)])[0])))
+
+
+@cache
+def _steps() -> tuple[float, ...]:
+    """The logarithms by which the frequencies of Zipf's law fall from place to place, where its exponent is 1."""
+    return tuple(ln((place + 2) / (place + 1)) for place in range(ZIPF_TOKENS - 1))

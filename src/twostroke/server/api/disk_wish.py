@@ -1,0 +1,80 @@
+"""What a request says of its prompt's pages on a disk: only in memory, as usual, or there for longer than others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from starlette.types import Scope
+
+from twostroke.server.calls import Call
+from twostroke.server.gate.security import client_of
+from twostroke.types.decoders import json_decoder
+from twostroke.types.errors import InvalidRequest
+
+FIELD = "prompt_cache_retention"
+IN_MEMORY = "in_memory"
+KEEP_HEADER, KEEP_VALUE = b"x-twostroke-keep", b"memory"
+INNER = "twostroke.inner"
+"""The key of a scope whose request the server makes of itself."""
+NEVER_S, HOUR_S, DAY_S = -1.0, 3600.0, 86_400.0
+_RETENTIONS = {None: 0.0, IN_MEMORY: NEVER_S, "in-memory": NEVER_S, "24h": DAY_S}
+_TTLS = {None: 0.0, "5m": 0.0, "1h": HOUR_S}
+
+
+class Sender(msgspec.Struct, frozen=True):
+    """Who asks. client: the label of the key. memory_only: a header forbids the disk. inner: the server itself asks."""
+
+    client: str
+    memory_only: bool = False
+    inner: bool = False
+
+
+class _Asked(msgspec.Struct):
+    prompt_cache_retention: Any = None
+    store: Any = None
+
+
+_asked = json_decoder(_Asked)
+
+
+def sender_of(scope: Scope) -> Sender:
+    """The sender of a request that has passed the gate."""
+    return Sender(client_of(scope), _forbids(scope["headers"]), INNER in scope)
+
+
+def _forbids(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    for name, value in headers:
+        words = {word.strip() for word in value.lower().split(b",")}
+        if (name == KEEP_HEADER and KEEP_VALUE in words) or (name == b"cache-control" and b"no-store" in words):
+            return True
+    return False
+
+
+def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
+    """The call, whose prompts have `disk_s` as this body and its headers say. Raises InvalidRequest."""
+    disk_s = NEVER_S if sender.memory_only else 0.0
+    if FIELD.encode() in body or b'"store"' in body:  # most bodies say nothing, and are not read again
+        asked = _asked.decode(body)
+        kept = asked.prompt_cache_retention
+        if kept is not None and not (isinstance(kept, str) and kept in _RETENTIONS):
+            raise InvalidRequest(f"{FIELD} must be {IN_MEMORY!r} or '24h'.", param=FIELD)
+        forbidden = disk_s < 0 or (asked.store is False and not sender.inner)
+        disk_s = NEVER_S if forbidden else _RETENTIONS[kept]
+    return call if not disk_s else with_disk_s(call, disk_s)
+
+
+def with_disk_s(call: Call, disk_s: float) -> Call:
+    """The call, whose prompts have this `disk_s`."""
+    return replace(call, prompts=tuple(replace(prompt, disk_s=disk_s) for prompt in call.prompts))
+
+
+def longest_ttl_s(marks: Iterable[Mapping[str, Any]]) -> float:
+    """How long marks of Anthropic's cache_control ask to keep a prompt. Raises InvalidRequest for another ttl."""
+    found = [mark.get("ttl") for mark in marks]
+    for ttl in found:
+        if ttl is not None and not (isinstance(ttl, str) and ttl in _TTLS):
+            raise InvalidRequest("The ttl of cache_control must be '5m' or '1h'.", param="cache_control")
+    return max((_TTLS[ttl] for ttl in found), default=0.0)

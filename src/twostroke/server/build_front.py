@@ -35,6 +35,7 @@ from twostroke.server.live.about import front_about
 from twostroke.server.live.view import EngineView
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.text.grammar.compiler import GrammarCompiler
+from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.generation import read_generation_defaults
 
@@ -55,13 +56,11 @@ def build_front(
     check: called while it waits; raises where no replica will come.
     """
     keep_little()
-    asked = collect(options, asked_by_environment())
-    resolver = Resolver(asked)
+    resolver = Resolver(collect(options, asked_by_environment()))
     folder = assemble_folders.locate(model, resolver.asked_value(ModelSettings.revision))
     spec, files = read_for_task(resolver, folder.path, None)
     tokenizer, template = assemble_folders.texts_of(resolver, folder.path)
-    generation = read_generation_defaults(folder.path)
-    found = assemble_folders.name_of(folder)
+    generation, found = read_generation_defaults(folder.path), assemble_folders.name_of(folder)
     resolve_server(resolver, found)
 
     def report(error: BaseException) -> None:
@@ -80,12 +79,10 @@ def build_front(
     closing.callback(grammars.close)
     closing.callback(stepper.close)
     metrics, forecast = ServerMetrics(), FleetForecast(lambda: stepper.fleet.members)
-    session = Session(
+    stepper.session = Session(
         stepper.fleet,
         tokenizer,
-        EngineLimits(
-            facts.context_tokens, facts.vocab_size, facts.pool_tokens, ends, facts.objectives, task=spec.task
-        ),
+        _limits(facts, ends, spec.task),
         draw_seed=lambda: secrets.randbits(63),
         sibling_seed=sibling_seed,
         observer=Listeners(metrics, forecast),
@@ -93,7 +90,6 @@ def build_front(
         ledger=stepper.fleet.ledger,
         adapters=adapters,
     )
-    stepper.session = session
     parts = server_parts(
         resolved,
         folder.path,
@@ -121,6 +117,11 @@ def build_front(
     )
     shown = {"served_name": resolved.names.served_name, "replicas": len(addresses), "weights": facts.arithmetic.weights}
     return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, closing.close)
+
+
+def _limits(facts: ReplicaFacts, ends: frozenset[int], task: Task) -> EngineLimits:
+    sizes = (facts.context_tokens, facts.vocab_size, facts.pool_tokens)
+    return EngineLimits(*sizes, ends, facts.objectives, task=task)
 
 
 def _fingerprint(facts: ReplicaFacts) -> str:

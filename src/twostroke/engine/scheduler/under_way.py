@@ -22,7 +22,7 @@ from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
 
-class Held(NamedTuple):
+class PlanHeld(NamedTuple):
     """What a plan holds. sequences: its sequences in its order, each with its admission when the plan was made.
 
     copied: the requests that are copied from others in this plan. since_s: the end of the last step before it.
@@ -46,7 +46,7 @@ class UnderWay:
     def __init__(self, most: int, follows: bool) -> None:
         self._most, self._follows = most, follows
         self.share: Share = self._evenly
-        self._open: dict[int, Held] = {}
+        self._open: dict[int, PlanHeld] = {}
         self._since_s = 0.0
 
     def __len__(self) -> int:
@@ -92,15 +92,15 @@ class UnderWay:
         return self._follows and not again and sequence.remaining > 0
 
     def open(self, plan: Plan, load: StepLoad, copied: list[str]) -> None:
-        """The plan was made of this load: its known positions count as computed from now on. copied: see Held."""
-        held = Held([], copied, self._since_s)
+        """The plan was made of this load: its known positions count as computed from now on. copied: see PlanHeld."""
+        held = PlanHeld([], copied, self._since_s)
         for planned, (sequence, _) in zip(plan.sequences, load.parts, strict=True):
             sequence.computed = planned.start + planned.num_tokens - len(planned.draft_token_ids)
             sequence.under_way += 1
             held.sequences.append((sequence, sequence.admission))
         self._open[plan.step_id] = held
 
-    def close(self, plan: Plan, result: StepResult, now: float) -> tuple[float, Held]:
+    def close(self, plan: Plan, result: StepResult, now: float) -> tuple[float, PlanHeld]:
         """The plan was computed: (how long its streams waited for it, in seconds; what it held).
 
         Streams wait from the end of the last step before the plan was made; what the driver does in between is

@@ -38,6 +38,7 @@ MAY_IMPORT = {  # each of them from one table of names, or one folder, of its ow
     "ctypes": {
         "backends/cpu/build.py", "backends/cpu/library.py", "backends/cuda/arrays.py", "backends/cuda/device.py",
         "backends/cuda/library.py", "assembly/machine/heap.py", "text/sandbox.py", "weights/packed/writeback.py",
+        "system/linux.py",
         "weights/packed/cold_file.py",
         "text/grammar/library.py", "system/macos.py", "system/windows.py",
     },

@@ -19,7 +19,7 @@ from twostroke.weights.early import reading
 from twostroke.weights.early.reading import (
     MOST_AT_ONCE,
     PIECE_BYTES,
-    Part,
+    FilePart,
     begin_reading,
     missing_parts,
     read_parts,
@@ -64,7 +64,7 @@ def test_each_missing_byte_is_read_once_in_order_and_in_large_pieces(
 
 def test_a_cold_file_takes_one_call_and_a_warm_one_none() -> None:
     cold = CountedFile(40 * PIECE_BYTES + 5)
-    assert missing_parts(cold) == [Part(0, cold.num_bytes)]
+    assert missing_parts(cold) == [FilePart(0, cold.num_bytes)]
     read_parts(cold, missing_parts(cold))
     assert cold.calls == [(0, cold.num_bytes)]
     assert missing_parts(CountedFile(3 * PIECE_BYTES, frozenset(range(3)))) == []
@@ -108,7 +108,7 @@ def test_what_was_read_is_in_memory(tmp_path: Path) -> None:
     path.write_bytes(bytes(100_000))
     file = reading.SystemFile(str(path))
     try:
-        assert read_parts(file, [Part(0, 100_000)]) in (0, 100_000)
+        assert read_parts(file, [FilePart(0, 100_000)]) in (0, 100_000)
         assert missing_parts(file) == []
     finally:
         file.close()

@@ -59,8 +59,8 @@ def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
 
 
 def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
-    """Wait until the system has a part of a file in memory, in one call during which other threads run; the bytes that
-    it had, fewer at the end of the file. 0 where the system cannot. Raises OSError."""
+    """Wait until the system has a part of a file in memory, in one call during which other threads run. Returns the
+    bytes that it had, fewer at the end of the file. 0 where the system cannot. Raises OSError."""
     return 0
 
 

@@ -77,8 +77,8 @@ def choose_way(
     link: LinkRates | None = None,
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeChoice:
-    """What decodes most at `ask.concurrency` streams. refused: ways that cannot be, with the reason. link: as measured
-    between processes of this machine; None takes a guess."""
+    """What decodes most at `ask.concurrency` streams. refused: ways that cannot be, with the reason. link: the measured
+    exchange of processes of this machine; None takes a guess."""
     streams, count = ask.concurrency, nodes.count
     why = {**_impossible(spec, room, count), **refused}
     rates = {ONE: _rate(spec, ask, streams, _spread(nodes))}

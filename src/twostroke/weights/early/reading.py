@@ -28,7 +28,7 @@ MEMORY_SHARE = 0.5
 """Files above this share of the free memory are left to the engine: what is read early could be forgotten again."""
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Bytes [first, end) of a file."""
 
     first: int
@@ -71,21 +71,21 @@ class SystemFile:
         os.close(self._descriptor)
 
 
-def missing_parts(file: Fetched) -> list[Part]:
+def missing_parts(file: Fetched) -> list[FilePart]:
     """What is not in memory, in order: whole pieces, those that touch as one part."""
-    found: list[Part] = []
+    found: list[FilePart] = []
     for first in range(0, file.num_bytes, PIECE_BYTES):
         end = min(first + PIECE_BYTES, file.num_bytes)
         if all(file.is_in_memory(offset) for offset in (*range(first, end, PROBE_BYTES), end - 1)):
             continue
         if found and found[-1].end == first:
-            found[-1] = Part(found[-1].first, end)
+            found[-1] = FilePart(found[-1].first, end)
         else:
-            found.append(Part(first, end))
+            found.append(FilePart(first, end))
     return found
 
 
-def read_parts(file: Fetched, parts: Iterable[Part]) -> int:
+def read_parts(file: Fetched, parts: Iterable[FilePart]) -> int:
     """Read the parts one after the other; the bytes. It ends where the system reads no more."""
     read_bytes = 0
     for part in parts:
@@ -115,7 +115,7 @@ def begin_reading(paths: Iterable[str], free_bytes: int) -> threading.Thread | N
     return thread
 
 
-def _read(work: list[tuple[SystemFile, list[Part]]], closing: contextlib.ExitStack) -> None:
+def _read(work: list[tuple[SystemFile, list[FilePart]]], closing: contextlib.ExitStack) -> None:
     with closing, contextlib.suppress(OSError):
         for file, parts in work:
             read_parts(file, parts)

@@ -1,5 +1,5 @@
 # `make serve` runs the embedded model; `make test` runs in a few minutes what a change most likely breaks; `make test-all`
-# runs every test, as CI does; `make test-daily` draws others each day. Only Python 3.11+ is needed.
+# runs what CI runs; `make test-daily` runs every test, and draws others each day. Only Python 3.11+ is needed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -1,7 +1,7 @@
 """Options of a run: `--quick` runs a part of the tests (`make test`), otherwise all of them run (`make test-all`).
 
 A run is red or green by its commit alone: what it draws at random follows from a seed, and the seed is fixed. `--daily`
-(`make test-daily`) takes another one each day.
+(`make test-daily`) takes another one each day, and alone runs what is marked daily.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from tests import drawn, neutral, private_cache, spent
 from tests.real import packages
 from tests.tiers import (
+    EVERY_OP,
     FIXED_SEED,
     KEPT_CASES,
     KEPT_FAMILIES,
@@ -46,8 +47,8 @@ FAMILY_PARAMETERS = ("family", "architecture")
 FIRST = ("laws", "spec", "config", "cost", "pure", "scheduler", "sampling", "workload", "planner", "runner", "text")
 """Folders that answer quickly come first."""
 CACHE_KEY = "twostroke/native-green"
-DECIDED = ("thin_files", "skip_native")
-"""Options that a whole run sets by itself."""
+DECIDED = ("thin_files", "skip_native", "skip_daily")
+"""Options that a run sets by itself."""
 
 # PyTorch is a reference here. It ends with an illegal instruction where a virtual machine names matrix registers that
 # it does not lend.
@@ -62,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     own.addoption("--daily", action="store_true", help="seeds of today's date, also for Hypothesis")
     own.addoption("--grid-seed", type=int, help=f"chooses cases, schedules and times (default: {FIXED_SEED})")
     own.addoption("--thin-files", action="store_true", help="a few tests of each file whose tests take long")
+    own.addoption("--skip-daily", action="store_true", help="leave out what is marked daily")
     own.addoption("--skip-native", action="store_true", help=f"leave out {', '.join(NATIVE_TESTS)}")
 
 
@@ -84,7 +86,9 @@ def pytest_configure(config: pytest.Config) -> None:
     drawn.by_seed(TIER.seed) if option.daily else drawn.by_test_alone()
     if is_worker(config):
         vars(option).update({name: config.workerinput[name] for name in DECIDED})
-    elif option.quick and runs_everything(config):  # a file that is asked for keeps its tests
+        return
+    option.skip_daily |= not option.daily and (option.quick or runs_everything(config))
+    if option.quick and runs_everything(config):  # a file that is asked for keeps its tests
         option.thin_files = True
         option.skip_native = config.cache.get(CACHE_KEY, "") == digest_of()
 
@@ -105,6 +109,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             f"daily run: everything that is drawn follows from --grid-seed {TIER.seed}. `pytest --daily --grid-seed "
             f"{TIER.seed}` draws it again; a fault becomes a test with fixed values."
         )
+    if session.config.option.skip_daily:
+        reporter.write_line("What is marked daily is left to `make test-daily`.")
     if not TIER.quick:
         return
     reporter.write_line(
@@ -156,14 +162,16 @@ def pytest_collection() -> Iterator[None]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=place)
-    if not TIER.quick:
-        return
-    kept = [item for item in items if item.get_closest_marker("slow") is None]
-    if config.option.skip_native:
-        kept = [item for item in kept if not lies_in(item, NATIVE_TESTS)]
-    kept = thin(kept)
-    if config.option.thin_files:
-        kept = thin_files(kept)
+    kept = items
+    if config.option.skip_daily:
+        kept = [item for item in items if item.get_closest_marker("daily") is None]
+    if TIER.quick:
+        kept = [item for item in kept if item.get_closest_marker("slow") is None]
+        if config.option.skip_native:
+            kept = [item for item in kept if not lies_in(item, NATIVE_TESTS)]
+        kept = thin(kept)
+        if config.option.thin_files:
+            kept = thin_files(kept)
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
@@ -177,7 +185,7 @@ def thin(items: list[pytest.Item]) -> list[pytest.Item]:
         test = item.nodeid.partition("[")[0]
         if (family := family_of(item)) is not None:
             families.setdefault(test, {}).setdefault(family, []).append(item)
-        elif hasattr(item, "callspec") and not lies_in(item, (WHOLE_GRIDS,)):
+        elif hasattr(item, "callspec") and not lies_in(item, (WHOLE_GRIDS,)) and item.path.name != EVERY_OP:
             cases.setdefault(test, []).append(item)
     left_out: set[pytest.Item] = set()
     for name, grid in cases.items():

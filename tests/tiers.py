@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 from twostroke.backends.cpu.library import available_levels
 
@@ -26,28 +28,31 @@ NATIVE_INPUTS = (
 )
 WHOLE_GRIDS = "tests/laws"
 """A law holds for all files: its cases are never thinned."""
+EVERY_OP = "test_cases_native.py"
+"""Each case of this file is an op, which takes some of its calls: none is left out."""
 PROCESS_TESTS = ("tests/cli", "tests/packaging", "tests/cuda", "tests/ranks", "tests/bench")
 """Each case starts the command at least once, or computes on an emulated device: a second of processor time or more."""
 KEPT_CASES = 3
 """As many cases of a test are left; smaller grids are left whole."""
 KEPT_PROCESSES = 1
 """The same of PROCESS_TESTS."""
-KEPT_OF_A_PROCESS_FILE = 2
+KEPT_OF_A_PROCESS_FILE = 1
 """As many tests are left of a file of PROCESS_TESTS: a whole run has the others."""
-WORLD_TESTS = ("tests/cluster", "tests/fleet", "tests/cuda", "tests/ranks")
-"""Each test starts several servers, simulates many replicas, computes on an emulated device or on several ranks."""
+WORLD_TESTS = ("tests/cluster", "tests/fleet", "tests/cuda", "tests/ranks", "tests/page")
+"""Each test starts several servers, simulates many replicas, computes on an emulated device or on several ranks, or
+moves a browser."""
 KEPT_OF_A_WORLD_FILE = 1
 """As many tests are left of a file of WORLD_TESTS."""
 ENGINE_TESTS = (
-    *("tests/serve", "tests/page", "tests/load", "tests/engine", "tests/speculate", "tests/spark", "tests/sim"),
+    *("tests/serve", "tests/load", "tests/engine", "tests/speculate", "tests/spark", "tests/sim"),
     *("tests/agents", "tests/beams", "tests/faults", "tests/retrieval", "tests/vision", "tests/quantize", "tests/disk"),
 )
-"""Most tests start a server, a browser or an engine: some tenths of a second of processor time each."""
+"""Most tests start a server or an engine: some tenths of a second of processor time each."""
 KEPT_OF_AN_ENGINE_FILE = 4
 """As many tests are left of a file of ENGINE_TESTS."""
 KEPT_REPEATED = 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
-EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 4, 12
+EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 8, 12
 """Hypothesis tries one example in this many, in a whole and in a quick run: they are the same in every run, so more of
 them would find nothing new. A daily run tries all, and others each day."""
 KEPT_FAMILIES = 2
@@ -72,6 +77,13 @@ class Tier:
 
 
 TIER = Tier()
+
+
+def rest_daily(cases: Iterable[Any], kept: Iterable[Any]) -> list[Any]:
+    """The cases for `parametrize`: those outside of `kept` are marked daily, and a run at a commit leaves them out."""
+    at_commits = set(kept)
+    values = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
+    return [case if case in at_commits else pytest.param(*each, marks=pytest.mark.daily) for case, each in values]
 
 
 def levels() -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from typing import Any
 
 from tests.adapters.random_lora import write_random_lora
 
-from twostroke.assembly.engine import build_heart, find_model, print_report
+from twostroke.assembly.engine import build_heart, print_report
+from twostroke.assembly.find import find_model
 from twostroke.assembly.settings.env import read_machine
 from twostroke.engine.observer import NoObserver
 from twostroke.engine.sync_engine import SyncEngine

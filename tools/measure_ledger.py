@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
 
-from twostroke.assembly.engine import Heart, build_heart, find_model
+from twostroke.assembly.engine import Heart, build_heart
+from twostroke.assembly.find import find_model
 from twostroke.cost.history.ledger import Ledger
 from twostroke.types.output import Prompt
 from twostroke.types.plan import Plan

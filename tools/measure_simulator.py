@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from twostroke.assembly.engine import build_heart, find_model
+from twostroke.assembly.engine import build_heart
+from twostroke.assembly.find import find_model
 from twostroke.cli.server.collector import lasting_heap
 from twostroke.cost.history.record import StepRecord
 from twostroke.cost.history.record_json import Record
@@ -168,7 +169,7 @@ def run() -> int:
     options |= {"threads": asked.threads} if asked.threads else {}
     found = find_model(asked.model, options)
     settings = found.resolver.resolved()
-    ask = make_ask(found.spec, settings["weights"], settings["kv_format"])
+    ask = make_ask(found.spec, settings.model.weights, settings.cache.kv_format)
     sizes = Sizes(ROWS, SEQUENCES, CONTEXT, found.kv_plan.kv_bytes)
     setup = replica_setup(found.spec, ask.weights, ask.kv_kind, calibration, found.machine.available_bytes, sizes)
     outcome = Fleet(FleetPlan(setup), LeastLoaded()).run(load)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from twostroke.assembly import engine as assemble
+from twostroke.assembly.find import find_model
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Part, Segment, StepCost, StepPrediction
 from twostroke.engine.cache.manager import CacheManager
@@ -250,7 +251,7 @@ def run_real(run: RealRun) -> Tally:
         options |= {"ttft": f"{run.promised.ttft_s}s", "itl": f"{run.promised.itl_s}s"}
     load = NAMED[run.trace](Load(run.rate_per_s, run.count, run.seed, tokens=0.5))
     workload = arranged(load, Arrangement(max_context_tokens=2000))
-    with assemble.build_heart(assemble.find_model("spark", options), None, assemble.print_report) as heart:
+    with assemble.build_heart(find_model("spark", options), None, assemble.print_report) as heart:
         vocabulary = heart.spec.vocab_size
         prompts = [_prompt(asked, number, vocabulary) for number, asked in enumerate(workload)]
         return tally(_serve(workload, prompts, heart.stepper), run.promised)

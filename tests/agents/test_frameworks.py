@@ -12,7 +12,7 @@ import pytest
 from tests.agents.script import ANSWER, Results, Seen, check, looping
 from tests.serve.fakes import MODEL
 from tests.text.talk.reading import PLACE
-from tests.tiers import in_turn
+from tests.tiers import TIER, in_turn
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
 
@@ -30,6 +30,7 @@ PROPERTIES: dict[str, dict[str, Any]] = {
 }
 SCHEMAS = {name: {"type": "object", "properties": each} for name, each in PROPERTIES.items()}
 MOST_TURNS = 8
+LOOPS_OF_A_FORMAT = 2 if TIER.daily else 1
 Loop = Callable[[str, Results], str]
 """(address of the server, tools) -> the answer at the end."""
 
@@ -152,7 +153,9 @@ def run(loop: Loop, form: Format) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "loop"), in_turn(FORMATS, LOOPS, 2), ids=lambda each: getattr(each, "__name__", each))
+@pytest.mark.parametrize(
+    ("name", "loop"), in_turn(FORMATS, LOOPS, LOOPS_OF_A_FORMAT), ids=lambda each: getattr(each, "__name__", each)
+)
 def test_a_framework_drives_five_tool_turns(loop: Loop, name: str) -> None:
-    """Each format in two of the loops: a framework sees calls, and which format they came from reaches it nowhere."""
+    """A framework sees calls, and which format they came from reaches it nowhere: each format runs in some loops."""
     run(loop, FORMATS[name])

@@ -11,6 +11,7 @@ from tests.agents.script import LOOP_TEMPLATE, looping, written
 from tests.serve.fakes import MODEL
 from tests.serve.harness import Live, Reply
 from tests.text.talk.reading import TOOLS
+from tests.tiers import rest_daily
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
 
@@ -100,9 +101,18 @@ ODDER_NAMES = ("files.read", "files/read", "ns:tool", "find\u00e9", "get weather
 """Names that some clients send, and official servers refuse."""
 
 
-@pytest.mark.parametrize("form", ["hermes", "qwen3_coder", "glm", "harmony", "kimi", "gemma4", "mistral", "llama3"])
-@pytest.mark.parametrize("name", ODD_NAMES)
-@pytest.mark.parametrize("shape", PATHS)
+FORMS = ("hermes", "qwen3_coder", "glm", "harmony", "kimi", "gemma4", "mistral", "llama3")
+WAYS = [(shape, name, form) for shape in PATHS for name in ODD_NAMES for form in FORMS]
+IN_TURN = {
+    (shape, name, form)
+    for place, form in enumerate(FORMS)
+    for other, name in enumerate(ODD_NAMES)
+    for shape in list(PATHS)[(place + other) % len(PATHS) :][:1]
+}
+"""Each name in each format, by one of the APIs in turn."""
+
+
+@pytest.mark.parametrize(("shape", "name", "form"), rest_daily(WAYS, IN_TURN))
 def test_a_tool_with_an_odd_name_is_called_by_it(shape: str, name: str, form: str) -> None:
     tools = {name: TOOLS["hours"], "bell": TOOLS["bell"]}
     raw = written(FORMATS[form], [(name, {"day": "Mon"})])

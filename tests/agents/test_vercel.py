@@ -13,6 +13,7 @@ from tests.agents.script import Seen, check, looping, result_of, turns_of
 from tests.real.packages import MARK, NotHere
 from tests.serve.fakes import MODEL
 from tests.text.talk.reading import TOOLS
+from tests.tiers import rest_daily
 from twostroke.text.talk.catalog import FORMATS
 
 HERE = Path(__file__).parent / "vercel"
@@ -27,11 +28,12 @@ def node_folder() -> Path:
         pytest.skip(f"{MARK}{error}")
 
 
-CASES = [*((name, "stream") for name in FORMATS), *((name, "whole") for name in ("hermes", "harmony", "glm47", "kimi"))]
+STREAMS = [(name, "stream") for name in FORMATS]
+WHOLE = [(name, "whole") for name in ("hermes", "harmony", "glm47", "kimi")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "way"), CASES)
+@pytest.mark.parametrize(("name", "way"), rest_daily([*STREAMS, *WHOLE], [*STREAMS[::4], *WHOLE]))
 def test_the_ai_sdk_drives_five_tool_turns(name: str, way: str, node_folder: Path) -> None:
     form = FORMATS[name]
     results = [result_of(turn, place) for turn, calls in enumerate(turns_of(form)) for place in range(len(calls))]

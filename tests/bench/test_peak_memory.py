@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import rest_daily
 from twostroke.lab.bench import checkpoints
 from twostroke.models.common.registry import read_model
 from twostroke.ops.quant.formats import weight_format
@@ -44,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize("weights", rest_daily(["int8", "int4"], ["int4"]))
 def test_first_and_second_start(folder: Path, tmp_path: Path, weights: str) -> None:
     """The first start quantizes the bf16 checkpoint into the cache, the second maps it."""
     spec = read_model(json.loads((folder / "config.json").read_text()))

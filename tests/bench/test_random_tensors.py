@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bench.random_checkpoint import write_random
+from tests.models.families.covering import COVERING, ENCODERS
 from tests.models.families.whole import FAMILIES
 from tests.models.parity import Loaded
+from tests.tiers import rest_daily
 from twostroke.cli.main import main
 from twostroke.lab.bench import random_tensors
 from twostroke.lab.bench.checkpoints import SHAPES, shape_folder, write_checkpoint
@@ -26,7 +28,7 @@ SMALL = {**SHAPES["llama-3.2-1b"], "hidden_size": 64, "num_hidden_layers": 2, "n
 SMALL |= {"num_key_value_heads": 1, "head_dim": 32, "intermediate_size": 96, "vocab_size": 300}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", rest_daily(FAMILIES, (*COVERING, *ENCODERS)))
 def test_every_family_runs_on_random_tensors_and_says_different_things(family: str, tmp_path: Path) -> None:
     """Loading compares names and shapes with the program; logits are finite and depend on the tokens."""
     logits = Loaded(write_random(FAMILIES[family]().to_dict(), tmp_path), ReferenceOps()).run([5, 9, 31, 2], [4])

@@ -1,4 +1,4 @@
-"""The commands as a user runs them: real processes, real exit codes."""
+"""The commands as a user runs them: what they print, and their exit codes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import urllib.request
 import pytest
 from click.testing import CliRunner
 
+from tests.cli.in_process import run
 from twostroke.cli.main import VERBS, main
 
 
-def run(
+def process(
     *words: str, text: str | None = None, environ: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "twostroke", *words]
@@ -42,13 +43,13 @@ def test_help_begins_with_an_example(words):
 
 
 def test_generate_answers_and_streams_text():
-    result = run("generate", "What is prefill?", "--max-tokens", "24")
+    result = process("generate", "What is prefill?", "--max-tokens", "24")
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.split()) > 5
 
 
 def test_generate_reads_standard_input_and_prints_json():
-    result = run(
+    result = process(
         "generate", "--json", "--max-tokens", "5", "--logprobs", "2", "--temperature", "0", text="What is TTFT?"
     )
     found = json.loads(result.stdout)
@@ -65,7 +66,7 @@ def test_a_seed_repeats_and_another_differs():
 
 
 def test_chat_keeps_history_and_shows_stats():
-    result = run(
+    result = process(
         "chat",
         "--max-tokens",
         "20",
@@ -95,7 +96,6 @@ def test_config_gives_every_value_a_reason():
         (["generate", "x", "--temperature", "9"], 2, ["temperature", "between 0 and 2"]),
         (["generate", ""], 2, ["empty"]),
         (["generate", "x", "--kv-memory", "900GB"], 4, ["does not fit", "weights", "available"]),
-        (["serve", "--host", "0.0.0.0"], 2, ["API key"]),
         (["config", "--context", "9000000"], 2, ["positions"]),
         (["bench", "phases", "--batches", "0"], 2, ["1,4,8"]),
         (["nonsense"], 2, ["nonsense"]),
@@ -108,8 +108,13 @@ def test_bad_input_gets_one_clear_error_and_its_code(words, code, needles):
     assert all(needle in result.stderr for needle in needles), result.stderr
 
 
+def test_a_server_that_strangers_reach_needs_a_key():
+    result = process("serve", "--host", "0.0.0.0")
+    assert result.returncode == 2 and "API key" in result.stderr and "Traceback" not in result.stderr
+
+
 def test_verbose_shows_the_traceback():
-    assert "Traceback" in run("generate", "x", "--model", "/no/such/folder", "-v").stderr
+    assert "Traceback" in process("generate", "x", "--model", "/no/such/folder", "-v").stderr
 
 
 @pytest.mark.slow
@@ -129,7 +134,7 @@ def test_bench_phases_measures_both_phases():
         "1",
         "--json",
     ]
-    report = json.loads(run(*words).stdout)
+    report = json.loads(process(*words).stdout)
     assert [(f["phase"], f["batch"]) for f in report["figures"]] == [("prefill", 1), ("decode", 1), ("decode", 2)]
     assert all(f["tokens_per_s"] > 0 for f in report["figures"])
     assert report["peak_bytes"] > 10_000_000
@@ -170,7 +175,7 @@ def test_a_key_is_never_printed():
     for words in asked:  # the last one in a process of its own
         result = CliRunner().invoke(main, words, env={"TWOSTROKE_API_KEY": key})
         assert result.output and key not in result.stdout + result.stderr
-    result = run(*asked[-1], environ={"TWOSTROKE_API_KEY": key})
+    result = process(*asked[-1], environ={"TWOSTROKE_API_KEY": key})
     assert result.returncode == 2 and key not in result.stdout + result.stderr
     found = CliRunner().invoke(main, ["config", "--json", "--api-key", key])
     assert json.loads(found.stdout)["api_key"]["value"] == "(set)"

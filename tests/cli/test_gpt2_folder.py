@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
 
+from tests.cli.in_process import run
 from twostroke.assets import spark_path
 
 
@@ -25,11 +24,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers.GPT2LMHeadModel(config).save_pretrained(made)
     shutil.copy(spark_path() / "tokenizer.json", made)
     return made
-
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "twostroke", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
 
 
 def test_plan_counts_its_parameters(folder: Path) -> None:

@@ -1,22 +1,24 @@
-"""`list`, `rm` and `ps` as processes of their own."""
+"""`list`, `rm` and `ps`: what they print, and their exit codes."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
+import pytest
+from huggingface_hub import constants
+
+from tests.cli import in_process
 from tests.serve.fakes import MODEL, fake_parts
 from tests.serve.harness import Live, serving
 from tests.weights.store.test_cached import GGUFS, put
 
 
 def run(*words: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **({} if cache is None else {"HF_HUB_CACHE": str(cache)})}
-    code = [sys.executable, "-m", "twostroke", *words]
-    return subprocess.run(code, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL, timeout=60)
+    with pytest.MonkeyPatch.context() as patch:  # the hub's package reads the variable as it is imported
+        patch.setattr(constants, "HF_HUB_CACHE", constants.HF_HUB_CACHE if cache is None else str(cache))
+        return in_process.run(*words)
 
 
 def test_list_and_rm(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from twostroke.cost.explain.behind_front import FRONT_PARTS
 from twostroke.cost.explain.causes import LEAST_SHARE
 from twostroke.types.parts import TimeParts
 
+pytestmark = pytest.mark.slow
+
 ASKED: Any = [{"role": "user", "content": "Write three sentences about prefill and decode."}]
 
 

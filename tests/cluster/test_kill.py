@@ -135,7 +135,7 @@ def test_the_end_of_all_replicas_makes_streams_wait(running: Running) -> None:
         assert answer.result() == expected
 
 
-@pytest.mark.slow
+@pytest.mark.daily
 def test_a_kill_at_every_kth_token_of_many_streams_changes_none(running: Running) -> None:
     """Penalties, grammars, several choices, log probabilities, stop strings; eight streams at a time."""
     asked = [{**ASKED[number % len(ASKED)], "seed": number, "max_tokens": 48} for number in range(MANY)]

@@ -195,7 +195,7 @@ def test_a_replica_killed_while_pages_travel_changes_no_stream() -> None:
     compare([(0, NEVER_S), (0, 0.1), (1, 0.1)])
 
 
-@pytest.mark.slow
+@pytest.mark.daily
 def test_many_kills_at_many_points_of_the_transfer() -> None:
     """The seed chooses the points."""
     dice = random.Random(TIER.seed)

@@ -33,6 +33,7 @@ from twostroke.engine.beams.book import BeamBook
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.engine.step_loop import StepLoop
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import FinishedEvent, TokenEvent
 from twostroke.types.grammar import Grammar
@@ -58,7 +59,7 @@ class SlowGrammars:
 
 def core() -> ReplicaCore:
     book = BeamBook(Scheduler(CacheManager(24, 4), SchedulerLimits(16, 4, 1)), lambda request: None)
-    return ReplicaCore(book, InventedModel(), time.monotonic, SameTime(), print, lambda: None, explainer())  # type: ignore[arg-type]
+    return ReplicaCore(StepLoop(book, InventedModel(), time.monotonic, print, lambda: None), SameTime(), explainer())  # type: ignore[arg-type]
 
 
 @contextmanager

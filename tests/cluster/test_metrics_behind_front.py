@@ -7,6 +7,7 @@ import signal
 from contextlib import ExitStack
 
 import httpx2
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster import running
@@ -14,6 +15,8 @@ from tests.cluster.test_pages_travel import OPTIONS, served
 from tests.serve.harness import Live, serving, wait_until
 from twostroke.server.build_front import build_front
 from twostroke.types.verified_guesses import VerifiedGuesses
+
+pytestmark = pytest.mark.slow
 
 SMALL = {**OPTIONS, "speculate": "ngram", "kv_memory": "1500kB", "context": "512"}
 PROMPTS = [f"{number} one two three four " * 10 for number in range(12)]

@@ -12,6 +12,8 @@ import pytest
 
 from tests.cluster.running import Running, serving
 
+pytestmark = pytest.mark.slow
+
 CALLS = 48
 
 

@@ -22,6 +22,8 @@ from twostroke.cli.server.serve import command
 from twostroke.runner.folder import read_folder
 from twostroke.server.build import build_server
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["What is prefill?", "Decode writes the answer."]
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from tests.models.published.latent import PUBLISHED
 from tests.models.published.states import MAMBA2
 from tests.planner.figures import LLAMA3_70B, spec_of
-from twostroke.assembly.settings.config import ModelFacts, Resolver, collect, resolve_engine, resolve_server
+from twostroke.assembly.settings.config import ModelFacts, resolve_engine, resolve_server
 from twostroke.assembly.settings.env import asked_by_environment, read_machine
 from twostroke.assembly.settings.option_values import parse_bytes, parse_count
 from twostroke.assembly.settings.options import BY_NAME
+from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes
 from twostroke.cost.memory import MemoryNeeds, plan_kv
 from twostroke.lab.planner.ask import make_ask
@@ -61,7 +62,7 @@ def test_k_and_v_are_bytes_where_weights_are_rounded_and_attention_multiplies_by
     spec = spec_of(config)
     resolver = Resolver(collect(options, {}))
     resolve_engine(resolver, ModelFacts("m", None, spec), read_machine(), "avx2")
-    assert resolver.resolved()["kv_format"] == kv_format
+    assert resolver.resolved().cache.kv_format == kv_format
     assert make_ask(spec, options["weights"], options.get("kv_format")).kv_format == kv_format
 
 
@@ -69,7 +70,7 @@ def test_k_and_v_are_bytes_where_weights_are_rounded_and_attention_multiplies_by
 def test_k_and_v_stay_wide_where_bytes_are_slow(options, level):
     resolver = Resolver(collect(options, {}))
     resolve_engine(resolver, ModelFacts("m", None, spec_of(LLAMA3_70B)), read_machine(), level)
-    assert resolver.resolved()["kv_format"] == "bf16"
+    assert resolver.resolved().cache.kv_format == "bf16"
 
 
 @pytest.mark.parametrize(("text", "value"), [("2GB", 2 * 10**9), ("512MiB", 2**29), ("1.5g", 15 * 10**8), ("77", 77)])
@@ -99,7 +100,7 @@ def test_a_public_address_needs_a_key():
         resolve_server(Resolver(collect({"host": "0.0.0.0"}, {})), "m")
     resolver = Resolver(collect({"host": "0.0.0.0", "api_key": "k"}, {}))
     resolve_server(resolver, "m")
-    assert resolver.resolved()["host"] == "0.0.0.0"
+    assert resolver.resolved().listen.host == "0.0.0.0"
 
 
 def test_every_option_has_help_and_a_default_in_words():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from twostroke.assembly.engine import resolve_all
+from twostroke.assembly.find import resolve_all
 from twostroke.assembly.settings import env
 from twostroke.assets import spark_path
 from twostroke.cost.cache_needs import CacheNeeds, GroupBytes

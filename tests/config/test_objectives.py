@@ -9,9 +9,10 @@ import pytest
 
 from tests.cost.machines import calibration
 from twostroke.assembly.cost_here import check_objectives, costs_here
-from twostroke.assembly.engine import find_model, resolve_all
-from twostroke.assembly.settings.config import collect, objectives_of, step_rule
+from twostroke.assembly.find import find_model, resolve_all
+from twostroke.assembly.settings.config import step_rule
 from twostroke.assembly.settings.option_values import parse_seconds
+from twostroke.assembly.settings.resolver import collect
 from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
 from twostroke.models.common.work import work_of
@@ -40,10 +41,10 @@ def test_a_time_that_cannot_be_is_one_clear_error(text: str) -> None:
 
 def test_without_objectives_nothing_changes_and_with_them_the_budget_is_only_a_cap() -> None:
     plain = resolve_all(EMBEDDED, {})
-    assert plain["max_step_tokens"] == 512 and not objectives_of(plain).any
+    assert plain["max_step_tokens"] == 512 and not plain.steps.objectives.any
     kept = resolve_all(EMBEDDED, {"ttft": "1s", "itl": "500ms"})
     reasons = {setting.name: setting.reason for setting in kept.settings}
-    assert objectives_of(kept) == LatencyObjectives(1.0, 0.5)
+    assert kept.steps.objectives == LatencyObjectives(1.0, 0.5)
     assert kept["max_step_tokens"] == 2048 and "sized by the objectives" in reasons["max_step_tokens"]
     assert kept["step_cost"] in ("measured", "guessed") and "doctor" in reasons["step_cost"]
     assert resolve_all(EMBEDDED, {"ttft": "1s", "max_step_tokens": "300"})["max_step_tokens"] == 300
@@ -53,11 +54,11 @@ def test_the_limiter_of_steps_has_a_name_and_its_rule_is_shown() -> None:
     plain = resolve_all(EMBEDDED, {})
     reasons = {setting.name: setting.reason for setting in plain.settings}
     assert plain["step_limiter"] == "GapLimiter" and "250 ms, or 8 decode steps" in reasons["step_limiter"]
-    assert "8 decode steps" in step_rule(plain)
+    assert "8 decode steps" in step_rule(plain.steps)
     static = resolve_all(EMBEDDED, {"max_step_tokens": "128"})
-    assert static["step_limiter"] == "none" and not step_rule(static)
+    assert static["step_limiter"] == "none" and not step_rule(static.steps)
     kept = resolve_all(EMBEDDED, {"itl": "500ms"})
-    assert kept["step_limiter"] == "ItlLimiter" and "500ms" in step_rule(kept)
+    assert kept["step_limiter"] == "ItlLimiter" and "500ms" in step_rule(kept.steps)
 
 
 @pytest.mark.parametrize("level", OPERATIONS)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -20,8 +23,10 @@ from twostroke.assembly.machine.core_choice import (
     plain_choice,
     share_choice,
 )
+from twostroke.assembly.machine.near_memory import keep_memory_near
 from twostroke.assembly.machine.topology import Topology, read_topology
 from twostroke.assembly.settings.env import Machine
+from twostroke.system import linux
 from twostroke.system.cpu_list import ANY, read_cpus, write_cpus
 
 
@@ -43,6 +48,10 @@ def topology_of(name: str, root: Path, allowed: range | set[int] | None = None) 
         ("offline", 12, 1, (0,), 8, 8),
         ("small_vm", 2, 1, (0,), 1, 1),
         ("arm_server", 64, 1, (0,), 64, 64),
+        ("xeon_snc2", 224, 2, (0, 1, 2, 3), 112, 112),
+        ("ryzen_2ccd", 32, 1, (0,), 16, 16),
+        ("quota_v1", 64, 1, (0,), 64, 64),
+        ("one_and_memory", 16, 1, (0, 2), 16, 16),
     ],
 )
 def test_a_known_machine_is_read(
@@ -70,6 +79,10 @@ def test_a_known_machine_is_read(
         ("offline", 8, range(8), "8 physical cores, not their 4 further hardware threads"),
         ("small_vm", 2, (), "2 hardware threads of one core"),
         ("arm_server", 64, (), "cores this process may use"),
+        ("xeon_snc2", 112, range(112), "112 physical cores of 4 memory nodes, not their 112 further hardware threads"),
+        ("ryzen_2ccd", 16, range(16), "16 physical cores, not their 16 further hardware threads"),
+        ("quota_v1", 2, (), "the control group allows 2.5 of 64 cores"),
+        ("one_and_memory", 16, (), "cores this process may use, of 2 memory nodes"),
     ],
 )
 def test_threads_and_their_places_follow_with_the_reason(
@@ -92,6 +105,75 @@ def test_what_a_container_may_use_is_all_that_counts(tmp_path: Path) -> None:
     assert (choice(2, 10).threads, choice(2, 10).cpus) == (2, ())
     assert choice(4).threads == 1
     assert choice(8, 9, 10, 11).threads == 4 and choice(8, 9, 10, 11).cpus == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "far"),
+    [("xeon_snc2", (1.2 + 2.1 + 2.1) / 3), ("one_and_memory", 3.2), ("xeon_2s", 2.0), ("ryzen_2ccd", 2.0)],
+)
+def test_how_far_other_nodes_are_is_read_or_taken_as_usual(name: str, far: float, tmp_path: Path) -> None:
+    found = topology_of(name, tmp_path)
+    assert found.far == pytest.approx(far) == found.of_node(0).far
+    for path in tmp_path.rglob("distance"):
+        path.write_text("10 x 9\n")
+    assert topology_of("xeon_2s", tmp_path / "other").far == 2.0
+    broken = read_topology(None, None, tmp_path)
+    assert broken is not None and broken.far == 2.0
+
+
+def test_a_cpuset_with_holes_has_the_cores_that_are_left(tmp_path: Path) -> None:
+    """Half of the cores of one socket and some of the other, one without its first hardware thread."""
+    found = topology_of("xeon_snc2", tmp_path, {0, 112, 3, 115, 30, 150, 113})
+    choice = choose_cores(found)
+    assert found.nodes == (0, 1) and choice.threads == len(found.cores) == 5
+    assert set(choice.cpus) == {0, 3, 30, 113, 150} and choice.nodes == (0, 1)
+    assert [share_choice(found, choice, place, 2).cpus for place in (0, 1)] == [(0, 113, 3), (30, 150)]
+
+
+def test_memory_is_preferred_of_the_one_node_that_a_process_is_on(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def prefer(node: int) -> bool:
+        asked.append(node)
+        return node != 1
+
+    whole = topology_of("xeon_snc2", tmp_path)
+    assert keep_memory_near(whole, tmp_path, prefer) is None and asked == []
+    assert [keep_memory_near(whole.of_node(node), tmp_path, prefer) for node in whole.nodes] == [0, None, 2, 3]
+    assert asked == [0, 1, 2, 3] and keep_memory_near(None, tmp_path, prefer) is None
+    plain = topology_of("ryzen_2ccd", tmp_path / "one")
+    assert keep_memory_near(plain, tmp_path / "one", prefer) is None and len(asked) == 4, "one node: nothing changes"
+
+
+class FakeLibrary:
+    """Notes the words of a system call. refuses: as a sandbox does."""
+
+    def __init__(self, refuses: bool = False) -> None:
+        self.calls: list[tuple[int, int, list[int], int]] = []
+        self._refuses = refuses
+
+    def syscall(self, number: ctypes.c_long, mode: ctypes.c_long, mask: ctypes.c_long, most: ctypes.c_long) -> int:
+        bits = (ctypes.c_ulong * 16).from_address(mask.value)
+        nodes = [64 * word + bit for word in range(16) for bit in range(64) if bits[word] >> bit & 1]
+        self.calls.append((number.value, mode.value, nodes, most.value))
+        return -1 if self._refuses else 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux")
+@pytest.mark.parametrize(("processor", "number"), [("x86_64", 238), ("aarch64", 237)])
+def test_the_system_is_asked_to_prefer_a_node(
+    processor: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = FakeLibrary()
+    monkeypatch.setattr(linux.os, "uname", lambda: SimpleNamespace(machine=processor))
+    monkeypatch.setattr(linux.ctypes, "CDLL", lambda name: library)
+    assert linux.prefer_memory_of(3) and linux.prefer_memory_of(70)
+    assert library.calls == [(number, 1, [3], 1025), (number, 1, [70], 1025)]
+    assert not linux.prefer_memory_of(-1) and not linux.prefer_memory_of(1024) and len(library.calls) == 2
+    monkeypatch.setattr(linux.ctypes, "CDLL", lambda name: FakeLibrary(refuses=True))
+    assert not linux.prefer_memory_of(0)
+    monkeypatch.setattr(linux.os, "uname", lambda: SimpleNamespace(machine="riscv64"))
+    assert not linux.prefer_memory_of(0), "its numbers are not known here"
 
 
 @pytest.mark.parametrize(("quota", "threads"), [(0.5, 1), (1.0, 1), (3.99, 3), (64.0, 64), (100.0, 64), (None, 64)])
@@ -120,7 +202,7 @@ def test_broken_files_are_read_as_missing_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "count", "threads"),
-    [("xeon_2s", 2, 56), ("xeon_2s", 4, 28), ("epyc_8n", 8, 16), ("epyc_8n", 16, 8)],
+    [("xeon_2s", 2, 56), ("xeon_2s", 4, 28), ("epyc_8n", 8, 16), ("epyc_8n", 16, 8), ("xeon_snc2", 4, 28)],
 )
 def test_a_process_for_each_node_has_the_cores_of_its_node(
     name: str, count: int, threads: int, tmp_path: Path

@@ -18,6 +18,7 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.session import Session
+from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.models.common.registry import read_model
 from twostroke.models.common.work import work_of
@@ -108,7 +109,7 @@ class Lab:
             sibling_seed=lambda seed, index: seed + index,
             ledger=self.ledger,
         )
-        self.stepper = Stepper(self.scheduler, self.executor, self.session, self.clock)
+        self.stepper = Stepper(StepLoop(self.scheduler, self.executor, self.clock), self.session)
         self._actions: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
 

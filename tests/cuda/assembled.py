@@ -13,6 +13,7 @@ import json
 import re
 import subprocess
 import tempfile
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -44,10 +45,15 @@ def digest(ptxas: Path, ptx: Path, chip: str) -> str:
     return hashlib.sha256(f"{_version(ptxas)} {chip} ".encode() + ptx.read_bytes()).hexdigest()
 
 
-def assembled_now(ptxas: Path, chip: str) -> Assembled:
-    """What the assembler says when it runs."""
+def assembled_now(ptxas: Path, chip: str, names: Collection[str] | None = None) -> Assembled:
+    """What the assembler says when it runs. names: of the kernels that it assembles; None: all."""
     ptx = build.compile_ptx(CHIPS[chip])
     with tempfile.TemporaryDirectory() as folder:
+        if names is not None:
+            head, *entries = re.split(r"(?=^\.visible \.entry ts_kernel_)", ptx.read_text(), flags=re.MULTILINE)
+            chosen = [text for text in entries if re.split(r"ts_kernel_|\(", text, maxsplit=2)[1] in names]
+            ptx = Path(folder) / "kernels.ptx"
+            ptx.write_text("".join([head, *chosen]))
         code = Path(folder) / "kernels.cubin"
         command = [str(ptxas), "-v", f"-arch={chip}", str(ptx), "-o", str(code)]
         said = subprocess.run(command, capture_output=True, text=True, check=True).stderr

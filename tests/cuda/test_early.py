@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tests.cuda.fake import controls, same_level
+from tests.tiers import TIER
 from twostroke import LLM, SamplingParams
 from twostroke.assembly import engine as assemble
+from twostroke.assembly.find import find_model
 from twostroke.runner.early_runner import EarlyRunner
 from twostroke.types.errors import ConfigError
 from twostroke.types.grammar import Grammar
@@ -33,7 +35,7 @@ OTHERS = (
 
 def early_runner(built: assemble.Heart) -> EarlyRunner:
     """What executes plans, after what stands around it."""
-    found: Any = built.stepper.executor
+    found: Any = built.stepper.loop.executor
     while not isinstance(found, EarlyRunner):
         found = found._inner
     return found
@@ -65,18 +67,23 @@ def test_early_steps_change_no_bit() -> None:
 @pytest.mark.usefixtures("fake")
 @pytest.mark.parametrize("options", [{"device": "cpu"}, {"max_sequences": "4"}])
 def test_early_steps_are_for_devices(options: dict[str, str]) -> None:
-    settings = assemble.find_model("spark", {**SMALL, **options}).resolver.resolved()
+    settings = find_model("spark", {**SMALL, **options}).resolver.resolved()
     assert settings["early_steps"] == ("off" if "device" in options else "on")
     if "device" in options:
         with pytest.raises(ConfigError, match="--early-steps on is not possible"):
-            assemble.find_model("spark", {**SMALL, **options, "early_steps": "on"})
+            find_model("spark", {**SMALL, **options, "early_steps": "on"})
+
+
+def some_requests() -> tuple[list[SamplingParams], int]:
+    """What is drawn from, and how many: each kind once, but in a daily run ten of two of each."""
+    return ([*PLAIN, *OTHERS] * 2, 10) if TIER.daily else ([*PLAIN, *OTHERS], len(PLAIN) + len(OTHERS))
 
 
 def played(seed: int, **options: str) -> dict[str, Any]:
     """What requests of all kinds gave that came, and went, between the steps of one engine."""
     dice, got = random.Random(seed), dict[str, list[Delta]]()
     with assemble.build_sync("spark", {**SMALL, **options}) as built:
-        stepper, open_ids, waiting = built.stepper, list[str](), dice.sample([*PLAIN, *OTHERS] * 2, 10)
+        stepper, open_ids, waiting = built.stepper, list[str](), dice.sample(*some_requests())
         while waiting or stepper.has_work:
             while waiting and (not stepper.has_work or dice.random() < 0.3):
                 tokens = tuple(range(5, dice.choice((9, 30, 60))))

@@ -14,6 +14,7 @@ from tests.models.families.latent import deepseek_v4
 from tests.models.families.whole import FAMILIES
 from tests.serve.harness import serving
 from twostroke.assembly import engine as assemble
+from twostroke.assembly.find import find_model
 from twostroke.assembly.replica import build_replica
 from twostroke.backends.cuda import library
 from twostroke.cli.shared.command import exit_code
@@ -35,7 +36,7 @@ def no_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def device_of(model: str = "spark", **options: Any) -> tuple[str, str]:
-    resolved = assemble.find_model(model, {**SMALL, **options}).resolver.resolved()
+    resolved = find_model(model, {**SMALL, **options}).resolver.resolved()
     return next((setting.value, setting.reason) for setting in resolved.settings if setting.name == "device")
 
 
@@ -145,7 +146,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(options: dict[str, str], nee
 
 @pytest.mark.usefixtures("fake")
 def test_promises_begin_with_a_guess_of_the_device() -> None:
-    found = assemble.find_model("spark", {**SMALL, "device": "cuda", "ttft": "1s", "itl": "50ms"})
+    found = find_model("spark", {**SMALL, "device": "cuda", "ttft": "1s", "itl": "50ms"})
     settings = {setting.name: setting for setting in found.resolver.resolved().settings}
     words = settings["step_cost"].reason
     assert settings["device"].value == "cuda:0" and settings["step_cost"].value == "guessed"

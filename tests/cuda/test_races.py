@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tools.gpu.cases import OpCase
-from tools.gpu.compare import every_case, on_device
+from tools.gpu.cases import op_cases
+from tools.gpu.compare import on_device
+from tools.gpu.op_cases import OpCase
 
 from tests.cuda.fake import built_folder, controls, device, wrong
 from tests.cuda.test_sample import any_sequence, both, rows_of
-from tests.tiers import fewer, thinned
+from tests.tiers import TIER, fewer, thinned
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.backends.cuda.library import cuda_op_numbers
 from twostroke.ops.operands import PackedWeight
 from twostroke.types.errors import BackendError
 
-OF_EACH = 3
+OF_EACH = 3 if TIER.daily else 2
 """Cases of an op, the smallest: every byte that they touch is looked at."""
 
 
@@ -33,7 +34,7 @@ def stored_kind(case: OpCase) -> str:
 
 def of_each_op() -> list[OpCase]:
     cases: dict[str, list[OpCase]] = {}
-    for case in sorted(every_case(), key=size_of):
+    for case in sorted(op_cases(), key=size_of):
         cases.setdefault(f"{case.op} {stored_kind(case)}", []).append(case)
     return [case for of_one in cases.values() for case in of_one[:OF_EACH]]
 
@@ -47,8 +48,8 @@ def gpu() -> Iterator[CudaDevice]:
 
 @pytest.mark.slow
 def test_ops(gpu: CudaDevice) -> None:
-    cases = of_each_op()
     ops = cuda_op_numbers(built_folder()).keys()
+    cases = [case for case in of_each_op() if case.op in ops]
     assert {case.op for case in cases} == ops, "an op without a case here"
     for seed, case in enumerate(cases):
         controls(watched=True).fake_orders(seed)

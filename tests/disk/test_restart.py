@@ -43,7 +43,7 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, A
     return text, answer
 
 
-@pytest.mark.parametrize("ended", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("ended", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_the_next_turn_is_read_after_a_restart(
     ended: signal.Signals, computed: tuple[str, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -65,6 +65,7 @@ def test_the_next_turn_is_read_after_a_restart(
     assert {path.stat().st_mode & 0o077 for path in (tmp_path / "kv").rglob("*")} == {0}
 
 
+@pytest.mark.slow
 def test_two_servers_use_one_folder(computed: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     text, wanted = computed
     with served(tmp_path, *DISK) as one, served(tmp_path, *DISK) as other:

@@ -12,6 +12,7 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.session import Session
+from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.event import FinishedEvent
@@ -128,5 +129,5 @@ def bench(kind: str = "byte_level", num_pages: int = NUM_PAGES, end_ids: frozens
         sibling_seed=lambda seed, index: seed + index,
         observer=observer,
     )
-    stepper = Stepper(scheduler, executor, session, Clock(), faults.append)
+    stepper = Stepper(StepLoop(scheduler, executor, Clock(), faults.append), session)
     return Bench(tokenizer, executor, session, stepper, observer, faults)

@@ -2,14 +2,14 @@
 
 Random requests in random schedules (arrivals, step budgets, batch sizes, pools so small that sequences are preempted,
 prefix hits, siblings, grammars, one thread or two, each way to read weights, each level of kernels) against each
-request alone on a fresh engine with room for everything. Every architecture of the registry is under it, by its tiny
-configs in tests/models/families/whole.py; an architecture without one fails the collection of this file.
+request alone on a fresh engine with room for everything. A run at a commit has families that cover every op, group of
+caches and format; a daily run has every architecture, by its tiny configs in tests/models/families/whole.py.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,10 +19,10 @@ import pytest
 import torch  # noqa: F401  (loaded before the kernels' threads start)
 
 from tests.faults.guesses import Seer
-from tests.models.families.covering import COVERING, missing
-from tests.models.families.whole import generating, write_checkpoint
+from tests.models.families.covering import COVERING, ENCODERS, missing
+from tests.models.families.whole import by_architecture, generating, write_checkpoint
 from tests.scheduler.fakes import LineCost
-from tests.tiers import TIER, fewer, levels, thinned
+from tests.tiers import TIER, fewer, levels, rest_daily, thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.ops import Reading
 from twostroke.backends.cpu.packer import NativePacker
@@ -57,17 +57,15 @@ from twostroke.weights.loaded import ModelWeights
 PAIRS = [(weights, kv) for weights in FORMATS for kv in KVKind]
 
 
-def cases() -> list[tuple[str, str, KVKind]]:
-    """One family of each architecture, and the families of COVERING once more, each in one pair of formats.
-
-    The law follows from ops and groups of caches, which these have all. The seed chooses families and pairs, so that
-    daily runs go through the others.
-    """
-    chosen = [thinned(families, "exactness", 1)[0] for families in generating().values()] + list(COVERING)
-    return [(family, *PAIRS[(TIER.seed + 7 * place) % len(PAIRS)]) for place, family in enumerate(chosen)]
+def in_pairs(families: Iterable[str]) -> list[tuple[str, str, KVKind]]:
+    """Each family in one pair of formats, in turn; the seed chooses the first pair."""
+    return [(family, *PAIRS[(TIER.seed + 7 * place) % len(PAIRS)]) for place, family in enumerate(families)]
 
 
-CASES = cases()
+CASES = in_pairs(COVERING * 2)
+"""The law follows from ops, groups of caches and formats: these families and pairs have them all."""
+EACH = in_pairs(thinned(families, "exactness", 1)[0] for families in generating().values())
+"""One family of each architecture. The seed chooses families and pairs."""
 Loaded = tuple[Model, ModelWeights]
 Load = Callable[[str, str], Loaded]
 Pools = dict[tuple[str, int], CpuOps]
@@ -254,7 +252,7 @@ def drawn(dice: random.Random, pools: Pools, level: str) -> CpuOps:
     return ops
 
 
-@pytest.mark.parametrize(("family", "weights", "kv"), CASES)
+@pytest.mark.parametrize(("family", "weights", "kv"), rest_daily(dict.fromkeys([*CASES, *EACH]), CASES))
 def test_any_schedule_gives_the_bits_of_the_solo_run(family, weights, kv, load, pools):
     """One schedule for each case; the seed chooses it."""
     dice = random.Random(f"{TIER.seed} {family} {weights} {kv}")
@@ -331,7 +329,7 @@ def test_preemption_and_prefix_hits_do_happen_and_change_nothing(family, load, p
 
 
 def test_every_architecture_and_every_pair_of_formats_is_under_the_law() -> None:
-    families = {family for family, _, _ in CASES}
+    families = {family for family, _, _ in EACH}
     for architecture, known in generating().items():
         assert families & set(known), architecture
     assert {(weights, kv) for _, weights, kv in CASES} == set(PAIRS)
@@ -340,7 +338,8 @@ def test_every_architecture_and_every_pair_of_formats_is_under_the_law() -> None
 @pytest.mark.slow
 def test_every_op_and_every_group_of_caches_is_under_the_law() -> None:
     """tests/models/families/covering.py alone has all of them; a family with a new one belongs there."""
-    assert missing(COVERING) == set() and missing(family for family, _, _ in CASES) == set()
+    assert missing(COVERING) == set()
+    assert missing((*COVERING, *ENCODERS), by_architecture().values()) == set()
 
 
 def test_prompt_logprobs_are_those_of_a_model_that_is_asked_token_by_token(load, pools):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from twostroke.assembly import engine as assemble
+from twostroke.assembly.find import find_model
 from twostroke.cost.explain.explanation import CauseKind, Explanation
 from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.record_json import read_lines
@@ -70,7 +71,7 @@ def test_parts_add_up_to_what_an_outside_clock_sees(llm: LLM) -> None:
 
 def test_parts_add_up_with_many_tasks_and_slow_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second reader takes its first piece, and the rest long after its request has ended."""
-    heart = assemble.build_heart(assemble.find_model("spark", SMALL), None, lambda sentence: None)
+    heart = assemble.build_heart(find_model("spark", SMALL), None, lambda sentence: None)
     engine = AsyncEngine(heart.stepper)
     begun = {f"task{number}": threading.Event() for number in range(8)}
     compute = ModelRunner.execute
@@ -153,10 +154,11 @@ def test_a_changed_beginning_is_named_with_its_position(llm: LLM) -> None:
 
 
 def test_a_reader_that_sleeps_is_named(llm: LLM) -> None:
-    began_s, pause_s = time.monotonic(), 0.0
+    began_s, paused_s = time.monotonic(), 0.0
     for _ in llm.engine.stream([prompt("sleepy", 20, 12, 3)]):
-        pause_s = pause_s or max(0.02, (time.monotonic() - began_s) / 4)  # together longer than the start took
+        pause_s = max(0.02, (time.monotonic() - began_s - paused_s) / 4)  # together longer than all else
         time.sleep(pause_s)
+        paused_s += pause_s
     (found,) = llm.explain("sleepy")
     assert avoidable(found)[0] is CauseKind.CLIENT and found.verdict == "slow to stream"
     assert found.parts_s["client_stall_s"] >= 11 * 0.02

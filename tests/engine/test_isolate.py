@@ -12,12 +12,12 @@ import pytest
 
 from tests.engine.fakes import bench
 from tests.engine.test_llm_states import folder_of
-from twostroke.assembly.engine import BuiltSync, build_sync
+from twostroke.assembly.engine import Heart, build_sync
 from twostroke.backends.cpu.health import check_kernels
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.executor import Executor
 from twostroke.engine.isolate import IsolatingExecutor, joined
-from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW
+from twostroke.engine.step_loop import MAX_FAULTS_IN_A_ROW
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.types.errors import BackendError, EngineStopped, UnreadOverflow
 from twostroke.types.exchange_spent import ExchangeSpent
@@ -31,7 +31,7 @@ POISON = (7, 7, 7)
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[BuiltSync]:
+def spark() -> Iterator[Heart]:
     with build_sync("spark", {"kv_memory": "20MB", "threads": 1}) as built:
         yield built
 
@@ -62,7 +62,7 @@ def prompts(count: int) -> list[Prompt]:
 
 
 @pytest.fixture(scope="module")
-def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuiltSync]:
+def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Heart]:
     """Layers with states next to attention: what a step that failed has changed cannot be computed again in place."""
     folder = folder_of("qwen3-next", tmp_path_factory.mktemp("states"))
     options = {"kv_memory": "20MB", "threads": 1, "weights": "f32", "context": 128, "max_sequences": 8}
@@ -73,17 +73,17 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuiltSync]:
 @pytest.mark.parametrize("model", ["spark", "states"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_the_others_get_the_same_bits(model: str, after: bool, request: pytest.FixtureRequest) -> None:
-    built: BuiltSync = request.getfixturevalue(model)
+    built: Heart = request.getfixturevalue(model)
     alone = [built.engine.generate([prompt])[0].completions[0].token_ids for prompt in prompts(5)]
     heard: list[BaseException] = []
-    executor = built.stepper.executor
+    executor = built.stepper.loop.executor
     poisoned = Poisoned(executor, after)
-    built.stepper._forgiving.inner = IsolatingExecutor(poisoned, heard.append)
+    built.stepper.loop.forgiving.inner = IsolatingExecutor(poisoned, heard.append)
     try:
         poison = Prompt(POISON, SamplingParams(max_tokens=12), "poison")
         outputs = built.engine.generate([*prompts(3), poison, *prompts(5)[3:]])
     finally:
-        built.stepper._forgiving.inner = executor
+        built.stepper.loop.forgiving.inner = executor
     bad = outputs.pop(3).completions[0]
     assert bad.finish_reason is FinishReason.ERROR and "refused" not in (bad.error or "")
     assert [output.completions[0].token_ids for output in outputs] == alone
@@ -93,12 +93,12 @@ def test_the_others_get_the_same_bits(model: str, after: bool, request: pytest.F
 
 
 @pytest.mark.parametrize("fails", range(1, 30, 4))
-def test_a_step_with_states_that_fails_once_costs_no_request(states: BuiltSync, fails: int) -> None:
+def test_a_step_with_states_that_fails_once_costs_no_request(states: Heart, fails: int) -> None:
     """While prompts are read, and while answers are written: all go on from their snapshots, with the same bits."""
     params = [SamplingParams(temperature=0.9, seed=i, max_tokens=30, ignore_eos=True, n=1 + i % 2) for i in range(3)]
     asked = [Prompt(tuple(range(3 + i, 50 + 9 * i)), params[i]) for i in range(3)]
     alone = [[each.token_ids for each in states.engine.generate([prompt])[0].completions] for prompt in asked]
-    executor, heard, steps = states.stepper.executor, list[BaseException](), iter(range(1, 1000))
+    executor, heard, steps = states.stepper.loop.executor, list[BaseException](), iter(range(1, 1000))
 
     class FailsOnce:
         def execute(self, plan: Plan) -> StepResult:
@@ -108,11 +108,11 @@ def test_a_step_with_states_that_fails_once_costs_no_request(states: BuiltSync, 
                 raise BackendError("the kernel refused")
             return result
 
-    states.stepper._forgiving.inner = IsolatingExecutor(FailsOnce(), heard.append)
+    states.stepper.loop.forgiving.inner = IsolatingExecutor(FailsOnce(), heard.append)
     try:
         outputs = states.engine.generate(asked)
     finally:
-        states.stepper._forgiving.inner = executor
+        states.stepper.loop.forgiving.inner = executor
     assert len(heard) == 1 and [[each.token_ids for each in output.completions] for output in outputs] == alone
 
 
@@ -125,7 +125,7 @@ def test_a_poisonous_request_that_comes_again_and_again_does_not_stop_the_engine
             raise BackendError("poison")
 
     made.executor.before = fail
-    made.stepper.probe = lambda: probes.append(1)
+    made.stepper.loop.probe = lambda: probes.append(1)
     poison, good = made.prompt("q", "abc", max_tokens=3), made.prompt("r", "xyz", max_tokens=3)
     engine = SyncEngine(made.stepper)
     for _ in range(2 * MAX_FAULTS_IN_A_ROW):
@@ -144,7 +144,7 @@ def test_where_the_probe_fails_too_the_engine_ends() -> None:
         raise BackendError("The kernels give wrong numbers.")
 
     made.executor.before = fail
-    made.stepper.probe = probe
+    made.stepper.loop.probe = probe
     engine, prompt = SyncEngine(made.stepper), made.prompt("q", "abc", max_tokens=3)
     for _ in range(MAX_FAULTS_IN_A_ROW - 1):
         engine.generate([prompt])
@@ -152,7 +152,7 @@ def test_where_the_probe_fails_too_the_engine_ends() -> None:
         engine.generate([prompt])
 
 
-def test_the_probe_believes_kernels_that_compute_and_no_others(spark: BuiltSync) -> None:
+def test_the_probe_believes_kernels_that_compute_and_no_others(spark: Heart) -> None:
     from twostroke.backends.cpu import CpuOps
 
     ops = CpuOps(None, 2)
@@ -193,8 +193,8 @@ class Held:
 def test_a_reader_that_lets_its_mail_run_over_loses_its_request_alone() -> None:
     made = bench()
     # Held, because else all of the answer may come while its reader still waits for the first.
-    held = Held(made.stepper.executor, 2)
-    made.stepper._forgiving.inner = held
+    held = Held(made.stepper.loop.executor, 2)
+    made.stepper.loop.forgiving.inner = held
     slow, quick = made.prompt("q", "abc", max_tokens=200), made.prompt("r", "xyz", max_tokens=200)
 
     async def main() -> None:

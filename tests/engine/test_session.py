@@ -16,7 +16,7 @@ from .fakes import bench
 
 def test_a_prompt_that_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     made = bench()
-    book = made.stepper._scheduler
+    book = made.stepper.loop.book
     add, added = book.add, []
 
     def add_two(request: Request) -> None:

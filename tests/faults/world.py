@@ -29,7 +29,8 @@ from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.session import Session
-from twostroke.engine.stepper import MAX_FAULTS_IN_A_ROW, Stepper
+from twostroke.engine.step_loop import MAX_FAULTS_IN_A_ROW, StepLoop
+from twostroke.engine.stepper import Stepper
 from twostroke.lab.sim.clock import VirtualClock
 from twostroke.lab.sim.predicted import PredictedExecutor
 from twostroke.runner.sampling.random_draw import sibling_seed
@@ -172,7 +173,7 @@ class World:
         stepped = IsolatingExecutor(self.executor, only_injected) if isolated else self.executor
         watched = Watched(stepped, self._watch)
         flight = PlansInFlight(plans)
-        self.stepper = Stepper(self.heard, watched, self.session, self.clock, only_injected, flight=flight)
+        self.stepper = Stepper(StepLoop(self.heard, watched, self.clock, only_injected, flight=flight), self.session)
         self.open: dict[Key, Answer] = {}
         self.closed: list[tuple[Key, Answer]] = []
         self.asked: Counter[Key] = Counter()

@@ -1,4 +1,7 @@
-"""10,000 schedules of deaths, cuts, hangs, delays and lost or damaged pages: a tenth of them in each whole run."""
+"""10,000 schedules of deaths, cuts, hangs, delays and lost or damaged pages.
+
+A daily run has a tenth of them, and a whole run has a fortieth.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from tests.fleet.test_handover import LOSSES, run_split
 from tests.tiers import TIER
 
 BLOCK = 250
-TENTH = SCHEDULES // 10
-FIRST = TENTH * (TIER.seed % 10)
-"""The seed chooses which tenth, so that daily runs go through all."""
+SHARE = SCHEDULES // (10 if TIER.daily else 40)
+FIRST = SHARE * (TIER.seed % (SCHEDULES // SHARE))
+"""The seed chooses which share, so that daily runs go through all."""
 FEWEST, MOST = 2, 8
 """Requests of a world. The schedules of each run have more (test_failover.py)."""
 
@@ -22,7 +25,7 @@ def requests_of(seed: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(FIRST, FIRST + TENTH, BLOCK))
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SHARE, BLOCK))
 def test_no_schedule_changes_an_answer(first: int) -> None:
     """Half of them with roles. A failure is repeated by the call below with its seed."""
     for seed in range(first, first + BLOCK):

@@ -46,6 +46,7 @@ from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
 from twostroke.engine.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.engine.scheduler.scheduler import Scheduler
+from twostroke.engine.step_loop import StepLoop
 from twostroke.types.event import Event, FinishedEvent, TokenEvent
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.plan import Plan
@@ -162,7 +163,8 @@ class World:
         book = BeamBook(Scheduler(cache, limits, self._policy(limits)), lambda request: None)
         faults: list[BaseException] = []
         pages = PageExchange(cache, model)
-        core = ReplicaCore(book, model, lambda: self.now, SameTime(), faults.append, lambda: None, explainer(), pages)  # type: ignore[arg-type]
+        loop = StepLoop(book, model, lambda: self.now, faults.append, lambda: None)
+        core = ReplicaCore(loop, SameTime(), explainer(), pages)  # type: ignore[arg-type]
         self.cores[name] = core
         self.hung.discard(name)
         self._connect(name)

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -17,11 +18,15 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
+from tools.gpu.op_cases import cases_of
 
 import twostroke.models
 import twostroke.ops.rows
+from tests.ops.running import near, reference, results
 from tests.runner.memories import memory_of, write_rows
-from twostroke.assembly.settings import config, options
+from twostroke.assembly.settings import option, options
+from twostroke.assembly.settings import resolver as resolving
+from twostroke.assembly.settings.option_values import parse_count
 from twostroke.backends.cpu import CpuOps, build, library
 from twostroke.cost.shape import Segment
 from twostroke.cost.step_work import WorkCounter
@@ -266,14 +271,10 @@ def test_the_kernel_of_the_page_gives_the_bits_of_the_reference(
     library.op_numbers.cache_clear()
     try:
         assert isinstance(library.load_library("generic"), ctypes.CDLL)
-        ops, random = CpuOps("generic", 2), np.random.default_rng(3)
-        for rows, width in ((0, 4), (1, 1), (3, 70), (17, 33)):
-            x = random.normal(0, 2, (rows, width)).astype(np.float32)
-            x[:1] = np.nan
-            found, expected = np.empty_like(x), np.empty_like(x)
-            ops.at_least(found, x, 0.75)
-            ReferenceOps().at_least(expected, x, 0.75)
-            assert np.array_equal(found, expected, equal_nan=True)
+        ops = CpuOps("generic", 2)
+        for case in (made := cases_of(at_least.AtLeast)):
+            assert near(case, results(ops.at_least, case), reference(case)), case.words
+        assert len(made) == 24
         with pytest.raises(BackendError, match="at_least: x must be"):
             ops.at_least(np.empty((2, 3), np.float32), np.empty((2, 4), np.float32), 1.0)
         ops.close()
@@ -312,16 +313,16 @@ def test_a_level_has_one_name_and_one_place_in_every_list() -> None:
 
 
 def test_an_option_has_a_flag_a_variable_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = block("an entry of ENGINE_OPTIONS").strip().rstrip(",")
-    names = ("echo_limit", "COUNT", options.parse_count, "Most echoes of one answer.", "4")
-    assert code == f'Option("{names[0]}", "{names[1]}", parse_count, "{names[3]}", "{names[4]}")'
-    added_option = options.Option(*names)
-    monkeypatch.setitem(options.BY_NAME, "echo_limit", added_option)
-    assert added_option.flag == "--echo-limit"
+    names: dict[str, Any] = {"Option": option.Option, "Group": option.Group, "parse_count": parse_count}
+    exec("class Added(Group):\n    " + block("a field of StepSettings").strip(), names)  # noqa: S102
+    added = dataclass(frozen=True, eq=False)(names["Added"])
+    monkeypatch.setitem(options.BY_NAME, "echo_limit", added.echo_limit)
+    assert added.echo_limit.flag == "--echo-limit" and list(added.options()) == [added.echo_limit]
     for given, environment, expected in (({}, {}, 4), ({}, {"echo_limit": "7"}, 7), ({"echo_limit": "9"}, {}, 9)):
-        resolver = config.Resolver(config.collect(given, environment))
-        assert resolver.pick("echo_limit", 4, "default") == expected
+        resolver = resolving.Resolver(resolving.collect(given, environment))
+        assert resolver.pick(added.echo_limit, 4, "default") == expected
         (setting,) = resolver.resolved().settings
+        assert added.of({setting.name: setting}).echo_limit == expected
         assert setting.reason == (
             "--echo-limit" if given else "the variable TWOSTROKE_ECHO_LIMIT" if environment else "default"
         )

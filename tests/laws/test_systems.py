@@ -161,6 +161,7 @@ SYSTEMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("platform", "named", "hidden", "left_out"), SYSTEMS)
 def test_every_module_is_imported_on_another_system(
     platform: str, named: str, hidden: set[str], left_out: tuple[str, ...]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
-from tests import drawn, spent, tiers
+from tests import conftest, drawn, spent, tiers
 from tests.conftest import thin, thin_files
 
 
@@ -100,7 +100,7 @@ def test_hypothesis_draws_the_same_whatever_was_imported_before(
 
 
 def test_a_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    quick, whole, everything = [33, 8, 4, 4, 3], [100, 25, 10, 6, 3], [400, 100, 20, 6, 3]
+    quick, whole, everything = [33, 8, 4, 4, 3], [50, 12, 10, 6, 3], [400, 100, 20, 6, 3]
     for tier, expected in (((True, False), quick), ((False, False), whole), ((False, True), everything)):
         monkeypatch.setattr(tiers, "TIER", tiers.Tier(*tier))
         assert [tiers.examples(count) for count in (400, 100, 20, 6, 3)] == expected
@@ -124,7 +124,7 @@ def test_a_quick_run_keeps_a_few_tests_of_long_files_and_all_of_the_others() -> 
             self.path = tiers.ROOT / folder / f"test_{file}.py"
             self.nodeid = f"{folder}/test_{file}.py::test_{test}"
 
-    folders = {"cli": 2, "cuda": 1, "fleet": 1, "serve": 4, "laws": 30, "text": 30}
+    folders = {"cli": 1, "cuda": 1, "page": 1, "serve": 4, "laws": 30, "text": 30}
     items = [Item(f"tests/{folder}", file, test) for folder in folders for file in (1, 2) for test in range(30)]
     kept = thin_files(items)  # type: ignore[arg-type]
     assert Counter((item.path.parent.name, item.path.name) for item in kept) == {
@@ -132,6 +132,39 @@ def test_a_quick_run_keeps_a_few_tests_of_long_files_and_all_of_the_others() -> 
     }
     assert kept == [item for item in items if item in kept], "in their order"
     assert kept == thin_files(items)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_what_is_marked_daily_is_left_to_daily_runs(skips: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conftest, "TIER", tiers.Tier())
+
+    class Item:
+        path = tiers.ROOT / "tests/text/test_x.py"
+
+        def __init__(self, mark: str) -> None:
+            self.nodeid = mark
+
+        def get_closest_marker(self, name: str) -> object:
+            return self if name == self.nodeid else None
+
+    items = [Item(mark) for mark in ("daily", "slow", "browser")]
+    left_out: list[str] = []
+    hook = SimpleNamespace(pytest_deselected=lambda items: left_out.extend(item.nodeid for item in items))
+    config = SimpleNamespace(option=SimpleNamespace(skip_daily=skips), hook=hook)
+    conftest.pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
+    assert left_out == (["daily"] if skips else [])
+    assert [item.nodeid for item in items] == ["daily", "slow", "browser"][skips:]
+
+
+def test_cases_outside_of_those_that_are_kept_are_marked_daily() -> None:
+    single, pairs = tiers.rest_daily("abc", "b"), tiers.rest_daily([("a", 1), ("b", 2)], [("a", 1)])
+    assert single[1] == "b" and pairs[0] == ("a", 1)
+    marked = [single[0], single[2], pairs[1]]
+    assert [(each.values, [mark.name for mark in each.marks]) for each in marked] == [
+        (("a",), ["daily"]),
+        (("c",), ["daily"]),
+        (("b", 2), ["daily"]),
+    ]
 
 
 def test_a_run_says_where_its_time_went() -> None:
@@ -149,6 +182,7 @@ HOOKS = "pytest_addoption, pytest_configure, pytest_configure_node, pytest_termi
 DECIDED = """
 def test_that_files_are_thinned(request):
     assert hasattr(request.config, "workerinput") and request.config.option.thin_files
+    assert request.config.option.skip_daily
 """
 
 
@@ -161,7 +195,7 @@ def test_what_a_run_decides_reaches_its_workers(tmp_path: Path) -> None:
     (tmp_path / "inside/test_decided.py").write_text(DECIDED)
     command = [sys.executable, "-m", "pytest", "-n", "1", "--quick"]
     own = {**os.environ, "PYTHONPATH": str(tiers.ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
     assert "1 tests  in all processes together" in done.stdout
 

@@ -18,8 +18,9 @@ from safetensors.torch import load_file, save_file
 
 from tests.models.families.whole import SMALL, write_checkpoint
 from tests.models.parity import BAR, Loaded, relative_error
-from twostroke.assembly.settings.config import ModelFacts, Resolver, collect, resolve_engine
+from twostroke.assembly.settings.config import ModelFacts, resolve_engine
 from twostroke.assembly.settings.env import Machine
+from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.ops.reference import ReferenceOps
 from twostroke.runner.folder import load_folder, read_folder
 from twostroke.types.errors import ConfigError, ModelError

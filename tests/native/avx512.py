@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.native.emulated import EmulatedLevel
-from twostroke.backends.cpu import build
+from tests.native.emulated import LIGHT, EmulatedLevel
 
 HERE = Path(__file__).parent
-LIGHT = (*build.RELEASE, *build.LIGHT)
-"""Compiled for fewer seconds: nothing here says how fast a level is."""
 
 LEVEL = EmulatedLevel("avx512-by-avx2", "avx512", HERE / "avx512.h", b"_mm512_", "avx2", "avx2", checks=LIGHT)
 _STAND_INS = {"level.cpp": HERE / "tiles_level.cpp"}

@@ -1,4 +1,8 @@
-"""Compile the kernels with a program of the tests; what was compiled before comes from the cache of build.py."""
+"""Compile the kernels with a program of the tests; what was compiled before comes from the cache of build.py.
+
+Most of a run was compiling. Kernels that run nowhere, or run for seconds, are compiled for fewer seconds on each
+commit; a daily run compiles them as they are shipped.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,27 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.tiers import TIER
 from twostroke.backends.cpu import build
+
+BARE = Path(__file__).with_name("bare.cpp")
+
+
+def quickly() -> tuple[str, ...]:
+    """For kernels that are linked and looked into, or run for seconds: without optimization, but in a daily run."""
+    return build.RELEASE if TIER.daily else (*build.RELEASE, *build.UNOPTIMIZED)
+
+
+def lightly() -> tuple[str, ...]:
+    """For kernels that run for a minute: with little optimization, but in a daily run."""
+    return build.RELEASE if TIER.daily else (*build.RELEASE, *build.LIGHT)
+
+
+def trapping() -> tuple[str, ...]:
+    """With traps on undefined behaviour. What is not optimized traps as well, but for sizes of objects, which the
+    compiler then does not know: a daily run has them."""
+    traps = ("-fsanitize=undefined", "-fsanitize-trap=undefined")
+    return build.TRAPPING if TIER.daily else (*build.UNOPTIMIZED, *traps)
 
 
 def program(compiler: build.Compiler, machine: str, main: Path, flags: Sequence[str], linking: Sequence[str]) -> Path:
@@ -18,25 +42,26 @@ def program(compiler: build.Compiler, machine: str, main: Path, flags: Sequence[
 
 def shipped_program(machine: str, main: Path, level: str) -> Path:
     """The objects of a library and `main` as a program of this system. An installation has compiled the objects."""
-    triple = build.TRIPLES[machine]
-    return _leveled(machine, main, level, triple, (*build.RELEASE, "-s"))
-
-
-def static_program(machine: str, main: Path, level: str) -> Path:
-    """The same for Linux on `machine`, which runs without any library of the system."""
-    return _leveled(machine, main, level, f"{machine}-linux-musl", ("-static",))
-
-
-def _leveled(machine: str, main: Path, level: str, triple: str, linking: Sequence[str]) -> Path:
-    """With the flags of the library of `level`, and the objects that its levels share."""
-    cache, compiler = build.shared_cache(), build.zig()
-    jobs = []
-    for source in [*build.sources(machine), main]:
-        flags = build.unit_flags(machine, source, level)
-        jobs.append((source, tuple(triple if flag == build.TRIPLES[machine] else flag for flag in flags)))
-    objects = build.compile_all(cache, compiler, jobs)
+    objects = _objects(machine, main, level, build.RELEASE)
     # Without the C++ library, as in build.py: the kernels use its headers alone, and building it takes a minute.
-    return build.link(cache, compiler, objects, (*linking, "-target", triple, "-nostdlib++"), ".program")
+    linking = (*build.RELEASE, "-s", "-target", build.TRIPLES[machine], "-nostdlib++")
+    return build.link(build.shared_cache(), build.zig(), objects, linking, ".program")
+
+
+def static_program(main: Path, level: str) -> Path:
+    """The objects of a library for Linux on aarch64 and `main` as a program that runs without any library of the
+    system: bare.cpp has what they call."""
+    flags = (*build.unit_flags("aarch64", BARE, "generic"), "-ffreestanding", "-fno-builtin")
+    cache, compiler = build.shared_cache(), build.zig()
+    objects = [*_objects("aarch64", main, level, lightly()), *build.compile_all(cache, compiler, [(BARE, flags)])]
+    linking = ("-static", "-no-pie", "-nostdlib", "-target", build.TRIPLES["aarch64"])
+    return build.link(cache, compiler, objects, linking, ".program", ())
+
+
+def _objects(machine: str, main: Path, level: str, checks: Sequence[str]) -> list[Path]:
+    """With the flags of the library of `level`: a build of it has the same objects."""
+    jobs = [(unit, build.unit_flags(machine, unit, level, checks)) for unit in [*build.sources(machine), main]]
+    return build.compile_all(build.shared_cache(), build.zig(), jobs)
 
 
 def system_compiler() -> build.Compiler | None:

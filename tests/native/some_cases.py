@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tiers import KEPT_REPEATED, thinned
+from tests.tiers import EVERY_OP, KEPT_REPEATED, thinned
 
 
 class SomeCases:
@@ -17,6 +17,7 @@ class SomeCases:
         """Called by pytest."""
         by_test: dict[str, list[pytest.Item]] = {}
         for item in items:
-            by_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+            test = item.nodeid if item.path.name == EVERY_OP else item.nodeid.partition("[")[0]
+            by_test.setdefault(test, []).append(item)
         kept = (thinned(cases, test + self._name, KEPT_REPEATED) for test, cases in by_test.items())
         items[:] = [item for cases in kept for item in cases]

@@ -51,7 +51,7 @@ def said() -> dict[str, Records]:
     """The records of every aarch64 level."""
     if QEMU is None:
         pytest.skip("qemu-aarch64 is not installed; the cross build itself is tested elsewhere")
-    programs = {level: static_program("aarch64", SWEEP, level) for level in build.LEVELS["aarch64"]}
+    programs = {level: static_program(SWEEP, level) for level in build.LEVELS["aarch64"]}
     return {level: records(QEMU, "-cpu", PROCESSORS[level], str(program)) for level, program in programs.items()}
 
 

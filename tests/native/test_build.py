@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.native.compiling import lightly, trapping
 from tests.tiers import TIER, levels, thinned
 from twostroke.backends.cpu import available_levels, best_level, better_level, build, library, require_level
 from twostroke.backends.cpu.library import _SIGNATURES, LEVELS, LEVELS_OF, load_library
@@ -28,7 +29,7 @@ from tests.ops.native import Answers
 Answers.checked = False
 sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *sys.argv[2:]], plugins=[SomeCases("traps")]))
 """
-GRIDS = (("ops", "attention", "latent", "embed", "experts"), ("linear", "feed_forward", "stored"))
+GRIDS = (("cases", "attention", "latent", "experts"), ("linear", "feed_forward", "stored"))
 
 
 @pytest.mark.slow
@@ -38,7 +39,7 @@ def test_no_undefined_behaviour_on_the_grid(tmp_path: Path) -> None:
     The generic level is always with it: its library says what this CPU runs.
     """
     needed = {"generic", *thinned(levels()[1:], "traps", 1)}
-    made = build.build_all(tmp_path, build.machine(), build.TRAPPING, sorted(needed))
+    made = build.build_all(tmp_path, build.machine(), trapping(), sorted(needed))
     assert [path.stat().st_size > 10_000 for path in made] == [True] * len(made)
 
     def run(names: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
@@ -63,7 +64,7 @@ def test_traps_do_trap(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_every_level_compiles_for_aarch64(tmp_path: Path) -> None:
     """aarch64 libraries with every function of the ABI. Compiled here; test_arm_levels.py runs the sources."""
-    made = build.build_all(tmp_path, "aarch64", (*build.RELEASE, *build.LIGHT))
+    made = build.build_all(tmp_path, "aarch64", lightly())
     assert made == [build.library_in(tmp_path, level) for level in LEVELS_OF["aarch64"]]
     for path in made:
         content = path.read_bytes()

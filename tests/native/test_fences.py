@@ -12,7 +12,7 @@ from tests.tiers import TIER, fewer, thinned
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = (
-    *("ops", "elementwise", "attention", "latent", "embed", "linear", "experts"),
+    *("cases", "elementwise", "attention", "latent", "linear", "experts"),
     *("feed_forward", "low_rank", "states", "stored"),
 )
 GRIDS = [f"tests/ops/test_{name}_native.py" for name in NAMES]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.compiling import shipped_program
+from tests.native.compiling import quickly, shipped_program
 from twostroke.backends.cpu import build
 
 WINE = shutil.which("wine64") or shutil.which("/usr/lib/wine/wine64")
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.slow
 
 def sweep_for_windows() -> Path:
     """The sweep of the generic level as a program of Windows."""
-    target, checks = "x86_64-windows", (*build.RELEASE, *build.LIGHT)
-    units = [(unit, build.unit_flags(target, unit, "generic", checks)) for unit in [*build.sources(target), SWEEP]]
+    target = "x86_64-windows"
+    units = [(unit, build.unit_flags(target, unit, "generic", quickly())) for unit in [*build.sources(target), SWEEP]]
     objects = build.compile_all(build.shared_cache(), build.zig(), units)
     linking = (*build.RELEASE, "-target", build.TRIPLES[target], "-nostdlib++", "-s")
     return build.link(build.shared_cache(), build.zig(), objects, linking, ".exe", build.LIBRARIES["windows"])

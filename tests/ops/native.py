@@ -12,21 +12,14 @@ import numpy as np
 
 from tests.tiers import levels
 from twostroke.backends.cpu.ops import CpuOps
+from twostroke.ops.cases import CODES, FLOATS, INTEGERS, ROTATED
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.ops.products import embed as embed_contract
 from twostroke.ops.products import linear as linear_contract
 from twostroke.ops.quant.codec import pack_weight
-from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
+from twostroke.types.spec.formats import WeightFormat
 
 LEVELS = levels()
-INTEGER_FORMATS = [WeightFormat(kind, group) for kind in (WeightKind.INT8, WeightKind.INT4) for group in (64, 128, 256)]
-ROTATED_FORMATS = [
-    WeightFormat(WeightKind.INT8, 256, 64),
-    WeightFormat(WeightKind.INT4, 256, 64),
-    WeightFormat(WeightKind.INT8, 64, 64),
-    WeightFormat(WeightKind.SUPER6, 256, 64),
-]
-FORMATS = [F32, BF16, *INTEGER_FORMATS, *ROTATED_FORMATS]
+INTEGER_FORMATS, ROTATED_FORMATS, FORMATS = list(INTEGERS), list(ROTATED), [*FLOATS, *CODES]
 OUT_FEATURES = (1, 63, 64, 65, 200)
 IN_FEATURES = (1, 31, 64, 127, 300, 600)
 
@@ -71,15 +64,6 @@ def linear_answer(count: int, rows: int, columns: int, weight_format: WeightForm
     x = np.ascontiguousarray(random_rows(count, columns))
     out = np.empty((count, rows), np.float32)
     linear_contract.reference(out, x, random_weight(rows, columns, weight_format, with_bias))
-    return out
-
-
-@cache
-def embed_answer(rows: int, columns: int, weight_format: WeightFormat, token_ids: tuple[int, ...]) -> F32Array:
-    """The reference's rows of random_weight(rows, columns, ..., with_bias=False)."""
-    out = np.empty((len(token_ids), columns), np.float32)
-    table = random_weight(rows, columns, weight_format, False)
-    embed_contract.reference(out, table, np.array(token_ids, np.int32))
     return out
 
 

@@ -1,4 +1,4 @@
-"""chosen_linear, idle_share and experts next to idle ones, at every level: the reference, and each row alone."""
+"""Numbers of no matrix, and experts next to idle ones, at every level."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.ops.native import LEVELS, check_guard, format_id, guarded, random_row
 from tests.ops.test_experts_native import routes_of
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.ops.products import chosen_linear, experts, idle_share
+from twostroke.ops.products import experts, idle_share
 from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
 
@@ -36,23 +36,6 @@ def multiplied(ops: CpuOps, x: F32Array, routes: F32Array, weight: PackedWeight)
     for each, room in areas:
         check_guard(each, room)
     return out.reshape(rows, choices, weight.rows)
-
-
-@pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
-@pytest.mark.parametrize(("rows", "columns", "choices", "own"), [(65, 40, 2, 0), (16, 130, 3, 1), (30, 64, 1, 1)])
-def test_products_of_choices(
-    ops: CpuOps, rows: int, columns: int, choices: int, own: int, weight_format: WeightFormat
-) -> None:
-    weight, routes = bank(5, rows, columns, weight_format, True), routes_of(21, 5, choices)
-    x = np.ascontiguousarray(random_rows(21, (choices if own else 1) * columns)).reshape(21, -1, columns)
-    found, expected = multiplied(ops, x, routes, weight), np.empty((21, choices, rows), np.float32)
-    room = np.empty((21, columns), np.float32), np.empty((21, rows), np.float32)
-    chosen_linear.reference(expected, x, routes, weight, *room)
-    tolerance = 0.03 if weight_format.group else 1e-4
-    assert np.allclose(found, expected, rtol=tolerance, atol=tolerance * float(np.abs(expected).max()))
-    for row in (0, 7, 20):
-        alone = multiplied(ops, x[row : row + 1].copy(), routes[row : row + 1].copy(), weight)
-        assert np.array_equal(alone[0], found[row])
 
 
 @pytest.mark.parametrize("number", [5.0, -1.0, 0.5, np.nan])

@@ -1,25 +1,22 @@
-"""route and experts at every level: their references over a grid, and each row's bits in any company."""
+"""route and experts at every level: rules of choosing, steps of several waves, and what is refused."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 from tools.gpu.stored_values import random_values
 
 from tests.ops.banks import bank, joined
-from tests.ops.native import FORMATS, LEVELS, Answers, check_guard, format_id, guarded, random_rows
+from tests.ops.native import LEVELS, check_guard, format_id, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.ops.products import experts, route, sparse_mixer
+from twostroke.ops.products import experts, route
 from twostroke.ops.products.route import Scores
 from twostroke.ops.quant.codec import _aligned
 from twostroke.ops.quant.formats import INT8
-from twostroke.ops.rows.activation import Activation
 from twostroke.ops.stored_layout import pack_stored
 from twostroke.types.errors import BackendError
 from twostroke.types.spec.formats import F32, STORED_GROUP, WeightFormat, WeightKind
@@ -40,52 +37,6 @@ def routed(ops: CpuOps, logits: F32Array, chosen: int, normalised: int) -> F32Ar
     ops.route(out, logits, normalised)
     check_guard(out, room)
     return out
-
-
-@pytest.mark.parametrize("normalised", [0, 1])
-@pytest.mark.parametrize(("count", "chosen"), [(1, 1), (2, 2), (8, 2), (15, 3), (16, 16), (60, 4), (128, 8), (1024, 9)])
-def test_routes_are_the_references(ops: CpuOps, count: int, chosen: int, normalised: int) -> None:
-    logits = 3 * random_rows(33, count)
-    found, expected = routed(ops, logits, chosen, normalised), np.empty((33, 2 * chosen), np.float32)
-    route.reference(expected, logits, normalised)
-    assert np.array_equal(found[:, chosen:], expected[:, chosen:])
-    np.testing.assert_allclose(found[:, :chosen], expected[:, :chosen], rtol=3e-6)
-    for row in range(33):
-        assert np.array_equal(routed(ops, logits[row : row + 1], chosen, normalised)[0], found[row])
-
-
-RULES = [  # bias, scores, groups, kept, best, least, added, factor
-    (True, Scores.SIGMOID, 1, 1, 1, 0.0, 1e-20, 1.0),
-    (True, Scores.SIGMOID, 8, 4, 2, 0.0, 1e-20, 2.5),
-    (True, Scores.SIGMOID, 4, 1, 1, 0.0, 1e-6, 1.0),
-    (True, Scores.SOFTMAX, 1, 1, 1, 0.4, 0.0, 1.0),
-    (False, Scores.SOFTMAX, 8, 3, 1, 0.0, 0.0, 16.0),
-    (False, Scores.SIGMOID, 1, 1, 1, 0.0, 0.0, 1.0),
-    (True, Scores.SQRT_SOFTPLUS, 1, 1, 1, 0.0, 0.0, 1.5),
-    (True, Scores.SIGMOID_OF_LOGIT, 4, 2, 2, 0.0, 0.0, 1.0),
-]
-
-
-@pytest.mark.parametrize("normalised", [0, 1])
-@pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize(("count", "chosen"), [(16, 3), (40, 4), (256, 8)])
-def test_each_rule_of_choosing_is_the_references(
-    ops: CpuOps, count: int, chosen: int, rule: tuple[Any, ...], normalised: int
-) -> None:
-    logits, bias = 2 * random_rows(33, count), np.ascontiguousarray(0.2 * random_rows(1, count)[0])
-    operands = (normalised, bias if rule[0] else None, *rule[1:])
-    expected, (found, room) = np.empty((33, 2 * chosen), np.float32), guarded(33, 2 * chosen)
-    route.reference(expected, logits, *operands)
-    ops.route(found, logits, *operands)
-    check_guard(found, room)
-    assert np.array_equal(found[:, chosen:], expected[:, chosen:])
-    np.testing.assert_allclose(found[:, :chosen], expected[:, :chosen], rtol=3e-6)
-    groups, kept = rule[2:4]
-    assert all(len(set(row // (count // groups))) <= kept for row in found[:, chosen:].astype(int))
-    one = np.empty((1, 2 * chosen), np.float32)
-    for row in (0, 17, 32):
-        ops.route(one, logits[row : row + 1], *operands)
-        assert np.array_equal(one[0], found[row])
 
 
 def test_a_bias_chooses_and_does_not_weigh(ops: CpuOps) -> None:
@@ -156,26 +107,6 @@ def test_more_experts_than_there_are_cannot_be_chosen(ops: CpuOps) -> None:
             ops.route(np.empty((2, width), np.float32), np.zeros((2, count), np.float32), 1)
 
 
-@pytest.mark.parametrize("jitter", [0.0, 0.01, 0.4])
-@pytest.mark.parametrize(("count", "chosen"), [(1, 1), (6, 2), (16, 2), (41, 5)])
-def test_a_sparse_mixer_is_the_references(ops: CpuOps, count: int, chosen: int, jitter: float) -> None:
-    logits = np.array(random_rows(33, count))
-    logits[3] = logits[3, 0]
-    logits[7:9, -1] = np.nan, np.inf
-    expected, (found, room) = np.empty((33, 2 * chosen), np.float32), guarded(33, 2 * chosen)
-    sparse_mixer.reference(expected, logits, jitter)
-    ops.sparse_mixer(found, logits, jitter)
-    check_guard(found, room)
-    clean = [row for row in range(33) if row not in (7, 8)]
-    assert np.array_equal(found[clean, chosen:], expected[clean, chosen:])
-    np.testing.assert_allclose(found[:, :chosen], expected[:, :chosen], rtol=3e-6)
-    assert all(len(set(row)) == chosen for row in found[:, chosen:])
-    one = np.empty((1, 2 * chosen), np.float32)
-    for row in (0, 3, 32):
-        ops.sparse_mixer(one, logits[row : row + 1], jitter)
-        assert np.array_equal(one[0], found[row])
-
-
 def test_what_a_sparse_mixer_cannot_choose_is_refused(ops: CpuOps) -> None:
     for width, jitter in ((14, 0.1), (3, 0.1), (4, -0.1), (4, float("nan"))):
         with pytest.raises(BackendError):
@@ -201,35 +132,6 @@ def mixed(ops: CpuOps, x: F32Array, routes: F32Array, gate_up: PackedWeight, dow
     for each, room in areas:
         check_guard(each, room)
     return out
-
-
-@cache
-def answer(width: int, inner: int, chosen: int, weight_format: WeightFormat, biased: bool) -> F32Array:
-    x, out = np.ascontiguousarray(random_rows(ROWS, width)), np.empty((ROWS, width), np.float32)
-    gate_up, down = bank(6, 2 * inner, width, weight_format, biased), bank(6, width, inner, weight_format, biased)
-    room = np.empty((ROWS, width), np.float32), np.empty((ROWS, inner), np.float32), np.empty((ROWS, 2), np.float32)
-    experts.reference(out, x, routes_of(ROWS, 6, chosen), gate_up, down, *room)
-    return out
-
-
-@pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
-@pytest.mark.parametrize(
-    ("width", "inner", "chosen", "biased"),
-    [(40, 1, 1, False), (64, 112, 2, False), (130, 65, 3, True), (300, 64, 6, True)],
-)
-def test_experts_are_the_references_and_each_row_is_as_alone(
-    ops: CpuOps, width: int, inner: int, chosen: int, biased: bool, weight_format: WeightFormat
-) -> None:
-    gate_up, down = bank(6, 2 * inner, width, weight_format, biased), bank(6, width, inner, weight_format, biased)
-    x, routes = random_rows(ROWS, width), routes_of(ROWS, 6, chosen)
-    found = mixed(ops, x, routes, gate_up, down)
-    if Answers.checked:
-        law = answer(width, inner, chosen, weight_format, biased)
-        exact = 1e-5 if not weight_format.group else 0.03
-        np.testing.assert_allclose(found, law, rtol=0, atol=exact * float(np.abs(law).max()))
-    for first, count in ((0, 1), (17, 1), (69, 1), (3, 2), (30, 5), (4, 33)):
-        part = slice(first, first + count)
-        assert np.array_equal(mixed(ops, x[part], routes[part], gate_up, down), found[part])
 
 
 def stored_bank(count: int, rows: int, columns: int, kind: WeightKind) -> PackedWeight:
@@ -259,42 +161,6 @@ def test_a_step_of_several_waves_is_as_its_rows_alone(ops: CpuOps, weight_format
     found = mixed(ops, x, routes, gate_up, down)
     for part in (slice(0, 1), slice(350, 420), slice(699, 700)):
         assert np.array_equal(mixed(ops, x[part], routes[part], gate_up, down), found[part])
-
-
-KINDS = [  # rows of the first product for each of the second's columns, then what the op takes, from activation on
-    (2, Activation.QUICK_GELU, 1.5, 1.0, 0),
-    (2, Activation.GELU_TANH, 0.0, 0.0, 0),
-    (2, Activation.SILU, 2.0, 0.0, 0),
-    (2, Activation.SILU, 0.6, 0.0, 0, 0, 1),
-    (2, Activation.SILU, 0.0, 0.0, 1),
-    (1, Activation.RELU2, 0.0, 0.0, 0),
-]
-
-
-@pytest.mark.parametrize("weight_format", [F32, INT8], ids=format_id)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_each_kind_of_expert_is_the_references(ops: CpuOps, kind: tuple[Any, ...], weight_format: WeightFormat) -> None:
-    times, activation, limit, *_ = kind
-    gate_up, down = bank(6, times * 65, 130, weight_format, True), bank(6, 130, 65, weight_format, True)
-    middle = 65 * (2 if times == 2 and (activation != Activation.SILU or limit) else 1)
-    x, routes = np.ascontiguousarray(random_rows(ROWS, 130)), routes_of(ROWS, 6, 2)
-    law, room = np.empty((ROWS, 130), np.float32), np.empty((ROWS, 130), np.float32)
-    scratch = room, np.empty((ROWS, middle), np.float32), np.empty((ROWS, 2), np.float32)
-    experts.reference(law, x, routes, gate_up, down, *scratch, *kind[1:])
-
-    def made(part: slice) -> F32Array:
-        areas = [guarded(len(x[part]), columns) for columns in (130, 130, middle, 2)]
-        (out, _), *rest = areas
-        ops.experts(out, x[part], routes[part], gate_up, down, *(each for each, _ in rest), *kind[1:])
-        for each, around in areas:
-            check_guard(each, around)
-        return out
-
-    found = made(slice(0, ROWS))
-    exact = 2e-5 if weight_format == F32 else 0.03
-    np.testing.assert_allclose(found, law, rtol=0, atol=exact * float(np.abs(law).max()))
-    for part in (slice(0, 1), slice(17, 18), slice(4, 37)):
-        assert np.array_equal(made(part), found[part])
 
 
 def test_experts_are_added_in_the_order_of_their_numbers(ops: CpuOps) -> None:

@@ -1,4 +1,4 @@
-"""Rows that are given, and neighbouring rows that are joined, at every level: the bits of their references."""
+"""Rows that are given, at every level: those without a mark are never read. Joined rows that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.ops.native import LEVELS, check_guard, guarded, random_rows
 from twostroke.backends.cpu import CpuOps
-from twostroke.ops.rows import join_rows, replace_rows
+from twostroke.ops.rows import replace_rows
 from twostroke.types.errors import BackendError
 
 SHAPES = [(0, 8), (1, 1), (3, 15), (12, 16), (19, 200)]
@@ -37,23 +37,6 @@ def test_marked_rows_are_the_given_ones(ops: CpuOps, shape: tuple[int, int]) -> 
     for added in (out, x.copy()):  # to another array, and over the rows themselves
         ops.replace_rows(added, x if added is out else added, given, marks, 1)
         assert np.array_equal(added, np.where(marks[:, None] != 0, x + given, x))
-
-
-@pytest.mark.parametrize(("shape", "group"), itertools.product(SHAPES[1:], (1, 2, 3)))
-def test_neighbours_become_one_row(ops: CpuOps, shape: tuple[int, int], group: int) -> None:
-    groups = shape[0] // group
-    rows = np.random.default_rng(2).integers(0, max(1, groups), 7 if groups else 0).astype(np.int32)
-    x = random_rows(*shape)
-    out, room = guarded(len(rows), group * shape[1])
-    ops.join_rows(out, x, rows)
-    check_guard(out, room)
-    expected = np.empty(out.shape, np.float32)
-    join_rows.reference(expected, x, rows)
-    assert np.array_equal(out, expected)
-    if group == 1:
-        alike = np.empty(out.shape, np.float32)
-        ops.gather_rows(alike, x, rows)
-        assert np.array_equal(out, alike)
 
 
 def test_operands_that_do_not_fit_are_refused(ops: CpuOps) -> None:

@@ -1,5 +1,4 @@
-"""latent_write, latent_attention and head_linear at every level: references over a grid, each row alone and in company.
-Then attention with two head sizes."""
+"""Attention over latents at every level: long contexts, all positions or chosen ones, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,22 +10,17 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.ops.banks import bank
-from tests.ops.native import FORMATS, LEVELS, Answers, format_id, random_rows
+from tests.ops.native import LEVELS, Answers
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.attention import (
-    attention,
     chosen_latent_attention,
-    index_select,
-    kv_write,
     latent_attention,
     latent_write,
 )
 from twostroke.ops.attention.kv_pages import first_seen, read_latents
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer, new_kv_layer
-from twostroke.ops.products import head_linear
 from twostroke.types.errors import BackendError
-from twostroke.types.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
+from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 SIZES = ((16, 8), (40, 4), (20, 6), (64, 64), (512, 64))
 """The size of a latent, and of the turned key after it."""
@@ -96,19 +90,6 @@ def seen(
     ops.latent_attention(out[:, :-1], q, turned, layer, batch, scale, window)
     assert np.all(out[:, -1] == 7)
     return out[:, :-1]
-
-
-@pytest.mark.parametrize(("kind", "sizes"), itertools.product(KVKind, (*SIZES, (15, 2), (7, 5))))
-def test_latent_write_is_the_reference_bit_for_bit(ops: CpuOps, kind: KVKind, sizes: tuple[int, int]) -> None:
-    rows = normal(21, sum(sizes), seed=1)
-    rows[0], rows[1, : sizes[0]], rows[2, sizes[0] :] = 0, 0, 0
-    rows[3] *= 1e-42
-    rows[4, 1], rows[5, -1], rows[6, 3] = np.nan, -np.inf, -1e30
-    slots = np.random.default_rng(3).permutation(64)[:21].astype(np.int32)
-    found, expected = empty_layer(kind, 4, *sizes), empty_layer(kind, 4, *sizes)
-    ops.latent_write(found, rows, slots)
-    latent_write.reference(expected, rows, slots)
-    assert np.array_equal(found.data.view(np.uint8), expected.data.view(np.uint8))
 
 
 @pytest.mark.parametrize("kind", KVKind)
@@ -202,27 +183,6 @@ def whole_numbers(*shape: int, seed: int) -> F32Array:
     return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32)
 
 
-@pytest.mark.parametrize(("heads", "dim", "count"), [(1, 16, 1), (3, 20, 7), (7, 40, 64), (64, 128, 50), (2, 8, 700)])
-def test_chosen_positions_are_the_references(ops: CpuOps, heads: int, dim: int, count: int) -> None:
-    """Also where scores are equal; a row of a chunk chooses as it does alone."""
-    contexts, counts = (1, 40, 150, 600), (1, 1, 70, 9)
-    _, table = filled_layer(KVKind.F32, (16, 8), contexts)
-    layer = empty_layer(KVKind.F32, 38 * len(contexts) + 1, dim, 0)
-    for s, context in enumerate(contexts):
-        ops.latent_write(layer, whole_numbers(context, dim, seed=s), slots_of(table[s], context))
-    q, weights = whole_numbers(81, heads, dim, seed=8), whole_numbers(81, heads, seed=9)
-    batch = batch_of(contexts, counts, table)
-    found, expected = (np.full((81, count), 7, np.float32) for _ in range(2))
-    ops.index_select(found, q, weights, layer, batch)
-    index_select.reference(expected, q, weights, layer, batch)
-    assert np.array_equal(found, expected)
-    for s, row in ((1, 1), (2, 40), (3, 75)):
-        position, out = contexts[s] - (int(batch.row_starts[s + 1]) - row), np.empty((1, count), np.float32)
-        one, part = batch_of((position + 1,), (1,), table[s : s + 1]), slice(row, row + 1)
-        ops.index_select(out, q[part], weights[part], layer, one)
-        assert np.array_equal(out[0], found[row])
-
-
 @pytest.mark.parametrize(("kind", "heads"), itertools.product(KVKind, (3, 20)))
 def test_attention_to_chosen_positions(ops: CpuOps, kind: KVKind, heads: int) -> None:
     """Against the reference; where all positions are chosen the result is that of plain attention."""
@@ -279,51 +239,3 @@ def test_what_cannot_be_chosen_is_refused(ops: CpuOps) -> None:
             ops.index_select(out, call[0], call[1], layer, call[2])
 
 
-@pytest.mark.parametrize("weight_format", FORMATS, ids=format_id)
-@pytest.mark.parametrize(
-    ("heads", "rows", "columns", "biased"), [(1, 1, 8, False), (3, 40, 65, True), (5, 130, 64, False)]
-)
-def test_head_linear(
-    ops: CpuOps, heads: int, rows: int, columns: int, biased: bool, weight_format: WeightFormat
-) -> None:
-    weight, count = bank(heads, rows, columns, weight_format, biased), 23
-    x = random_rows(count, heads * columns).reshape(count, heads, columns)
-    found, law = (np.empty((count, heads, rows), np.float32) for _ in range(2))
-    ops.head_linear(found, x, weight)
-    if Answers.checked:
-        head_linear.reference(law, np.array(x), weight)
-        exact = 1e-5 if not weight_format.group else 0.03
-        np.testing.assert_allclose(found, law, rtol=0, atol=exact * float(np.abs(law).max()))
-    for first, some in ((0, 1), (9, 1), (3, 7)):
-        part = np.empty((some, heads, rows), np.float32)
-        ops.head_linear(part, x[first : first + some], weight)
-        assert np.array_equal(part, found[first : first + some])
-
-
-TWO_SIZES = list(itertools.product(KVKind, ((1, 1), (2, 3), (1, 12)), ((24, 16), (16, 40), (192, 128)), (0, 30)))
-
-
-@pytest.mark.parametrize(("kind", "shape", "dims", "window"), TWO_SIZES)
-def test_attention_with_two_head_sizes(
-    ops: CpuOps, kind: KVKind, shape: tuple[int, int], dims: tuple[int, int], window: int
-) -> None:
-    (kv_heads, group), contexts, counts = shape, (1, 40, 150), (1, 1, 70)
-    layer, law = (new_kv_layer(kind, 31, kv_heads, *dims) for _ in range(2))
-    table = np.random.default_rng(4).permutation(30).reshape(3, 10).astype(np.int32)
-    for s, context in enumerate(contexts):
-        k, v = (normal(context, kv_heads, dim, seed=20 + s) for dim in dims)
-        for write, to in ((ops.kv_write, layer), (kv_write.reference, law)):
-            write(to, k, v, slots_of(table[s], context))
-    assert np.array_equal(layer.data.view(np.uint8), law.data.view(np.uint8))
-    batch, q = batch_of(contexts, counts, table), queries(72, kv_heads * group, dims[0], 8)
-    found, expected = (np.empty((*q.shape[:2], dims[1]), np.float32) for _ in range(2))
-    ops.attention(found, q, layer, batch, 0.1, window)
-    if Answers.checked:
-        attention.reference(expected, q, law, batch, 0.1, window)
-        near = {KVKind.F32: 2e-5, KVKind.BF16: 2e-5, KVKind.INT8: 0.02, KVKind.INT4: 0.02}[kind]
-        assert np.abs(found - expected).max() < near
-    for s, row in ((1, 1), (2, 2), (2, 60)):
-        position = contexts[s] - (int(batch.row_starts[s + 1]) - row)
-        one, out = batch_of((position + 1,), (1,), table[s : s + 1]), np.empty((1, *found.shape[1:]), np.float32)
-        ops.attention(out, q[row : row + 1], layer, one, 0.1, window)
-        assert np.array_equal(out[0], found[row])

@@ -1,4 +1,4 @@
-"""low_rank at every level: its reference over a grid, and each row's bits whatever adapters stand next to it."""
+"""low_rank at every level: ranks, results over products, and what is refused."""
 
 from __future__ import annotations
 
@@ -47,32 +47,6 @@ def adapted(
     ops.low_rank(out, product, x, down, up, ranks, who, np.full((len(x), down.columns), np.nan, np.float32), FIRST)
     check_guard(out, room)
     return out
-
-
-@pytest.mark.parametrize("weight_format", [F32, BF16, COLUMNS8], ids=format_id)
-@pytest.mark.parametrize(
-    ("ranks", "columns", "rows"), [((1, 8, 3, 0), 1, 1), ((8, 5, 16, 0), 64, 96), ((7, 24, 9, 0), 300, 577)]
-)
-def test_adapted_rows_are_the_references(
-    ops: CpuOps, weight_format: WeightFormat, ranks: tuple[int, ...], columns: int, rows: int
-) -> None:
-    room, width = -(-max(ranks) // 8) * 8, rows + FIRST + 2
-    x, product = random_rows(ROWS, columns), random_rows(ROWS, width)
-    banks = [ranked_bank(size, room, ranks, weight_format) for size in (columns, rows)]
-    numbers, expected = np.array(ranks, np.float32), np.empty((ROWS, width), np.float32)
-    found = adapted(ops, product, x, *banks, numbers, ADAPTERS)
-    middle = np.empty((ROWS, room), np.float32)
-    low_rank.reference(expected, product, np.ascontiguousarray(x), *banks, numbers, ADAPTERS, middle, FIRST)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
-    untouched = (ADAPTERS < 0) | (ADAPTERS == 3)
-    assert np.array_equal(found[untouched], product[untouched]) and not np.array_equal(found, product)
-    assert np.array_equal(found[:, :FIRST], product[:, :FIRST])
-    assert np.array_equal(found[:, FIRST + rows :], product[:, FIRST + rows :])
-    for row in range(ROWS):
-        alone = slice(row, row + 1)
-        assert np.array_equal(
-            adapted(ops, product[alone], x[alone], *banks, numbers, ADAPTERS[alone])[0], found[row]
-        ), row
 
 
 def test_a_result_may_lie_where_the_product_is(ops: CpuOps) -> None:

@@ -10,8 +10,8 @@ import yaml
 
 from tests.packaging.deployed import DEPLOY
 from tests.packaging.test_manifests import VERSIONS
-from twostroke.assembly.settings.config import collect
 from twostroke.assembly.settings.options import BY_NAME
+from twostroke.assembly.settings.resolver import collect
 from twostroke.cli.server.addresses import parse_address
 from twostroke.cli.server.cluster import status
 from twostroke.cli.server.front import command as front

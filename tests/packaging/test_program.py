@@ -15,8 +15,8 @@ import pytest
 
 from tests.packaging.deployed import DEPLOY, ROOT, container, manifests, of, unit
 from tests.serve.harness import serving
-from twostroke.assembly.settings.config import collect
 from twostroke.assembly.settings.options import BY_NAME
+from twostroke.assembly.settings.resolver import collect
 from twostroke.cli.server.serve import command as serve
 from twostroke.server.build import build_server
 

@@ -1,10 +1,15 @@
-"""The wheel: built, looked into, installed in an environment of its own, and asked for a GPU that is not there."""
+"""The wheel: built, looked into, installed in an environment of its own, and asked for a GPU that is not there.
+
+It is built from a copy of the working tree, because other tests run the libraries of the tree meanwhile. A daily run
+compiles every level as it is shipped; on each commit, the levels that this machine does not run are not optimized.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,10 +19,17 @@ from pathlib import Path
 
 import pytest
 
-from twostroke.backends.cpu.build import LEVELS, machine
+from tests.tiers import TIER
+from twostroke.backends.cpu.build import LEVELS, machine, runnable_levels
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 22 * 1000 * 1000
+BUILT = "    module.build_all(folder, target, levels=levels)\n"
+BUILT_QUICKLY = """    runs = module.runnable_levels()
+    module.build_all(folder, target, levels=[each for each in levels if each in runs])
+    quick = (*module.RELEASE, *module.UNOPTIMIZED)
+    module.build_all(folder, target, quick, [each for each in levels if each not in runs])
+"""
 TIMEOUT_S = 600
 
 pytestmark = pytest.mark.slow
@@ -29,12 +41,29 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=cwd, env=clean, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
+def copied_tree(folder: Path) -> Path:
+    """What a build needs of the working tree, as .dockerignore has it, without the libraries that were built there."""
+    lines = (ROOT / ".dockerignore").read_text().split()
+    left = shutil.ignore_patterns("__pycache__", "*.egg-info", "lib")
+    for name in (line[1:] for line in lines if line.startswith("!")):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=left)
+        else:
+            shutil.copy(ROOT / name, folder / name)
+    if not TIER.daily:
+        setup = (ROOT / "setup.py").read_text()
+        assert setup.count(BUILT) == 1
+        (folder / "setup.py").write_text(setup.replace(BUILT, BUILT_QUICKLY))
+    return folder
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built with the compiler that is installed, from the working tree."""
     folder = tmp_path_factory.mktemp("wheel")
     options = ("--no-deps", "--no-build-isolation", "--no-index", "-q")
-    made = run(sys.executable, "-m", "pip", "wheel", ROOT, *options, "-w", folder, cwd=folder)
+    tree = copied_tree(tmp_path_factory.mktemp("tree"))
+    made = run(sys.executable, "-m", "pip", "wheel", tree, *options, "-w", folder, cwd=folder)
     assert made.returncode == 0, made.stderr
     (found,) = folder.glob("twostroke-*.whl")
     return found
@@ -44,8 +73,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The installed program. What it depends on is this environment's."""
     folder = tmp_path_factory.mktemp("installed")
-    venv.create(folder, with_pip=True)
-    installed = run(folder / "bin/python", "-m", "pip", "install", "--no-deps", "--no-index", "-q", wheel, cwd=folder)
+    venv.create(folder)
+    into = ("--python", folder / "bin/python", "install")
+    options = ("--no-deps", "--no-index", "--no-compile", "-q")
+    installed = run(sys.executable, "-m", "pip", *into, *options, wheel, cwd=folder)
     assert installed.returncode == 0, installed.stderr
     (packages,) = folder.glob("lib/python3*/site-packages")
     shared = [path for path in sys.path if path.endswith("site-packages") and Path(path).is_dir()]
@@ -56,7 +87,9 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_holds_the_kernels_and_is_small(wheel: Path) -> None:
-    assert wheel.stat().st_size <= MOST_BYTES and "-py3-none-" in wheel.name
+    assert "-py3-none-" in wheel.name
+    if TIER.daily or set(LEVELS[machine()]) == set(runnable_levels()):
+        assert wheel.stat().st_size <= MOST_BYTES
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         ptx = archive.read("twostroke/backends/cuda/lib/kernels_sm_80.ptx").decode()

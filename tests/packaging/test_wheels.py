@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tools import wheels
 
+from tests.native.compiling import quickly
 from twostroke.backends.cpu import build
 from twostroke.backends.cpu.library import _SIGNATURES
 
@@ -75,7 +76,7 @@ def test_every_target_of_the_build_has_a_wheel() -> None:
 @pytest.mark.parametrize("target", LOOKS)
 def test_kernels_are_compiled_for_other_systems(target: str, base: Path, tmp_path: Path) -> None:
     """The generic level as a whole, and a wheel of it. Compiled here, run on no such machine."""
-    (made,) = build.build_all(tmp_path / "lib", target, (*build.RELEASE, *build.LIGHT), levels=["generic"])
+    (made,) = build.build_all(tmp_path / "lib", target, quickly(), levels=["generic"])
     magic, place, machine = LOOKS[target]
     content = made.read_bytes()
     at = struct.unpack_from("<I", content, 60)[0] + 4 if place is None else place
@@ -90,6 +91,6 @@ def test_kernels_are_compiled_for_other_systems(target: str, base: Path, tmp_pat
 def test_the_sources_of_a_quick_level_are_compiled_for_other_systems(target: str, level: str) -> None:
     """Those of the architecture alone: all others are in the generic level too."""
     own = [path for path in build.sources(target) if path.parent.name in ("arm", "x86")]
-    flags = [(path, build.unit_flags(target, path, level, (*build.RELEASE, *build.UNOPTIMIZED))) for path in own]
+    flags = [(path, build.unit_flags(target, path, level, quickly())) for path in own]
     made = build.compile_all(build.shared_cache(), build.zig(), flags)
     assert len(made) == len(own) > 3

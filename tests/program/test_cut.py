@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from tests.bench.random_checkpoint import write_random
+from tests.models.families.covering import covering_architectures
 from tests.models.families.whole import FAMILIES, by_architecture
 from tests.runner.memories import memory_of, write_rows
+from tests.tiers import rest_daily
 from twostroke.models.common.registry import read_model
 from twostroke.ops.operands import F32Array
 from twostroke.ops.passes.cut import Receive, Stage, cut, smallest_stages
@@ -69,7 +71,7 @@ def run(weights: ModelWeights, model: Model, stages: list[Stage], chunks: tuple[
     return np.concatenate(rows)
 
 
-@pytest.mark.parametrize("architecture", by_architecture())
+@pytest.mark.parametrize("architecture", rest_daily(by_architecture(), covering_architectures()))
 def test_stages_one_after_the_other_find_the_bits_of_the_whole(architecture: str, tmp_path: Path) -> None:
     model = model_of(architecture)
     chunks = (len(TOKENS),) if model.whole_prompts else (11, 1, 8)

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from tests.bench.random_checkpoint import write_random
+from tests.models.families.covering import covering_architectures
 from tests.models.families.whole import FAMILIES, by_architecture
 from tests.program.ranks import Exchange, RankOps, together
 from tests.runner.memories import memory_of
+from tests.tiers import rest_daily
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.attention import Attention
@@ -217,7 +219,7 @@ def test_counts_that_do_not_divide_the_heads_are_refused(name: str, ranks: int, 
     assert "4, 8" in error.value.why and words in error.value.fix
 
 
-@pytest.mark.parametrize("architecture", FIRST)
+@pytest.mark.parametrize("architecture", rest_daily(FIRST, covering_architectures()))
 def test_two_ranks_of_every_architecture_find_the_bits_of_the_whole(architecture: str, folders: Any) -> None:
     """Whatever its ops: what cannot be divided is whole on every rank."""
     model = read_model(CONFIGS[architecture])

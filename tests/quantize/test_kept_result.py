@@ -14,7 +14,7 @@ from tests.quantize.folders import small_folder
 from tests.retrieval.checkpoints import with_sentence_files
 from tests.retrieval.test_encoders import encoder
 from twostroke import LLM, SamplingParams
-from twostroke.assembly.engine import resolve_all
+from twostroke.assembly.find import resolve_all
 from twostroke.assembly.settings.env import read_machine
 from twostroke.cli.main import main
 from twostroke.quantize.driver.kept_result import NOTES

@@ -16,7 +16,7 @@ from tools.spark.outliers import write_outlier_spark
 
 from tests.quantize.folders import small_folder
 from twostroke import LLM, SamplingParams
-from twostroke.assembly.engine import find_model, resolve_all
+from twostroke.assembly.find import find_model, resolve_all
 from twostroke.assembly.member import CalledRank, follow
 from twostroke.assembly.settings.config import room_sentence
 from twostroke.assets import spark_path

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from twostroke import LLM, SamplingParams
-from twostroke.assembly.engine import find_model
+from twostroke.assembly.find import find_model
 from twostroke.assembly.settings.env import process_environment
 from twostroke.ops.passes import division
 from twostroke.ops.passes.shard import shard_model

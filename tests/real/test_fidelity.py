@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.settings.env import read_machine
 from twostroke.lab.bench.fidelity import TOP, Fidelity
@@ -28,6 +30,7 @@ def measured(truth: Truth, file: Path, weights: str) -> Fidelity:
     return truth.fidelity(heard)
 
 
+@pytest.mark.slow
 def test_formats_with_fewer_bits_are_farther_from_float32(smol_file: Path) -> None:
     with exact_truth(unfold(smol_file, read_machine().cache_folder), 2) as truth:
         errors = {name: measured(truth, smol_file, name).error for name in MOST}

@@ -58,7 +58,7 @@ def many(running: Running, asked: Sequence[dict[str, Any]]) -> list[Any]:
     return [running.answer(fields) for fields in asked]
 
 
-@pytest.mark.slow
+@pytest.mark.daily
 def test_a_stream_goes_on_where_its_replica_is_killed(smol_file: Path) -> None:
     asked: list[dict[str, Any]] = [
         {"temperature": 0, "max_tokens": 80, "logprobs": True, "top_logprobs": 2},

@@ -70,6 +70,7 @@ def check_as_folder(file: Path, judges: Judges, place: Path, ops: CpuOps) -> Non
     check(place, as_folder(judges(file), place), ids_of(unfolded(file)), ops)
 
 
+@pytest.mark.slow
 def test_smollm2_as_a_file(smol_file: Path, judge_of: Judges, ops: CpuOps) -> None:
     folder = unfolded(smol_file)
     check(folder, judge_of(smol_file), ids_of(folder), ops)
@@ -81,12 +82,12 @@ def test_gemma_as_a_file(gemma_file: Path, judge_of: Judges, ops: CpuOps) -> Non
     check(folder, judge_of(gemma_file), ids_of(folder), ops)
 
 
-@pytest.mark.slow
+@pytest.mark.daily
 def test_smollm2_as_a_folder(smol_file: Path, judge_of: Judges, ops: CpuOps, tmp_path: Path) -> None:
     check_as_folder(smol_file, judge_of, tmp_path, ops)
 
 
-@pytest.mark.slow
+@pytest.mark.daily
 def test_gemma_as_a_folder(gemma_file: Path, judge_of: Judges, ops: CpuOps, tmp_path: Path) -> None:
     check_as_folder(gemma_file, judge_of, tmp_path, ops)
 

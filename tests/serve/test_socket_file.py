@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.serve.harness import WAIT_S, wait_until
-from twostroke.assembly.settings.config import Resolver, collect, resolve_server
+from twostroke.assembly.settings.config import resolve_server
+from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.cli.server.running_server import RunningServer
 from twostroke.server.serve import url_of
 from twostroke.server.socket_file import socket_file

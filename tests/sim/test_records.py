@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.sim.machines import cost_of, setup
+from twostroke.cost.history.perfetto import trace
 from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.record_json import Record, header_line, read_lines, record_line
 from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
-from twostroke.lab.sim.perfetto import trace
 from twostroke.lab.sim.recorder import StepRecorder
 from twostroke.lab.sim.replay import step_errors, workload_of
 from twostroke.lab.sim.routing import LeastLoaded

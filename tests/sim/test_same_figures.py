@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from tests.sim.machines import setup
-from tests.tiers import fewer, thinned
+from tests.tiers import fewer, rest_daily, thinned
 from twostroke.cost.history.record_json import record_line
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.lab.sim.autoscale import Autoscale
@@ -82,7 +82,7 @@ CASES: dict[str, tuple[FleetPlan, list[WorkloadRequest], str, str]] = {
 """name: (what runs, load, digest of the whole run, digest of a run that keeps records)."""
 
 
-@pytest.mark.parametrize("name", thinned(list(CASES), "figures", fewer(len(CASES), quick=1)))
+@pytest.mark.parametrize("name", rest_daily(CASES, thinned(list(CASES), "figures", fewer(4, quick=1))))
 def test_figures_and_records_are_those_that_were(name: str) -> None:
     plan, asked, expected, expected_records = CASES[name]
     recorder = StepRecorder()

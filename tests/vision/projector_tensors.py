@@ -25,10 +25,11 @@ def stored_tensors(folder: Path, word: str, outer: Given) -> dict[str, np.ndarra
     found: dict[str, np.ndarray] = {}
     tensors = read_tensors(folder)
     for name, values in tensors.items():
-        if not name.startswith((*SEEN, *WHOLE)) or ".head." in name:
+        if not name.startswith((*SEEN, *WHOLE, "image_newline", "model.image_")) or ".head." in name:
             continue
         for each, changed in _changed(word, name, values, own):
-            ours = each if each.startswith(("v.", "mm.")) else names.get_name(each, try_suffixes=ENDINGS)
+            own_name = each.startswith(("v.", "mm.", "model.image_"))
+            ours = each if own_name else names.get_name(each, try_suffixes=ENDINGS)
             assert ours is not None, each
             found[ours] = changed
     if word == "pixtral":
@@ -49,6 +50,8 @@ def _changed(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[t
         yield _internvl(name, values)
     elif word in ("idefics3", "newest"):
         yield name, values
+    elif word == "mlp":
+        yield from _llava(name.removeprefix("model."), values, own)
     else:
         name = name.removeprefix("model.").replace("_projection_weight", "_projection.weight")
         if word == "pixtral" and name.endswith(("q_proj.weight", "k_proj.weight")):
@@ -59,6 +62,20 @@ def _changed(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[t
         if word in ("gemma3", "lfm2") and name.startswith("vision_tower."):
             name = "vision_tower.vision_model." + name.removeprefix("vision_tower.").removeprefix("vision_model.")
         yield name, values + 1 if "soft_emb_norm" in name else values
+
+
+def _llava(name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
+    """The tower without its last layer."""
+    if name == "image_newline":
+        yield "model.image_newline", values
+    elif name.startswith("multi_modal_projector."):
+        yield name.replace("multi_modal_projector.linear_1", "mm.0").replace(f"{WHOLE[1]}linear_2", "mm.2"), values
+    elif f".layers.{own['num_hidden_layers'] - 1}." not in name:
+        name = name.replace("vision_tower.", "vision_tower.vision_model.")
+        swap = {"class_embedding": "v.class_embd", "pre_layrnorm": "v.pre_ln", "post_layernorm": "v.post_ln"}
+        word = next((word for word in swap if word in name), "")
+        ending = name.rpartition(".")[2]
+        yield (swap[word] + f".{ending}" * (word != "class_embedding") if word else name), values
 
 
 def _visual(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[tuple[str, np.ndarray]]:
@@ -165,8 +182,17 @@ def _gemma4_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> N
     writer.add_vision_max_pixels(settings["max_soft_tokens"] * (3 * own["patch_size"]) ** 2)
 
 
+def _llava_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    """As old scripts write them: the width is that of CLIP's own projection."""
+    writer.add_bool("clip.use_gelu", own["model_type"] == "siglip_vision_model")
+    if grids := outer.get("image_grid_pinpoints"):
+        turned = [side for high, wide in grids for side in (wide, high)]
+        writer.add_array("clip.vision.image_grid_pinpoints", turned)
+
+
 KEYS = {
     **{"idefics3": _idefics3_keys, "gemma3": _gemma3_keys, "qwen3vl_merger": _qwen3_keys, "glm4v": _glm_keys},
     **{"qwen2vl_merger": _qwen2_keys, "qwen2.5vl_merger": _qwen2_5_keys, "pixtral": _pixtral_keys},
+    "mlp": _llava_keys,
     **{"lfm2": _lfm2_keys, "internvl": _internvl_keys, "gemma4v": _gemma4_keys, "newest": _idefics3_keys},
 }

@@ -133,7 +133,7 @@ def write_projector(folder: Path, path: Path, word: str, type_of: TypeOf = FLOAT
     writer.add_clip_has_vision_encoder(True)
     writer.add_clip_projector_type(word)
     writer.add_vision_projection_dim(changed.pop("width", outer["text_config"]["hidden_size"]))
-    _add_sizes(writer, own)
+    _add_sizes(writer, own, int(word == "mlp"))
     writer.add_vision_image_mean(settings["image_mean"])
     writer.add_vision_image_std(settings["image_std"])
     KEYS[word](writer, outer, own, settings)
@@ -149,9 +149,9 @@ def _first(value: Any) -> int:
     return int(value[0] if isinstance(value, list) else value)
 
 
-def _add_sizes(writer: gguf.GGUFWriter, own: Given) -> None:
-    """What MmprojModel writes for every tower."""
-    layers, patch = own.get("num_hidden_layers") or own["depth"], _first(own["patch_size"])
+def _add_sizes(writer: gguf.GGUFWriter, own: Given, left_out: int) -> None:
+    """What MmprojModel writes for every tower. left_out: layers that the file does not have."""
+    layers, patch = (own.get("num_hidden_layers") or own["depth"]) - left_out, _first(own["patch_size"])
     places = own.get("num_position_embeddings") or own.get("num_patches") or 0
     writer.add_vision_image_size(_first(own.get("image_size") or round(places**0.5) * patch or 224))
     writer.add_vision_patch_size(patch)

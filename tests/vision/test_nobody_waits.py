@@ -17,10 +17,9 @@ from tests.serve.harness import serving
 from tests.vision.folders import picture, png, smolvlm
 from tests.vision.test_exactness import opened
 from tests.vision.test_input import OPTIONS, chat, part, text, url_of
-from tests.vision.test_turns import prompt_of, watched
+from tests.vision.test_turns import one_piece_a_step, prompt_of, watched
 from twostroke.images.eyes import Eyes, SeenImage
 from twostroke.images.parts import AskedImage
-from twostroke.runner import image_encoder
 from twostroke.runner.image_encoder import ImageEncoder
 from twostroke.runner.runner import ModelRunner
 from twostroke.server.build import build_server
@@ -72,7 +71,7 @@ class Watch:
 
         monkeypatch.setattr(ModelRunner, "execute", stepped)
         monkeypatch.setattr(Eyes, "_opened", seen)
-        monkeypatch.setattr(image_encoder, "PIECES_S", 0.0)  # one piece a step, however quick
+        one_piece_a_step(monkeypatch)
 
 
 def test_a_stream_has_tokens_while_a_large_image_is_opened_and_encoded(

@@ -11,9 +11,8 @@ from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, smolvlm
 from tests.vision.test_exactness import opened
 from tests.vision.test_input import OPTIONS, chat, part, text, url_of
-from tests.vision.test_turns import prompt_of, watched
+from tests.vision.test_turns import one_piece_a_step, prompt_of, watched
 from twostroke.cost.explain.explanation import CauseKind
-from twostroke.runner import image_encoder
 from twostroke.server.build import build_server
 
 
@@ -27,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_second_of_an_encode_is_the_askers_and_named_to_the_streams_beside_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_encoder, "PIECES_S", 0.0)
+    one_piece_a_step(monkeypatch)
     steps = watched(monkeypatch)
     with opened(folder) as llm:
         prompts = [prompt_of(llm, "words", tokens=200), prompt_of(llm, picture(64, 64), "x", tokens=5)]
@@ -37,6 +36,10 @@ def test_every_second_of_an_encode_is_the_askers_and_named_to_the_streams_beside
         beside = llm.explain(words.request_id)[0]
     assert encoded_s > 0
     assert explained.parts_s["encode_s"] == pytest.approx(encoded_s)
+    cause = next(each for each in explained.causes if each.kind is CauseKind.ENCODE)
+    pieces = sum(result.encodes.pieces for _, result in steps)
+    in_steps = sum(result.encodes.pieces > 0 for _, result in steps)
+    assert in_steps > 1 and f"{pieces} pieces, which {in_steps} steps" in cause.text
     assert sum(explained.parts_s.values()) == pytest.approx(explained.e2e_s)
     assert beside.parts_s["encode_s"] == 0 and sum(beside.parts_s.values()) == pytest.approx(beside.e2e_s)
     assert beside.parts_s["others_prefill_s"] >= encoded_s * 0.999

@@ -15,15 +15,16 @@ from tests.vision.test_smolvlm import expected_text
 from twostroke.cli.main import main
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.engine.cache.manager import CacheManager
-from twostroke.engine.scheduler.limits.image_turns import ImageTurns
-from twostroke.engine.scheduler.limits.limits import SchedulerLimits
+from twostroke.engine.scheduler.limits.image_turns import UNBOUND_S, UNMEASURED_SHARE, ImageTurns
+from twostroke.engine.scheduler.limits.limits import SchedulerLimits, StepLoad
 from twostroke.engine.scheduler.objectives.objective_policy import objective_policy
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.lab.planner.images import parse_size
 from twostroke.types.errors import Overloaded
-from twostroke.types.images import ImageSpan, ImageTile
+from twostroke.types.images import EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.plan import Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
 
@@ -106,7 +107,7 @@ def test_patches_of_an_encode_see_each_other() -> None:
     pairs = sum(range(only.start + 1, only.start + only.num_tokens + 1))
     assert only.num_tokens == 64 and only.logit_rows == 16 and pairs == 64 * 64 - 64 // 2
     seen.clear()
-    EncodeCost(Noted(), 4, window=16, whole_share=0.25).seconds(10)
+    EncodeCost(Noted(), 4, layers=4, window=16, whole=frozenset({3})).seconds(10)
     assert [each.num_tokens for each in seen] == [40, 16, 16, 8]
 
 
@@ -116,12 +117,37 @@ def test_predictions_follow_what_encodes_took() -> None:
     turns.arrived(first)
     alone_s = COST.seconds(16)
     assert first.encode_s == pytest.approx(2 * alone_s)
-    turns.done(frozenset(), alone_s, [first])  # a piece
-    turns.done(frozenset({-2}), 2 * alone_s, [first])  # three times as long as predicted
-    assert first.encode_s == pytest.approx(2 * alone_s)  # one tile, at the mean of 1 and 3 times
+    turns.done(EncodedTiles(frozenset(), 3 * alone_s / 2, alone_s / 2), [first])  # three times as long as predicted
+    turns.done(EncodedTiles(frozenset({-2}), 3 * alone_s / 2, alone_s / 2), [first])
+    assert first.encode_s == pytest.approx(3 * alone_s)  # one tile is left
     again = sequence(request("b", 60, tile(-2)))
     turns.arrived(again)
     assert again.encode_s == 0
+
+
+def test_rows_that_were_dropped_are_encoded_again_in_front_of_their_prompt() -> None:
+    turns, seeing, stream = ImageTurns(COST), sequence(request("a", 60, tile(-2))), sequence(request("s", 4))
+    stream.role = Role.DECODE
+    for dropped, wanted in ((frozenset[int](), 60), (frozenset({-2}), 0), (frozenset[int](), 60)):
+        turns.done(EncodedTiles(frozenset() if dropped else frozenset({-2}), dropped=dropped), [])
+        step = StepLoad(parts=[(stream, 1)])
+        assert turns.limit(seeing, 60, step) == wanted
+        assert (turns.take(step, ()).tile is None) is (wanted == 60)
+    assert turns.take(StepLoad(), ()).tile is None
+
+
+def test_an_encode_begins_with_little_until_one_was_measured() -> None:
+    """Then its seconds are corrected by what the last pieces took."""
+    turns, seeing, stream = ImageTurns(COST), sequence(request("a", 60, tile(-2))), sequence(request("s", 4))
+    stream.role = Role.DECODE
+    found = []
+    for measured in (0.0, 2.0, 2.0):
+        if measured:
+            turns.done(EncodedTiles(frozenset(), measured, 1.0, 1), [])
+        step = StepLoad(parts=[(stream, 1)])
+        turns.limit(seeing, 60, step)
+        found.append(turns.take(step, ()).seconds)
+    assert found == pytest.approx([UNBOUND_S * UNMEASURED_SHARE, UNBOUND_S / 2, UNBOUND_S / 2])
 
 
 def test_a_request_is_held_or_refused_by_the_time_of_its_image() -> None:

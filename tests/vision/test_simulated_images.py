@@ -13,9 +13,11 @@ from tests.scheduler.fakes import LineCost
 from tests.vision.folders import smolvlm
 from twostroke.cli.main import main
 from twostroke.cost.encode_cost import EncodeCost
+from twostroke.engine.scheduler.limits.gap_limiter import GapRule
+from twostroke.engine.scheduler.limits.image_turns import UNBOUND_S
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.lab.sim.clock import VirtualClock
-from twostroke.lab.sim.images import PIECES_S, EncodingExecutor, SimulatedImages
+from twostroke.lab.sim.images import EncodingExecutor, SimulatedImages
 from twostroke.lab.sim.predicted import PredictedExecutor
 from twostroke.lab.sim.prompts import heart_request
 from twostroke.lab.sim.setup import ReplicaSetup
@@ -23,7 +25,7 @@ from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
-IMAGES = SimulatedImages((16, 16), 36, EncodeCost(LineCost(row_s=0.01), 4), 8)
+IMAGES = SimulatedImages((16, 16), 36, EncodeCost(LineCost(0.0, 0.01, 0.0), 4, layers=8))
 ENCODE_S = IMAGES.cost.seconds(16)
 
 
@@ -38,35 +40,71 @@ class Noted(EncodingExecutor):
         return result
 
 
-def run(*asked: WorkloadRequest) -> tuple[list[tuple[Plan, StepResult]], float]:
-    """Steps until all requests end; those with a prompt of 50 tokens show images. -> the steps, the seconds."""
-    clock, steps = VirtualClock(), list[tuple[Plan, StepResult]]()
-    setup = ReplicaSetup(LineCost(), 200, SchedulerLimits(64, 4), 1024, 1, images=IMAGES)  # type: ignore[arg-type]
+LARGE = SimulatedImages((1024,), 1028, EncodeCost(LineCost(0.0, 0.005, 0.0), 16, layers=8))
+"""As an image of 4,096 x 4,096 pixels may be: 16,384 patches, whose encode takes 82 s."""
+
+
+def run(
+    *asked: WorkloadRequest, images: SimulatedImages = IMAGES, rule: GapRule | None = None
+) -> tuple[list[tuple[Plan, StepResult]], float, list[float]]:
+    """Steps until all requests end; those with a prompt of 50 tokens or more show images. -> the steps, the seconds,
+    and those of each step."""
+    clock, steps, lengths = VirtualClock(), list[tuple[Plan, StepResult]](), list[float]()
+    limits, cost = SchedulerLimits(64, 4), LineCost(row_s=0.001)
+    setup = ReplicaSetup(cost, 999, limits, 2048, 1, images=images, gap_rule=rule)  # type: ignore[arg-type]
     _, scheduler = setup.heart()
-    executor = Noted(PredictedExecutor(LineCost(), clock), IMAGES, clock)  # type: ignore[arg-type]
+    executor = Noted(PredictedExecutor(cost, clock), images, clock)  # type: ignore[arg-type]
     executor.steps = steps
-    for number, each in enumerate(asked):
-        scheduler.add(IMAGES.shown_by(heart_request(each, number, str(number))))
-    while (plan := scheduler.schedule(clock())) is not None:
+    later = [images.shown_by(heart_request(each, number, str(number))) for number, each in enumerate(asked)]
+    while True:
+        while later and later[0].arrival_s <= clock():
+            scheduler.add(later.pop(0))
+        if (plan := scheduler.schedule(clock())) is None:
+            break
+        begin_s = clock()
         scheduler.commit(plan, executor.execute(plan), clock())
-    return steps, clock()
+        lengths.append(clock() - begin_s)
+    return steps, clock(), lengths
 
 
 def test_alone_an_encode_takes_its_time_in_the_step_that_needs_it() -> None:
-    steps, seconds = run(WorkloadRequest(0.0, 50, 3))
-    plain, without = run(WorkloadRequest(0.0, 30, 3))
+    steps, seconds, _ = run(WorkloadRequest(0.0, 50, 3))
+    plain, without, _ = run(WorkloadRequest(0.0, 30, 3))
     assert sum(result.encode_s for _, result in steps) == pytest.approx(2 * ENCODE_S)
     assert not any(result.encode_s for _, result in plain) and seconds > without + 1.9 * ENCODE_S
     assert all(plan.encode is None for plan, _ in steps)
 
 
 def test_next_to_a_stream_it_is_done_in_pieces() -> None:
-    steps, _ = run(WorkloadRequest(0.0, 30, 60), WorkloadRequest(0.0, 50, 3))
+    steps, _, _ = run(WorkloadRequest(0.0, 30, 60), WorkloadRequest(0.0, 50, 3))
     pieces = [(plan, result) for plan, result in steps if plan.encode is not None]
     assert len(pieces) > 2 and sum(result.encode_s for _, result in steps) == pytest.approx(2 * ENCODE_S)
-    piece_s = ENCODE_S / IMAGES.pieces
-    assert all(0 < result.encode_s <= PIECES_S + piece_s for _, result in pieces)
+    assert all(0 < result.encode_s <= UNBOUND_S * 1.0001 for _, result in pieces)
     assert all(any(each.samples for each in plan.sequences) for plan, _ in pieces)
+
+
+def test_no_gap_grows_beyond_the_rule_while_a_large_image_is_encoded() -> None:
+    """In predicted seconds: every step with a stream keeps 250 ms, and most of them use what the stream leaves."""
+    rule = GapRule()
+    steps, _, lengths = run(WorkloadRequest(0.0, 30, 500), WorkloadRequest(0.2, 1040, 3), images=LARGE, rule=rule)
+    beside = [seconds for (plan, _), seconds in zip(steps, lengths, strict=True) if plan.encode is not None]
+    assert len(beside) > 300 and all(each <= rule.least_s for each in lengths)
+    assert sum(beside) > 0.8 * rule.least_s * len(beside)
+    assert sum(result.encodes.pieces for _, result in steps) > len(beside)
+    assert sum(result.encode_s for _, result in steps) == pytest.approx(LARGE.cost.seconds(1024))
+
+
+def test_an_encode_and_a_prompt_share_what_a_stream_leaves() -> None:
+    """Neither waits for the end of the other, and the rule is kept."""
+    rule = GapRule()
+    asked = WorkloadRequest(0.0, 30, 600), WorkloadRequest(0.2, 1040, 3), WorkloadRequest(0.2, 1000, 3)
+    steps, _, lengths = run(*asked, images=LARGE, rule=rule)
+    both = [
+        plan
+        for plan, result in steps
+        if result.encodes.pieces and any(each.request.group_id == "2" for each in plan.sequences)
+    ]
+    assert len(both) > 10 and all(each <= rule.least_s for each in lengths)
 
 
 def test_the_command_counts_encodes(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.vision.folders import picture, smolvlm
 from tests.vision.test_exactness import opened
 from tests.vision.test_smolvlm import user
 from twostroke import LLM
-from twostroke.runner import image_encoder
+from twostroke.engine.scheduler.limits import image_turns
 from twostroke.runner.image_encoder import ImageEncoder
 from twostroke.runner.runner import ModelRunner
 from twostroke.types.images import ImageTile
@@ -36,6 +36,11 @@ def prompt_of(llm: LLM, *parts: Any, tokens: int) -> Prompt:
     return Prompt(ids, params, images=() if rendered.pictures is None else rendered.pictures.spans(ids))
 
 
+def one_piece_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps next to streams leave no time for encodes, so they get the least piece."""
+    monkeypatch.setattr(image_turns, "_left_s", lambda step, limiters: 0.0)
+
+
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, StepResult]]:
     """Every step from here on."""
     steps: list[tuple[Plan, StepResult]] = []
@@ -50,7 +55,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Plan, StepResult]]:
 
 
 def test_beside_a_stream_a_tile_is_encoded_piece_by_piece(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_encoder, "PIECES_S", 0.0)  # one piece a step, however quick
+    one_piece_a_step(monkeypatch)
     with opened(folder) as llm:
         alone = llm.engine.generate([prompt_of(llm, picture(64, 64), "x", tokens=5)])[0]
     steps = watched(monkeypatch)
@@ -64,9 +69,10 @@ def test_beside_a_stream_a_tile_is_encoded_piece_by_piece(folder: Path, monkeypa
     assert len(tiles) >= 9 and len(pieces) > 3 * len(tiles)  # each tile took several steps
     for plan, result in steps:
         if plan.encode is not None:  # the stream had a token in each of them
+            assert result.encodes.pieces <= 1
             assert any(each.samples and each.request.group_id == "req-1" for each in plan.sequences)
-            assert len(result.encoded) <= 1
-    assert sum(len(result.encoded) for _, result in steps) >= len(tiles)
+            assert len(result.encodes.keys) <= 1
+    assert sum(len(result.encodes.keys) for _, result in steps) >= len(tiles)
 
 
 def test_an_image_that_is_known_is_not_encoded_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,5 +105,3 @@ def test_a_fault_of_an_encode_ends_its_request_alone(folder: Path, monkeypatch: 
     assert broken and outputs[1].completions[0].finish_reason is FinishReason.ERROR
     assert outputs[0].completions[0].logprobs == alone.completions[0].logprobs
     assert [each.completions[0].finish_reason for each in again] == [FinishReason.LENGTH] * 2
-
-

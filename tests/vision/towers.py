@@ -10,20 +10,31 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from twostroke.assembly.sight import encoder_sizes, read_table
+from tests.scheduler.fakes import LineCost
+from twostroke.assembly.sight import encoder_kv, encoder_sizes, read_table
 from twostroke.backends.cpu import CpuOps
-from twostroke.models.common.encoders import SightEncoder, read_encoder
+from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.encode_pieces import PieceKind
+from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
 from twostroke.ops.operands import F32Array
+from twostroke.ops.passes.row_cuts import parts_of
+from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.folder import read_folder
-from twostroke.runner.image_encoder import ImageEncoder, TowerValues, pieces_of
+from twostroke.runner.image_encoder import ImageEncoder, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.types.images import ImageTile
-from twostroke.types.spec.formats import F32, KVKind
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
 from twostroke.weights.tensors import with_prefix
+
+
+class RowsOfPieces(EncodeCost, frozen=True):
+    """A piece costs a second for each of its rows, so that seconds are the most rows of one."""
+
+    def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
+        return float(rows)
 
 
 def found_encoder(folder: Path) -> SightEncoder:
@@ -34,23 +45,28 @@ def found_encoder(folder: Path) -> SightEncoder:
 
 
 @contextmanager
-def open_encoder(folder: Path, level: str, values: F32Array, rows: int = 64) -> Iterator[ImageEncoder]:
-    """values: what bytes mean. rows: the most image rows."""
+def open_encoder(
+    folder: Path, level: str, values: F32Array, rows: int = 64, weights_format: str = "f32"
+) -> Iterator[ImageEncoder]:
+    """values: what bytes mean. rows: the most image rows. An encode's seconds are rows of a piece."""
     found = found_encoder(folder)
-    sight, table = found.sight, None
+    sight, table, newline = found.sight, None, None
     with Checkpoint.open(folder) as checkpoint:
-        weights = load_weights(checkpoint, found.model, lambda _: F32, NumpyPacker())
+        weights = load_weights(checkpoint, found.model, format_choice(weights_format), NumpyPacker())
         if sight.learned is not None:
             table = read_table(with_prefix(checkpoint, found.model), sight.learned)
-    memory = StepMemory(
-        found.model.program, weights.matrices, weights.vectors, KVKind.F32, encoder_sizes(sight, sight.most_rows(rows))
-    )
+        if sight.newline:
+            newline = with_prefix(checkpoint, found.model).read(sight.newline)
+    sizes = encoder_sizes(sight, sight.most_rows(rows))
+    kv_kind = encoder_kv(weights_format)
+    memory = StepMemory(found.model.program, weights.matrices, weights.vectors, kv_kind, sizes)
     ops = CpuOps(level, 2)
-    pieces = [ops.compile(piece, memory) for piece in pieces_of(found.model.program)]
+    parts = [ops.compile(part, memory) for part in parts_of(found.model.program)]
     made = TowerValues(found.pixels, found.places, found.model.program.kept)
-    whole = sight.windows.whole if sight.windows else ()
+    usual = encode_cost(found, LineCost())
+    cost = RowsOfPieces(usual.cost, usual.merge, usual.layers, usual.window, usual.whole)
     try:
-        yield ImageEncoder(pieces, memory, made, PatchLayout(sight, values, table), whole)
+        yield ImageEncoder(parts, memory, made, PatchLayout(sight, values, table, newline), cost)
     finally:
         ops.close()
 

@@ -177,7 +177,6 @@ class _Handler(BaseHTTPRequestHandler):
             if cut is not None:
                 self.wfile.flush()
                 for name, (_, then) in self.state.stops_at.items():
-                    time.sleep(0.2)  # what was sent is on its way to the disk
                     then(name)
                 self.close_connection = True
                 self.connection.close()

@@ -17,11 +17,15 @@ from twostroke.cli.main import main
 from twostroke.cli.shared import progress as shown
 from twostroke.ops.operands import U8Array
 from twostroke.weights.packed import cold_file
+from twostroke.weights.packed import file as packed_file
+from twostroke.weights.packed.block_sums import BLOCK_BYTES
 from twostroke.weights.packed.cold_file import PIECE_BYTES, READING, in_memory, read_cold
+from twostroke.weights.packed.file import map_file
 from twostroke.weights.packed.room import KeptFolder
 
 SIZE = 3 * PIECE_BYTES + 100
 PAGES = PIECE_BYTES // mmap.PAGESIZE
+LARGE = {**CONFIG, "hidden_size": 768, "vocab_size": 2048, "intermediate_size": 1024}
 
 
 @pytest.fixture
@@ -53,15 +57,71 @@ def test_only_what_is_not_in_memory_is_read_in_order_and_told_with_its_sum(
     read: list[int] = []
     preadv = os.preadv
 
-    def watched(descriptor: int, buffers: list[bytearray], offset: int) -> int:
-        read.append(offset)
-        return preadv(descriptor, buffers, offset)
+    def watched(descriptor: int, buffers: list[bytearray], offset: int, flags: int = 0) -> int:
+        if not flags:  # with one it is asked what is in memory
+            read.append(offset)
+        return preadv(descriptor, buffers, offset, flags)
 
     monkeypatch.setattr(os, "preadv", watched)
     probe = all_but_one_page_of_each_piece_but_the_second
     total = read_cold(file, mapped(file), lambda *words: told.append(words), probe, 1)
     assert total == 2 * PIECE_BYTES + 100 and read == [0, 2 * PIECE_BYTES, 3 * PIECE_BYTES]
     assert told == [(done, total, READING) for done in (PIECE_BYTES, 2 * PIECE_BYTES, total)]
+
+
+@pytest.mark.parametrize(("late", "while_waiting"), [((), 0), ((1, 2, 3), 3), ((3,), 3), ((2,), 2)])
+def test_what_was_read_is_compared_as_long_as_the_disk_is_late(
+    late: tuple[int, ...], while_waiting: int, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """late: the pieces that are not in memory yet when it is their turn, until something was compared for each that
+    was read. The rest is left to the check after the start."""
+    done: list[tuple[str, int]] = []
+
+    def told(read_bytes: int, total_bytes: int, what: str) -> None:
+        done.append(("read", read_bytes))
+
+    def is_in_memory(descriptor: int, offset: int) -> bool:
+        return offset // PIECE_BYTES not in late
+
+    monkeypatch.setattr(cold_file.here, "is_in_memory", is_in_memory)
+    read_cold(file, mapped(file), told, nothing, 1, compare=lambda offset, num_bytes: done.append(("compare", offset)))
+    compared = [offset for what, offset in done if what == "compare"]
+    assert compared == [piece * PIECE_BYTES for piece in range(while_waiting)]
+    assert [end for what, end in done if what == "read"] == [*(PIECE_BYTES * each for each in (1, 2, 3)), SIZE]
+
+
+def test_blocks_that_a_start_has_compared_are_not_compared_again(tmp_path: Path) -> None:
+    model, cache = write(tmp_path / "model", LARGE, random_tensors(LARGE)), tmp_path / "cache"
+    entry = Start(model, cache, LARGE).entry
+    file, looked = map_file(entry.path, entry.plan), []
+    check = file.check_blocks
+    file.check_blocks = lambda first, count: looked.append((first, count)) or check(first, count)  # type: ignore
+    half = file.header.data_start + BLOCK_BYTES * (file.num_blocks // 2) + 1
+    file.check_bytes(0, half)
+    file.check_bytes(half, file.whole.size - half)
+    assert looked == [(0, file.num_blocks // 2), (file.num_blocks // 2, file.num_blocks - file.num_blocks // 2)]
+    file.check_bytes(0, file.header.data_start)
+    assert file.check_all() and len(looked) == 2
+    other = map_file(entry.path, entry.plan)
+    other.check_bytes(0, half)
+    told: list[int] = []
+    assert other.check_all(on_bytes=told.append) and told[-1] == other.whole.size
+
+
+def test_damage_is_found_while_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a block that the sample leaves out: nothing but the comparison during the reading can see it."""
+    model, cache = write(tmp_path / "model", LARGE, random_tensors(LARGE)), tmp_path / "cache"
+    first = Start(model, cache, LARGE)
+    monkeypatch.setattr(packed_file, "SAMPLED_BLOCKS", 1)
+    monkeypatch.setattr(read_cold, "__defaults__", (nothing, 1))
+    monkeypatch.setattr(cold_file, "PIECE_BYTES", BLOCK_BYTES)
+    monkeypatch.setattr(cold_file.here, "is_in_memory", lambda descriptor, offset: False)
+    with first.entry.path.open("r+b") as damaged:
+        damaged.seek(first.entry.plan.data_start + BLOCK_BYTES + 7)
+        damaged.write(b"?!")
+    again = Start(model, cache, LARGE)
+    assert "do not have their checksum" in again.warnings[0] and "made anew" in again.warnings[0]
+    assert Start(model, cache, LARGE).warnings == []
 
 
 def test_nothing_is_read_where_little_is_missing_or_nothing_can_be_read(file: Path, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def held_and_planned(file: Path, threads: int, context: int, sequences: int) -> 
         planned = {
             setting.name: setting.value for setting in llm.resolved.settings if str(setting.name).endswith("_bytes")
         }
-        planned["kv_memory"] = llm.resolved["kv_memory"]
+        planned["kv_memory"] = llm.resolved.cache.kv_memory
         before = held_bytes()
         pages = _run(llm, context, sequences)
         memory = llm._built.memory

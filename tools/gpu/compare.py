@@ -10,11 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tools.gpu.cases import OpCase, numbers, op_cases
-from tools.gpu.entry_cases import entry_cases
+from tools.gpu.cases import numbers, op_cases
 from tools.gpu.logits_there import LogitsThere
-from tools.gpu.more_cases import more_cases
-from tools.gpu.other_cases import other_cases
+from tools.gpu.op_cases import OpCase
 
 from twostroke.assets import spark_path
 from twostroke.backends.cpu import CpuOps, NativePacker
@@ -88,11 +86,6 @@ def there(device: CudaDevice, inputs: Inputs, item: Any) -> Any:
     return item
 
 
-def every_case() -> Iterator[OpCase]:
-    """Cases of every op."""
-    return itertools.chain(op_cases(), more_cases(), other_cases(), entry_cases())
-
-
 def on_device(device: CudaDevice, case: OpCase) -> np.ndarray:
     """The case's first operand after the op ran on the device."""
     with device.lent():
@@ -127,7 +120,8 @@ def compared(ours: np.ndarray, theirs: np.ndarray) -> Row:
 def compare_ops(make: Callable[[], CudaDevice], ops: CpuOps, has_time: HasTime, every: int = 1) -> Iterator[Row]:
     """One row for each case, or for each how manyth; those that time did not allow say so."""
     device = make()
-    for case in itertools.islice(every_case(), 0, None, every):
+    have_kernels = (case for case in op_cases() if case.op in device.numbers)
+    for case in itertools.islice(have_kernels, 0, None, every):
         name = f"{case.op}: {case.words}"
         if not has_time():
             yield {"case": name, "not_run": "no time left"}

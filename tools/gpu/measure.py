@@ -11,7 +11,7 @@ Each part is written to measure.json and measure.md as soon as it is done, and n
 
 open       the driver's context and the kernels, from the driver's cache; the very first time is in the first line
 sampling   tokens and log probabilities, against the sampler in NumPy
-ops        every case of tools/gpu/cases.py, byte for byte against the CPU's level with fused multiply-add
+ops        every case of an op and of tools/gpu/cases.py, byte for byte against the CPU's level with fused multiply-add
 logits     of spark in pairs of formats, the same way: prompts in chunks, then decode steps
 schedules  the exactness law: requests together, in chunks and preempted, against each alone on the CPU
 times      a launch, copying memory

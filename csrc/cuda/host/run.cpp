@@ -10,14 +10,11 @@ namespace {
 
 typedef int32_t (*Launcher)(ts_context&, const int64_t* words);
 
-// An op without kernels is one for which launch.h declares no function.
 template <typename Args>
-auto find_launch(int) -> decltype(launch(*static_cast<ts_context*>(nullptr), *static_cast<const Args*>(nullptr)), Launcher()) {
+Launcher find_launch() {
+  int32_t (*const found)(ts_context&, const Args&) = &launch;
+  if (found == nullptr) return nullptr;
   return [](ts_context& device, const int64_t* words) { return launch(device, *reinterpret_cast<const Args*>(words)); };
-}
-template <typename Args>
-Launcher find_launch(long) {
-  return nullptr;
 }
 
 // The kernel of an op that has several: kKernels for one that has one form.
@@ -37,7 +34,7 @@ struct Entry {
 };
 
 #define F(kind, name) " " #kind " " #name ";"
-#define OP(name, fields) {#name, #name ":" fields, find_launch<ts_##name##_args>(0), sizeof(ts_##name##_args) / 8},
+#define OP(name, fields) {#name, #name ":" fields, find_launch<ts_##name##_args>(), sizeof(ts_##name##_args) / 8},
 const Entry kOps[] = {TS_OPS(OP)};
 #undef OP
 #undef F

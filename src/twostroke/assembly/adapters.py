@@ -11,7 +11,8 @@ from msgspec import Struct, structs
 
 from twostroke.assembly.guesses import DraftModel, GuessingModel
 from twostroke.assembly.optional import bank, lora_folder, shelf, with_adapters
-from twostroke.assembly.settings.config import Resolver
+from twostroke.assembly.settings.engine_settings import AdapterSettings
+from twostroke.assembly.settings.resolver import Resolver
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.engine.speculate.guess_limiter import GUESS_ROWS
 from twostroke.ops.device_memory import DeviceMemory
@@ -77,15 +78,16 @@ def plan_adapters(resolver: Resolver, model: Model) -> AdapterPlan | None:
 
     Where none can be loaded later there are banks for just those that are given; else for every product of the model.
     """
-    given = resolver.pick("adapter", (), "none asked for")
-    folder = resolver.pick("adapter_folder", None, "none: clients load none")
+    given = resolver.pick(AdapterSettings.adapter, (), "none asked for")
+    folder = resolver.pick(AdapterSettings.adapter_folder, None, "none: clients load none")
     least, more = len(given), MORE_ADAPTERS if folder is not None else 0
-    count = resolver.pick("max_adapters", least + more, f"those given and {more} more" if more else "those given")
+    words = f"those given and {more} more" if more else "those given"
+    count = resolver.pick(AdapterSettings.max_adapters, least + more, words)
     if count < least:
         raise ConfigError(
             f"--max-adapters {count} is less than the {least} adapters that are given.", fix="Raise it, or give fewer."
         )
-    rank = resolver.pick("adapter_rank", LATER_RANK, "default; those given may have larger ones")
+    rank = resolver.pick(AdapterSettings.adapter_rank, LATER_RANK, "default; those given may have larger ones")
     if not count:
         return None
     asked = tuple((name, Path(path).expanduser()) for name, path in given)
@@ -96,7 +98,7 @@ def plan_adapters(resolver: Resolver, model: Model) -> AdapterPlan | None:
     for module, own in _ranks_of(asked, model):
         ranks[module] = max(ranks.get(module, 0), own)
     adapted = with_adapters.with_adapters(model.plain, with_adapters.AdapterSpec(count, ranks))
-    weight_format = adapter_format(resolver.resolved()["weights"])
+    weight_format = adapter_format(resolver.resolved().model.weights)
     return AdapterPlan(asked, model, fuse(adapted.program, PATTERNS), adapted.parts, weight_format)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from twostroke.assembly.heads_files import load_heads
 from twostroke.assembly.needs import needs_with
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import Resolved, kv_kind
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.speculate.ahead import AheadProposer
@@ -84,13 +84,13 @@ class AheadModel:
 
     def rows(self, settings: Resolved) -> int:
         """The most rows of one step of the layer."""
-        return max(PROMPT_ROWS, int(settings["max_sequences"]))
+        return max(PROMPT_ROWS, int(settings.steps.max_sequences))
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What model and layers need together."""
         for layer in self.layers:
-            weight_bytes = layer.own.weight_bytes(format_choice(settings["weights"]))
-            needs = needs_with(needs, layer.spec, weight_bytes, self.rows(settings), settings["context"], settings)
+            weight_bytes = layer.own.weight_bytes(format_choice(settings.model.weights))
+            needs = needs_with(needs, layer.spec, weight_bytes, self.rows(settings), settings.steps.context, settings)
         return needs
 
 
@@ -138,7 +138,7 @@ def build_ahead(
     model. pools: the sizes of the pools for their K and V, one layer after the other.
     """
     loaded = [place.weights(load_heads(ahead.folder, ahead.file, layer.own, settings)) for layer in ahead.layers]
-    context, sequences = settings["context"], settings["max_sequences"]
+    context, sequences = settings.steps.context, settings.steps.max_sequences
     count = len(pools.pages) // len(ahead.layers)
     bound = [
         _bound(ahead, layer, own, weights, place, settings, pools.num_pages[index * count : (index + 1) * count])
@@ -170,8 +170,8 @@ def _bound(
     """One layer with its memory."""
     made, program = layer.made, layer.made.program
     matrices = {**own.matrices, **{shared.key: weights.matrices[shared.key] for shared in made.shared}}
-    sizes = MemorySizes(num_pages, settings["context"], ahead.rows(settings), settings["max_sequences"])
-    memory = StepMemory(program, matrices, own.vectors, kv_kind(settings["kv_format"]), sizes, place.memory)
+    sizes = MemorySizes(num_pages, settings.steps.context, ahead.rows(settings), settings.steps.max_sequences)
+    memory = StepMemory(program, matrices, own.vectors, settings.cache.kind, sizes, place.memory)
     forward = place.compiled(program, memory)
     if ahead.tokens:
         forward = OwnVocabulary(forward, np.array(ahead.tokens, np.int32), layer.spec.vocab_size)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from twostroke.assembly.optional import objective_policy
-from twostroke.assembly.settings.config import GAP_LIMITER, Resolved, kv_kind, objectives_of
+from twostroke.assembly.settings.config import GAP_LIMITER
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.cost.memory import KVPlan, MemoryNeeds
 from twostroke.cost.what_if import WhatIf
 from twostroke.engine.cache.manager import CacheManager
@@ -29,8 +30,8 @@ from twostroke.weights.loaded import ModelWeights
 
 def needs_of(whole: Model, parts: Sequence[Model], settings: Resolved) -> MemoryNeeds:
     """The memory that a process needs which may hold any one of these parts."""
-    limits = (settings["context"], settings["max_sequences"], settings["max_step_tokens"])
-    return memory_needs(whole, parts, EngineSizes(settings["weights"], kv_kind(settings["kv_format"]), *limits))
+    limits = (settings.steps.context, settings.steps.max_sequences, settings.steps.max_step_tokens)
+    return memory_needs(whole, parts, EngineSizes(settings.model.weights, settings.cache.kind, *limits))
 
 
 def own_pools(spec: Model, plan: KVPlan) -> CachePools:
@@ -57,10 +58,10 @@ def step_memory(
     groups: tuple[int, ...] | None = None,
 ) -> StepMemory:
     """Arrays for the largest step and for these pools. device: where they and the weights lie. groups: see `Model`."""
-    limits = (settings["context"], settings["max_step_tokens"], settings["max_sequences"])
+    limits = (settings.steps.context, settings.steps.max_step_tokens, settings.steps.max_sequences)
     pages = pools.num_pages if groups is None else tuple(pools.num_pages[group] for group in groups)
     sizes = MemorySizes(pages, *limits, pools.state_slots, GUESS_ROWS, groups)
-    return StepMemory(program, weights.matrices, weights.vectors, kv_kind(settings["kv_format"]), sizes, device)
+    return StepMemory(program, weights.matrices, weights.vectors, settings.cache.kind, sizes, device)
 
 
 def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> CacheManager:
@@ -71,12 +72,12 @@ def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> Cach
 def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:
     """The limits of a step. plans: how many plans are computed at a time."""
     return SchedulerLimits(
-        settings["max_step_tokens"],
-        settings["max_sequences"],
+        settings.steps.max_step_tokens,
+        settings.steps.max_sequences,
         max_draft_tokens=GUESS_ROWS,
         whole_prompts=spec.whole_prompts,
         plans_in_flight=plans,
-        spare_tokens=1 if settings["early_steps"] == "on" else 0,
+        spare_tokens=1 if settings.device.early_steps == "on" else 0,
     )
 
 
@@ -91,8 +92,8 @@ def scheduler_of(
 
 def _policy(costs: WhatIf, resolved: Resolved, spec: Model) -> Policy:
     """The scheduler's policy. Without objectives it is the order of arrival."""
-    guessed, asked = not costs.measured, objectives_of(resolved)
-    if resolved["step_limiter"] == GAP_LIMITER:
+    guessed, asked = not costs.measured, resolved.steps.objectives
+    if resolved.steps.step_limiter == GAP_LIMITER:
         return arrival_policy(costs.now, GapRule(), PAGE_TOKENS, guessed)
     if not asked.any:
         return ArrivalPolicy()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from twostroke.assembly.settings.config import Resolver, kv_kind
+from twostroke.assembly.settings.engine_settings import CacheSettings
+from twostroke.assembly.settings.resolver import Resolver
 from twostroke.assembly.weights import NOT_PACKED
 from twostroke.ops.passes.rotated_heads import with_rotated_heads
 from twostroke.ops.passes.scaled_keys import scalable_caches, with_scaled_keys
@@ -14,7 +15,7 @@ from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.formats import KVKind
 from twostroke.weights.key_factors import NAME, KeyFactors, read_key_factors
 
-SETTING, NO_FACTORS = "key_factors", "none"
+NO_FACTORS = "none"
 
 
 def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model:
@@ -22,14 +23,15 @@ def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model
 
     The setting `key_factors` is their digest, or "none", with the reason. Raises CorruptModel for a file that is wrong.
     """
-    kind = kv_kind(resolver.resolved()["kv_format"])
+    kind = resolver.resolved().cache.kind
     found = factors_beside(spec, folder, kind)
     if found is None:
         name = kind.name.lower()
         reason = f"no {NAME} beside the model has factors for {name}" if kind.is_integer else f"K in {name} needs none"
-        resolver.put(SETTING, NO_FACTORS, reason)
+        resolver.put(CacheSettings.key_factors, NO_FACTORS, reason)
         return with_rotation(spec, kind)
-    resolver.put(SETTING, found.digest(kind), f"{folder / NAME}: keys are calibrated for {kind.name.lower()}")
+    reason = f"{folder / NAME}: keys are calibrated for {kind.name.lower()}"
+    resolver.put(CacheSettings.key_factors, found.digest(kind), reason)
     return with_rotation(with_factors(spec, found, kind), kind)
 
 

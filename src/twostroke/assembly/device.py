@@ -11,8 +11,9 @@ from msgspec import structs
 from twostroke.assembly.cost_here import costs_here, costs_on
 from twostroke.assembly.guesses import GuessingModel
 from twostroke.assembly.optional import cuda, cuda_limits
-from twostroke.assembly.settings.config import Resolved, Resolver, kv_kind
+from twostroke.assembly.settings.engine_settings import DeviceSettings
 from twostroke.assembly.settings.env import Machine
+from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.assembly.weights import settler_of
 from twostroke.backends.cpu.huge_pages import populate
 from twostroke.cost.memory import MemoryNeeds
@@ -40,9 +41,9 @@ def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
     auto takes the CPU where no device can be used for this model with these settings, and says why. Raises ConfigError
     where cuda was asked for and there is none; UnsupportedModel where it lacks kernels.
     """
-    asked = resolver.asked_value("device") or CPU
+    asked = resolver.asked_value(DeviceSettings.device) or CPU
     if asked == CPU:
-        resolver.pick("device", CPU, "default: --device cuda or auto takes a GPU")
+        resolver.pick(DeviceSettings.device, CPU, "default: --device cuda or auto takes a GPU")
         return None
     missing = cuda_limits.lacking(spec.program)
     reason: TwostrokeError = UnsupportedModel(
@@ -52,21 +53,21 @@ def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
         ordinal = int(asked.partition(":")[2] or 0)
         try:
             device = cuda.CudaDevice(ordinal)
-            resolver.put("device", f"cuda:{ordinal}", device.facts.name)
+            resolver.put(DeviceSettings.device, f"cuda:{ordinal}", device.facts.name)
             return device
         except BackendError as error:
             reason = ConfigError(f"--device {asked} cannot be used: {error.what}", why=error.why, fix=error.fix)
     if asked != AUTO:
         raise reason
-    resolver.put("device", CPU, f"auto: {' '.join(part for part in (reason.what, reason.why) if part)}")
+    resolver.put(DeviceSettings.device, CPU, f"auto: {' '.join(part for part in (reason.what, reason.why) if part)}")
     return None
 
 
 def costs_for(device: CudaDevice | None, machine: Machine, settings: Resolved) -> Callable[[Model], WhatIf]:
     """What steps of a model cost where it runs. No device was ever measured: it is guessed by its multiprocessors."""
-    weights, kind = settings["weights"], kv_kind(settings["kv_format"])
+    weights, kind = settings.model.weights, settings.cache.kind
     if device is None:
-        level, threads = settings["cpu_level"], settings["threads"]
+        level, threads = settings.cpu.cpu_level, settings.cpu.threads
         return lambda model: costs_here(model, weights, kind, machine.cache_folder, level, threads)
     facts = device.facts
     guess = guessed_device(facts.name, facts.multiprocessors, facts.total_bytes)
@@ -93,9 +94,9 @@ def able_to_guess(device: CudaDevice | None, guessing: GuessingModel | None, res
     error = UnsupportedModel(
         "The cuda backend cannot run what --speculate names.", why=missing, fix="Use --speculate auto, or --device cpu."
     )
-    if resolver.asked_value("device") != AUTO:
+    if resolver.asked_value(DeviceSettings.device) != AUTO:
         raise error
-    resolver.put("device", CPU, f"auto: {error.what} {missing}")
+    resolver.put(DeviceSettings.device, CPU, f"auto: {error.what} {missing}")
     return None
 
 
@@ -103,9 +104,9 @@ def settle_early_steps(
     device: CudaDevice | None, spec: Model, guessing: GuessingModel | None, resolver: Resolver
 ) -> None:
     """Settles `early_steps` with its reason. Raises ConfigError where it was asked for and is not possible."""
-    asked = resolver.asked_value("early_steps") or AUTO
+    asked = resolver.asked_value(DeviceSettings.early_steps) or AUTO
     if asked == OFF:
-        resolver.pick("early_steps", OFF, "")
+        resolver.pick(DeviceSettings.early_steps, OFF, "")
         return
     reason = None
     if device is None:
@@ -117,11 +118,12 @@ def settle_early_steps(
     elif guessing is not None:
         reason = "what --speculate names reads each step before the next"
     if reason is None:
-        resolver.put("early_steps", ON, "the device begins the next decode step while the host looks at this one")
+        words = "the device begins the next decode step while the host looks at this one"
+        resolver.put(DeviceSettings.early_steps, ON, words)
     elif asked == ON:
         raise ConfigError("--early-steps on is not possible here.", why=f"{reason[0].upper()}{reason[1:]}.")
     else:
-        resolver.put("early_steps", OFF, reason)
+        resolver.put(DeviceSettings.early_steps, OFF, reason)
 
 
 def needs_on(
@@ -133,7 +135,7 @@ def needs_on(
     if device is None:
         return needs
     programs = [spec.program] if guessing is None else [spec.program, *guessing.programs]
-    formats, context = format_choice(settings["weights"]), settings["context"]
+    formats, context = format_choice(settings.model.weights), settings.steps.context
     held = max(cuda_limits.scratch_bytes(program, formats, context) for program in programs)
     held += cuda_limits.sampling_bytes(spec.vocab_size) + (len(programs) - 1) * cuda_limits.ASKED_BYTES
     held += 0 if guessing is None else guessing.input_bytes(settings)

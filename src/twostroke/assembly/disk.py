@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from twostroke.assembly.settings.config import Resolved
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assembly.sight_files import SightFiles
 from twostroke.backends.cpu.library import library_path
 from twostroke.cost.disk_price import DiskPrice
@@ -62,10 +62,10 @@ def build_disk(
 ) -> DiskPages:
     """When it is closed, what is left is written, before anything that it needs is closed."""
     resolved, pages = facts.resolved, PoolPages(memory)
-    files = DiskFiles(Path(resolved["cache"]).expanduser() / KV_FOLDER)
-    store = DiskStore(files, _identity(facts, pages, executor), resolved["kv_disk"], report)
+    files = DiskFiles(Path(resolved.disk.cache).expanduser() / KV_FOLDER)
+    store = DiskStore(files, _identity(facts, pages, executor), resolved.disk.kv_disk, report)
     store.open()
-    price = DiskPrice(facts.cost, resolved["max_step_tokens"])
+    price = DiskPrice(facts.cost, resolved.steps.max_step_tokens)
     disk = DiskPages(cache, pages, store, price, time.perf_counter, give_way, facts.trusted)
     closing.callback(disk.close)
     return disk
@@ -76,15 +76,15 @@ def _identity(facts: DiskFacts, pages: PoolPages, executor: Executor) -> bytes:
     resolved, spec, pools = facts.resolved, facts.spec, facts.pools
     with Checkpoint.open(facts.folder) as checkpoint:
         content = content_fingerprint(checkpoint)
-    tables = hashlib.blake2b(repr((resolved["context"], spec.program.ropes)).encode(), digest_size=8).hexdigest()
-    names = (resolved["cpu_level"], resolved["weights"], resolved["kv_format"], resolved["key_factors"])
-    most = resolved["max_step_tokens"]
-    arithmetic = arithmetic_of(executor, names, spec.vocab_size, PAGE_TOKENS, tables, pools, most)
+    tables = hashlib.blake2b(repr((resolved.steps.context, spec.program.ropes)).encode(), digest_size=8).hexdigest()
+    names = (resolved.cpu.cpu_level, resolved.model.weights, resolved.cache.kv_format, resolved.cache.key_factors)
+    most = resolved.steps.max_step_tokens
+    arithmetic = arithmetic_of(executor, names, spec.vocab_size, tables, pools, most)
     windows = [pool.window for pool in pools.pages]
     sizes = [pages.part_bytes(group) for group in range(len(windows))]
     states = pages.part_bytes(STATES) if pools.state_slots else 0
-    kernels = hash_of(library_path(resolved["cpu_level"]).read_bytes())
-    words = (kernels, content, resolved["cpu_level"], arithmetic, PAGE_TOKENS, windows, sizes, states)
+    kernels = hash_of(library_path(resolved.cpu.cpu_level).read_bytes())
+    words = (kernels, content, resolved.cpu.cpu_level, arithmetic, PAGE_TOKENS, windows, sizes, states)
     return hashlib.blake2b(repr((words, _encoder(facts.sight))).encode(), digest_size=16).digest()
 
 

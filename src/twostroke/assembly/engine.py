@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -15,41 +15,26 @@ from typing import TYPE_CHECKING, Any
 
 from twostroke.assembly import caches, ranks
 from twostroke.assembly import device as placing
-from twostroke.assembly.adapters import AdapterPlan, plan_adapters
-from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, needs_of, own_pools, step_memory
-from twostroke.assembly.calibrated_keys import with_calibrated_keys
-from twostroke.assembly.cost_here import check_objectives
-from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of, texts_of
+from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, step_memory
+from twostroke.assembly.find import Found, find_model
+from twostroke.assembly.folders import texts_of
 from twostroke.assembly.grammars import grammars_of
 from twostroke.assembly.guesses import (
     DraftModel,
-    GuessingModel,
     build_draft,
     build_guesser,
-    find_guessing,
     ways_of,
 )
 from twostroke.assembly.optional import advice, verdict
 from twostroke.assembly.optional_heads import ahead, disk, heads
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.seeing import build_sight, plan_sight
-from twostroke.assembly.settings.config import (
-    ModelFacts,
-    Resolved,
-    Resolver,
-    collect,
-    objectives_of,
-    resolve_engine,
-    resolve_memory,
-    step_rule,
-)
-from twostroke.assembly.settings.env import Machine, asked_by_environment, read_machine
-from twostroke.assembly.settings.kv_disk import resolve_kv_disk, why_no_disk
-from twostroke.assembly.task import Texts, build_texts, read_for_task
-from twostroke.assembly.weights import Progress, Report, begin_close, checked, load
-from twostroke.backends.cpu import CpuOps, best_level, require_level
+from twostroke.assembly.seeing import build_sight
+from twostroke.assembly.settings.config import step_rule
+from twostroke.assembly.settings.resolver import Resolved
+from twostroke.assembly.task import Texts, build_texts
+from twostroke.assembly.weights import Progress, Report, begin_close, checked, load, load_named
+from twostroke.backends.cpu import CpuOps
 from twostroke.cost.history.ledger import Ledger, Sink
-from twostroke.cost.memory import KVPlan
 from twostroke.cost.what_if import WhatIf
 from twostroke.engine.beams.book import BeamBook
 from twostroke.engine.cache.manager import CacheManager
@@ -63,6 +48,7 @@ from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.session import Session
 from twostroke.engine.speculate.guesser import Guesser
 from twostroke.engine.speculate.proposer import Proposer
+from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.engine.sync_engine import SyncEngine
 from twostroke.engine.witness import Witness
@@ -70,7 +56,6 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
-from twostroke.runner.retrieval.sentence_files import SentenceFiles
 from twostroke.runner.sampling.random_draw import sibling_seed
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
@@ -78,49 +63,17 @@ from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.made_once import made_once
 from twostroke.weights.generation import GenerationDefaults, read_generation_defaults
-from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import BackgroundCheck
-from twostroke.weights.packed.cache import kept_folder
 from twostroke.weights.packed.settle import Settler
 
 if TYPE_CHECKING:
-    from twostroke.assembly.sight import SightPlan
-    from twostroke.backends.cuda import CudaDevice
     from twostroke.cost.explain.verdict import Explainer
     from twostroke.engine.disk.disk_pages import DiskPages
     from twostroke.engine.executor import Executor
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.text.chat_template import ChatTemplate
-
-
-@dataclass(frozen=True)
-class Found:
-    """A model whose settings are known and whose weights are not read yet."""
-
-    folder: ModelFolder
-    spec: Model
-    resolver: Resolver
-    machine: Machine
-    kv_plan: KVPlan
-    costs: WhatIf
-    guessing: GuessingModel | None = None
-    adapters: AdapterPlan | None = None
-    files: SentenceFiles = field(default_factory=SentenceFiles)
-    device: CudaDevice | None = None
-    places: ranks.RankPlaces | None = None
-    sight: SightPlan | None = None
-
-    @property
-    def part(self) -> Model:
-        """What this process computes of the model."""
-        return self.spec if self.places is None else self.places.division.own(self.spec)
-
-    @property
-    def name(self) -> str:
-        """See `name_of`."""
-        return name_of(self.folder)
 
 
 @dataclass(eq=False)
@@ -156,9 +109,14 @@ class Heart:
     @made_once
     def explainer(self) -> Explainer:
         """Says why requests of this engine took as long as they did."""
-        settings = self.resolved
-        options = advice.Options(settings["max_step_tokens"], settings["max_sequences"], step_rule(settings))
+        steps = self.resolved.steps
+        options = advice.Options(steps.max_step_tokens, steps.max_sequences, step_rule(steps))
         return verdict.Explainer(self.session.ledger, self.costs, options)
+
+    @made_once
+    def engine(self) -> SyncEngine:
+        """The shell of the plain loop."""
+        return SyncEngine(self.stepper)
 
     @property
     def sampling_defaults(self) -> Mapping[str, Any]:
@@ -178,66 +136,6 @@ class Heart:
         self.close()
 
 
-@dataclass(eq=False)
-class BuiltSync(Heart):
-    """A heart with the shell of the plain loop."""
-
-    engine: SyncEngine
-
-
-def find_model(model: str, options: Mapping[str, Any]) -> Found:
-    """Resolve everything up to memory; downloads where `model` is a hub id. Raises TwostrokeError."""
-    resolver = Resolver(collect(options, asked_by_environment()))
-    asked = ranks.asked_division(resolver)
-    division = None if asked is None else asked.division
-    machine = read_machine() if asked is None else asked.share_of(read_machine())
-    kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
-    named = locate(model, resolver.asked_value("revision"), kept=kept)
-    folder = calibrated(resolver, named, kept) if asked is None else named  # other machines have no such result
-    spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
-    resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
-    settings = resolver.resolved()
-    require_level(settings["cpu_level"])
-    device = placing.choose_device(resolver, spec)
-    sequences = settings["max_sequences"]
-    spec = with_calibrated_keys(spec, named.path, resolver)
-    spec, guessing = find_guessing(resolver, spec, folder, machine)
-    device = placing.able_to_guess(device, guessing, resolver)
-    placing.settle_early_steps(device, spec, guessing, resolver)
-    spec, seeing = plan_sight(resolver, spec, folder.path, alone=device is None and asked is None)
-    needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
-    adapters = plan_adapters(resolver, spec)
-    if adapters is not None:
-        needs = adapters.added_to(needs, settings["max_step_tokens"], sequences)
-        adapters.check_beside(guessing)
-    if guessing is not None:
-        needs = guessing.added_to(needs, settings)
-    if seeing is not None:
-        needs = seeing.added_to(needs, resolver.resolved())
-    kv_plan = resolve_memory(
-        resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
-    )
-    shared = {"whole_prompts": spec.whole_prompts, "divided": asked is not None, "guessed": guessing is not None}
-    resolve_kv_disk(resolver, why_no_disk(**shared, on_device=device is not None), kept)
-    whole = spec if adapters is None else adapters.counted
-    counted = whole if division is None else division.counted(whole)
-    costs = placing.costs_for(device, machine, settings)(counted)
-    if objectives_of(settings).any:
-        check_objectives(costs, objectives_of(settings))
-        resolver.put("step_cost", "measured" if costs.measured else "guessed", costs.source)
-    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
-
-
-def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
-    """Every setting with its reason; no weights are read."""
-    from twostroke.assembly.settings.config import resolve_overload, resolve_server
-
-    found = find_model(model, options)
-    resolve_server(found.resolver, found.name)
-    resolve_overload(found.resolver, found.kv_plan.tokens)
-    return found.resolver.resolved()
-
-
 def build_heart(
     found: Found,
     progress: Progress | None,
@@ -255,9 +153,9 @@ def build_heart(
     ends |= turn_end_ids(template, tokenizer)
     grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, found.machine, closing)
-    loaded = load(folder, found.part, resolved, found.machine, progress, report)
+    loaded = load_named(found.folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
-    place = RunPlace(CpuOps(resolved["cpu_level"], resolved["threads"], resolved["cpus"]), device)
+    place = RunPlace(CpuOps(resolved.cpu.cpu_level, resolved.cpu.threads, resolved.cpu.cpus), device)
     closing.callback(place.close)
     settler = placing.settler_on(device, loaded.weights, found.machine)
     closing.callback(settler.close)
@@ -267,8 +165,8 @@ def build_heart(
     closing.callback(backing.close)
     proposer, readers = _guessing(found, weights, memory, place, report, closing)
     program = spec.program if found.adapters is None else found.adapters.program
-    eyes, images = build_sight(found.sight, resolved, place, memory, program, closing)
-    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved["early_steps"] == "on", images)
+    eyes, images = build_sight(found.sight, resolved, found.machine, place, memory, program, closing)
+    runner = place.executor(forward, memory, spec.vocab_size, readers, resolved.device.early_steps == "on", images)
     cache = cache_of(spec, found.kv_plan, backing.on_fresh_page)
     guesser = build_guesser(resolved, found.costs.now, proposer)
     scheduler = caches.scheduler_of(cache, resolved, spec, found.costs, guesser, ranks.plans_of(found.places))
@@ -291,28 +189,31 @@ def build_heart(
         ledger=ledger,
         adapters=shelf,
     )
-    stepper = Stepper(
-        *(kept or book, executor, session, time.perf_counter, report_fault),
-        probe=place.probe,
-        require_sound=ranks.sound_with(weights_check.require_sound, group),
-        alarm=ranks.alarm_of(group),
-        flight=flight,
-        before=nothing_before if kept is None else kept.before_step,
-    )
+    before = nothing_before if kept is None else kept.before_step
+    loop = StepLoop(kept or book, executor, time.perf_counter, report_fault, place.probe, flight, before)
+    sound = ranks.sound_with(weights_check.require_sound, group)
     begin_close(found.machine, weights_check, settler, backing)
     return Heart(
-        *(stepper, tokenizer, template, spec, resolved, found.name),
-        *(generation, settler, weights_check, closing),
-        cache,
-        memory,
-        scheduler,
-        grammars,
-        found.costs,
-        guesser,
-        shelf,
-        build_texts(spec, resolved["pooling"], found.files, tokenizer, folder),
-        eyes,
-        pages,
+        stepper=Stepper(loop, session, sound, ranks.alarm_of(group)),
+        tokenizer=tokenizer,
+        template=template,
+        spec=spec,
+        resolved=resolved,
+        model_name=found.name,
+        generation=generation,
+        settler=settler,
+        weights_check=weights_check,
+        closing=closing,
+        cache=cache,
+        memory=memory,
+        scheduler=scheduler,
+        grammars=grammars,
+        costs=found.costs,
+        guesser=guesser,
+        adapters=shelf,
+        texts=build_texts(spec, resolved.task.pooling, found.files, tokenizer, folder),
+        eyes=eyes,
+        disk=pages,
     )
 
 
@@ -325,7 +226,7 @@ def _disk(
 ) -> DiskPages | None:
     """The disk as a source of pages, where it is asked for."""
     resolved, spec = found.resolver.resolved(), found.spec
-    if not resolved["kv_disk"]:
+    if not resolved.disk.kv_disk:
         return None
     files, pools = None if found.sight is None else found.sight.files, own_pools(spec, found.kv_plan)
     facts = disk.DiskFacts(found.folder.path, spec, resolved, pools, found.costs.now, check.trusted, files)
@@ -358,10 +259,9 @@ def _guessing(
     return None, ()
 
 
-def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> BuiltSync:
-    """A loaded engine with the plain loop's shell."""
-    heart = build_heart(find_model(model, options), progress, print_report)
-    return BuiltSync(**_fields(heart), engine=SyncEngine(heart.stepper))
+def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> Heart:
+    """A loaded engine, for use without a server."""
+    return build_heart(find_model(model, options), progress, print_report)
 
 
 def _forward_and_memory(
@@ -378,23 +278,19 @@ def _forward_and_memory(
 
 
 def _trace(resolved: Resolved, costs: WhatIf, report: Report, closing: ExitStack) -> Sink | None:
-    if resolved["trace"] is None:
+    if resolved.disk.trace is None:
         return None
-    file = RecordFile(Path(resolved["trace"]).expanduser(), costs.source, report)
+    file = RecordFile(Path(resolved.disk.trace).expanduser(), costs.source, report)
     closing.callback(file.close)
     return file.write
 
 
 def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLimits:
-    context, pools = resolved["context"], own_pools(found.spec, found.kv_plan)
+    context, pools = resolved.steps.context, own_pools(found.spec, found.kv_plan)
     reach = (context, found.spec.vocab_size, longest_sequence(pools, context))
-    return EngineLimits(*reach, ends, objectives_of(resolved), ways_of(resolved, found.spec), task=found.spec.task)
+    return EngineLimits(*reach, ends, resolved.steps.objectives, ways_of(resolved, found.spec), task=found.spec.task)
 
 
 def print_report(sentence: str) -> None:
     """Warnings of library use go to standard error."""
     print(sentence, file=sys.stderr)
-
-
-def _fields(heart: Heart) -> dict[str, Any]:
-    return {name: getattr(heart, name) for name in Heart.__dataclass_fields__}

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from twostroke.assembly.optional import chat_template, kept_result
-from twostroke.assembly.settings.config import Resolver
+from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings
 from twostroke.assembly.settings.env import Machine, hub_offline
 from twostroke.assembly.settings.names import meant
+from twostroke.assembly.settings.resolver import Resolver
+from twostroke.assembly.settings.server_settings import TalkSettings
 from twostroke.assets import spark_draft_path, spark_path
 from twostroke.ops.quant.formats import STORED
 from twostroke.text.template_files import read_sources
@@ -38,7 +40,7 @@ def name_of(folder: ModelFolder) -> str:
 
 def own_template(resolver: Resolver) -> Path | None:
     """The file of --chat-template, which counts over the model's own template; None without it."""
-    asked = resolver.asked_value("chat_template")
+    asked = resolver.asked_value(TalkSettings.chat_template)
     return None if asked is None else Path(asked).expanduser()
 
 
@@ -69,19 +71,19 @@ def locate(
 def calibrated(resolver: Resolver, found: ModelFolder, kept: Path | None) -> ModelFolder:
     """The same model with the weights that `twostroke quantize` made for the `--weights` that is asked for, where the
     cache folder `kept` knows of them. The reason of the setting says so, or why they are not taken."""
-    asked = resolver.asked_value("weights")
+    asked = resolver.asked_value(ModelSettings.weights)
     result = None if asked is None or kept is None else kept_result.kept_result(kept, found.path, asked)
-    if result is None:
+    if asked is None or result is None:
         return found
     if result.folder is None:
-        resolver.ask_instead("weights", asked, f"--weights {asked}; rounded, because {result.why}")
+        resolver.ask_instead(ModelSettings.weights, asked, f"--weights {asked}; rounded, because {result.why}")
         return found
     words = f"{CALIBRATED} --weights {asked}: `twostroke quantize` wrote them to {result.folder}"
-    resolver.ask_instead("weights", STORED, words)
+    resolver.ask_instead(ModelSettings.weights, STORED, words)
     return replace(found, path=result.folder)
 
 
 def compared_heads_folder(resolver: Resolver, machine: Machine) -> Path | None:
     """Where is kept whether a checkpoint's head is its embedding; None where nothing is kept."""
-    kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
+    kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
     return None if kept is None else kept / "heads"

@@ -13,8 +13,9 @@ from twostroke.assembly.folders import compared_heads_folder, locate
 from twostroke.assembly.needs import draft_slots, needs_with
 from twostroke.assembly.optional_heads import heads
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import Resolved, Resolver, kv_kind
+from twostroke.assembly.settings.engine_settings import DiskSettings
 from twostroke.assembly.settings.env import Machine
+from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.cost.shape import Segment, StepCost
 from twostroke.engine.cache.manager import CacheManager
@@ -81,22 +82,22 @@ class DraftModel:
 
     def rows(self, settings: Resolved) -> int:
         """The most rows of one step of the draft."""
-        return max(PROMPT_ROWS, int(settings["max_sequences"]))
+        return max(PROMPT_ROWS, int(settings.steps.max_sequences))
 
     def context(self, settings: Resolved) -> int:
         """The longest text that it reads."""
-        return min(int(settings["context"]), self.spec.longest_context)
+        return min(int(settings.steps.context), self.spec.longest_context)
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What model and draft need together: each has room for as many tokens of K and V as the other. The draft's
         cache groups come after the model's."""
-        weight_bytes = self.spec.weight_bytes(format_choice(settings["weights"]))
+        weight_bytes = self.spec.weight_bytes(format_choice(settings.model.weights))
         return needs_with(needs, self.spec, weight_bytes, self.rows(settings), self.context(settings), settings)
 
 
 def draft_name(settings: Resolved) -> str | None:
     """MODEL of --speculate draft:MODEL."""
-    word, _, name = str(settings["speculate"]).partition(":")
+    word, _, name = str(settings.guesses.speculate).partition(":")
     return name if word == DRAFT else None
 
 
@@ -105,7 +106,7 @@ def find_guessing(
 ) -> tuple[Model, GuessingModel | None]:
     """Returns the target model (with hidden states as outputs if heads need them) and the draft model or heads."""
     settings = resolver.resolved()
-    if str(settings["speculate"]).partition(":")[0] not in LOADED:
+    if settings.guesses.way not in LOADED:
         return spec, None
     spec = heads.with_hidden(spec, settings, folder)
     return spec, heads.find_heads(settings, spec, folder) or _find_draft(resolver, spec, folder, machine)
@@ -116,8 +117,8 @@ def _find_draft(resolver: Resolver, spec: Model, folder: ModelFolder, machine: M
     name = draft_name(settings)
     if name is None:
         return None
-    found = locate(name, kept=kept_folder(resolver.asked_value("cache"), machine.cache_folder))
-    own, kind = read_folder(found.path, compared_heads_folder(resolver, machine)), kv_kind(settings["kv_format"])
+    found = locate(name, kept=kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder))
+    own, kind = read_folder(found.path, compared_heads_folder(resolver, machine)), settings.cache.kind
     draft = DraftModel(found, with_rotation(with_factors(own, factors_beside(own, found.path, kind), kind), kind))
     check_draft(draft, spec, folder.path)
     return draft
@@ -140,7 +141,7 @@ def ways_of(settings: Resolved, spec: Model) -> tuple[str, ...]:
     """What a request may ask for. Models that generate nothing are not guessed: see config.py."""
     if spec.task is not Task.GENERATE:
         return NO_WAYS
-    way = str(settings["speculate"]).partition(":")[0]
+    way = settings.guesses.way
     return (*WAYS, way) if way in LOADED else WAYS
 
 
@@ -157,7 +158,7 @@ def build_guesser(settings: Resolved, cost: StepCost, computing: Proposer | None
     }
     if computing is not None:
         ways[computing.name] = (computing,)
-    default = str(settings["speculate"]).partition(":")[0]
+    default = settings.guesses.way
     return Guesser(ways, default, GuessLimiter(VerifyTime(cost)), Acceptance())
 
 
@@ -171,10 +172,10 @@ def build_draft(
     report: Callable[[Exception], None],
 ) -> DraftProposer:
     """The loaded draft model. pools: the sizes of the pools for its K and V. cost: predicts its steps."""
-    sequences, context = settings["max_sequences"], draft.context(settings)
+    sequences, context = settings.steps.max_sequences, draft.context(settings)
     pools = replace(pools, state_slots=draft_slots(draft.spec, sequences))
     sizes = MemorySizes(pools.num_pages, context, draft.rows(settings), sequences, pools.state_slots)
-    program, own, kind = draft.spec.program, place.weights(weights), kv_kind(settings["kv_format"])
+    program, own, kind = draft.spec.program, place.weights(weights), settings.cache.kind
     memory = StepMemory(program, own.matrices, own.vectors, kind, sizes, place.memory)
     runner = place.runner(place.compiled(program, memory), memory, draft.spec.vocab_size)
     first_token_s = cost.predict([Segment.decode(context // 4)]).seconds

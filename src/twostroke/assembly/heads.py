@@ -14,7 +14,7 @@ from twostroke.assembly.eagle import find_eagle, is_eagle3, with_places_kept
 from twostroke.assembly.heads_files import check_sizes, errors_of, load_heads, open_heads
 from twostroke.assembly.place import RunPlace
 from twostroke.assembly.prediction import find_prediction
-from twostroke.assembly.settings.config import Resolved
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assets import spark_eagle_path, spark_medusa_path
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.engine.speculate.heads import MedusaProposer
@@ -60,13 +60,13 @@ class MedusaModel:
         """What model and heads need together."""
         return structs.replace(
             needs,
-            weight_bytes=needs.weight_bytes + self.own.weight_bytes(format_choice(settings["weights"])),
+            weight_bytes=needs.weight_bytes + self.own.weight_bytes(format_choice(settings.model.weights)),
             buffer_bytes=needs.buffer_bytes + place(self.made.program, ROWS, 1).num_bytes,
         )
 
 
 def _way(settings: Resolved) -> tuple[str, str]:
-    word, _, path = str(settings["speculate"]).partition(":")
+    word, _, path = str(settings.guesses.speculate).partition(":")
     return word, path
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from twostroke.assembly.settings.config import Resolved
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.backends.cpu import NativePacker
 from twostroke.ops.program.model import Model
 from twostroke.ops.quant.formats import format_choice
@@ -56,7 +56,7 @@ def load_heads(folder: Path, name: str | None, own: Model, settings: Resolved) -
     """Packs the heads into memory, in the formats of the model. name: the file's name; None where the folder is a
     checkpoint.
     """
-    packer = NativePacker(settings["cpu_level"], settings["threads"], settings["cpus"])
+    packer = NativePacker(settings.cpu.cpu_level, settings.cpu.threads, settings.cpu.cpus)
     with closing(packer), errors_of(str(folder)):
         with Checkpoint.open(folder) if name is None else open_heads(folder, name, folder.name) as checkpoint:
-            return load_weights(checkpoint, own, format_choice(settings["weights"]), packer)
+            return load_weights(checkpoint, own, format_choice(settings.model.weights), packer)

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from twostroke.assembly.caches import needs_of, step_memory
-from twostroke.assembly.calibrated_keys import SETTING, with_calibrated_keys
+from twostroke.assembly.calibrated_keys import with_calibrated_keys
 from twostroke.assembly.folders import compared_heads_folder, locate
 from twostroke.assembly.ranks import over_sockets
-from twostroke.assembly.settings.config import ModelFacts, Resolved, Resolver, collect, resolve_engine
+from twostroke.assembly.settings.config import ModelFacts, resolve_engine
+from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings
 from twostroke.assembly.settings.env import read_machine
+from twostroke.assembly.settings.resolver import Resolved, Resolver, collect
 from twostroke.assembly.task import read_for_task
 from twostroke.assembly.weights import checked, load, settler_of
 from twostroke.backends.cpu import CpuOps, best_level, require_level
@@ -160,9 +162,9 @@ def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: 
     with ExitStack() as closing:
         loaded = load(path, part, resolved, machine, None, report)
         check = checked(loaded, report, closing)
-        exchange = meeting.exchange(resolved["cpu_level"])
+        exchange = meeting.exchange(resolved.cpu.cpu_level)
         closing.callback(exchange.close)
-        ops = CpuOps(resolved["cpu_level"], resolved["threads"], resolved["cpus"])
+        ops = CpuOps(resolved.cpu.cpu_level, resolved.cpu.threads, resolved.cpu.cpus)
         closing.callback(ops.close)
         ops.join(exchange)
         settler = settler_of(loaded.weights, machine)
@@ -177,16 +179,16 @@ def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: 
 
 def _resolve(model: str, resolver: Resolver, begin: RankBegin) -> tuple[Path, Model, Resolved]:
     machine = read_machine()
-    kept = kept_folder(resolver.asked_value("cache"), machine.cache_folder)
-    folder = locate(model, resolver.asked_value("revision"), kept=kept)
+    kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
+    folder = locate(model, resolver.asked_value(ModelSettings.revision), kept=kept)
     spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
     resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
     spec = with_calibrated_keys(spec, folder.path, resolver)
     resolved = resolver.resolved()
-    require_level(resolved["cpu_level"])
-    if resolved["cpu_level"] != begin.options["cpu_level"]:
+    require_level(resolved.cpu.cpu_level)
+    if resolved.cpu.cpu_level != begin.options["cpu_level"]:
         raise ConfigError(
-            f"This rank computes with {resolved['cpu_level']} kernels, its leader with {begin.options['cpu_level']}.",
+            f"This rank computes with {resolved.cpu.cpu_level} kernels, its leader with {begin.options['cpu_level']}.",
             why="Sums of floats may differ between them.",
             fix="Give all ranks the same --cpu-level.",
         )
@@ -198,9 +200,9 @@ def _resolve(model: str, resolver: Resolver, begin: RankBegin) -> tuple[Path, Mo
             why=f"The fingerprints of config.json and weights are {content} and {begin.model}.",
             fix="Copy the same folder to all machines.",
         )
-    if resolved[SETTING] != begin.key_factors:
+    if resolved.cache.key_factors != begin.key_factors:
         raise ConfigError(
-            f"This rank's factors of keys ({resolved[SETTING]}) are not its leader's ({begin.key_factors}).",
+            f"This rank's factors of keys ({resolved.cache.key_factors}) are not its leader's ({begin.key_factors}).",
             why="Each rank scales the keys of its own heads by the file beside its copy of the model.",
             fix=f"Copy the same folder, with {NAME}, to all machines.",
         )

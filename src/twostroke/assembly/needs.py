@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from twostroke.assembly.settings.config import Resolved, kv_kind
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.cost.memory import MemoryNeeds
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place as placement
@@ -20,8 +20,8 @@ def needs_with(
     """The memory that a model needs together with a second one, whose cache groups come after its own. rows, context:
     the most rows of a step of the second model, and its longest context.
     """
-    sequences = settings["max_sequences"]
-    own = spec.cache_needs(kv_kind(settings["kv_format"]), context, sequences, rows)
+    sequences = settings.steps.max_sequences
+    own = spec.cache_needs(settings.cache.kind, context, sequences, rows)
     tables = len(own.groups) * page_table_bytes(context, sequences)
     state_bytes = own.state_bytes * draft_slots(spec, sequences)
     return structs.replace(

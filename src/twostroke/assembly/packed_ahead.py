@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from twostroke.assembly.engine import find_model
+from twostroke.assembly.find import find_model
 from twostroke.assembly.weights import Progress, Report, checked, load
 from twostroke.weights.packed.cache import NO_CACHE
 
@@ -20,7 +20,7 @@ def pack_ahead(model: str, options: Mapping[str, Any], progress: Progress | None
     """
     found = find_model(model, options)
     resolved = found.resolver.resolved()
-    if resolved["cache"] == NO_CACHE:
+    if resolved.disk.cache == NO_CACHE:
         return None
     with ExitStack() as closing:
         loaded = load(found.folder.path, found.part, resolved, found.machine, progress, report)

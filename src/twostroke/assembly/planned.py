@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from twostroke.assembly.caches import longest_sequence, own_pools
-from twostroke.assembly.engine import Found, find_model
+from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.folders import texts_of
 from twostroke.assembly.grammars import grammars_of
 from twostroke.assembly.guesses import ways_of
-from twostroke.assembly.settings.config import collect, objectives_of, refuse_later_adapters
+from twostroke.assembly.settings.config import refuse_later_adapters
+from twostroke.assembly.settings.engine_settings import CacheSettings
 from twostroke.assembly.settings.env import asked_by_environment
+from twostroke.assembly.settings.resolver import collect
 from twostroke.assembly.task import Texts, build_texts
 from twostroke.engine.limits import EngineLimits
 from twostroke.text.grammar.compiler import GrammarCompiler
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from twostroke.text.chat_template import ChatTemplate
 
 USUAL_TOKENS = 8 * 4096
-_PARTS = ("weight_bytes", "buffer_bytes", "table_bytes", "process_bytes", "kv_memory")
 
 
 class PlannedProcess(Struct, frozen=True):
@@ -59,15 +60,14 @@ def plan_model(model: str, options: Mapping[str, Any]) -> PlannedProcess:
     refuse_later_adapters(collect(options, asked_by_environment()))
     found = find_model(model, options)
     settings, plan = found.resolver.resolved(), found.kv_plan
-    if found.resolver.asked_value("kv_memory") is None:
-        wanted = max(settings["context"], USUAL_TOKENS)
+    if found.resolver.asked_value(CacheSettings.kv_memory) is None:
+        wanted = max(settings.steps.context, USUAL_TOKENS)
         if plan.tokens > wanted:
             share = -(-plan.kv_bytes * wanted // plan.tokens)
             found = find_model(model, {**options, "kv_memory": str(share)})
             settings = found.resolver.resolved()
-    by_name = {setting.name: setting.value for setting in settings.settings}
-    need = sum(by_name[name] for name in _PARTS) + by_name.get("adapter_bytes", 0)
-    return PlannedProcess(found, {**options, "kv_memory": str(settings["kv_memory"])}, need)
+    need = settings.memory.total + settings.cache.kv_memory
+    return PlannedProcess(found, {**options, "kv_memory": str(settings.cache.kv_memory)}, need)
 
 
 def read_texts(found: Found) -> ModelTexts:
@@ -78,15 +78,15 @@ def read_texts(found: Found) -> ModelTexts:
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     ends |= turn_end_ids(template, tokenizer)
     grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=True)
-    context = resolved["context"]
+    context = resolved.steps.context
     limits = EngineLimits(
         context,
         spec.vocab_size,
         longest_sequence(own_pools(spec, found.kv_plan), context),
         ends,
-        objectives_of(resolved),
+        resolved.steps.objectives,
         ways_of(resolved, spec),
         task=spec.task,
     )
-    made = build_texts(spec, resolved["pooling"], found.files, tokenizer, folder)
+    made = build_texts(spec, resolved.task.pooling, found.files, tokenizer, folder)
     return ModelTexts(tokenizer, template, generation, grammars, limits, made, closing)

@@ -9,15 +9,29 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.optional import division as divisions
 from twostroke.assembly.optional import frames, leader, link, processes
-from twostroke.assembly.settings.config import Resolved, Resolver
+from twostroke.assembly.settings.engine_settings import (
+    AdapterSettings,
+    CacheSettings,
+    ClusterSettings,
+    CpuSettings,
+    DeviceSettings,
+    DiskSettings,
+    ModelSettings,
+    RankSettings,
+    SpeculateSettings,
+    StepSettings,
+    TaskSettings,
+)
 from twostroke.assembly.settings.env import Machine, process_environment
+from twostroke.assembly.settings.option import Field, Option
+from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.exchange import Exchange, memory_bytes
 from twostroke.cost.memory import KVPlan
@@ -41,9 +55,12 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 60.0
 
-SENT = ("weights", "kv_format", "context", "max_step_tokens", "max_sequences", "task", "cpu_level")
+SENT: tuple[Field[Any], ...] = (
+    *(ModelSettings.weights, CacheSettings.kv_format, StepSettings.context, StepSettings.max_step_tokens),
+    *(StepSettings.max_sequences, TaskSettings.task, CpuSettings.cpu_level),
+)
 """Settings that all ranks have in common."""
-SHARED_HERE = ("threads", "cache", "cache_limit")
+SHARED_HERE: tuple[Field[Any], ...] = (CpuSettings.threads, DiskSettings.cache, DiskSettings.cache_limit)
 """The settings that members on this machine share with their leader."""
 
 
@@ -65,9 +82,9 @@ class RankPlaces(Struct, frozen=True):
 
 def asked_division(resolver: Resolver) -> RankPlaces | None:
     """What was asked for; None for one process. Settles both counts. Raises ConfigError."""
-    tensor = resolver.pick("tensor_parallel", 1, "default: one process has every layer's matrices")
-    stages = resolver.pick("pipeline_parallel", 1, "default: one process has all layers")
-    listed = resolver.asked_value("rank_addresses") or ()
+    tensor = resolver.pick(RankSettings.tensor_parallel, 1, "default: one process has every layer's matrices")
+    stages = resolver.pick(RankSettings.pipeline_parallel, 1, "default: one process has all layers")
+    listed = resolver.asked_value(RankSettings.rank_addresses) or ()
     division = None if tensor == stages == 1 else divisions.Division.asked(tensor, stages)
     count = 1 if division is None else division.count
     if listed and len(listed) != count - 1:
@@ -76,14 +93,14 @@ def asked_division(resolver: Resolver) -> RankPlaces | None:
             fix="Give one HOST:PORT for each, with commas between, and --tensor-parallel or --pipeline-parallel.",
         )
     if division is None:
-        if resolver.asked_value("rank_timeout") is not None:
+        if resolver.asked_value(RankSettings.rank_timeout) is not None:
             raise ConfigError(
                 "--rank-timeout belongs to --tensor-parallel or --pipeline-parallel.", fix="Leave it out."
             )
         return None
-    timeout_s = resolver.pick("rank_timeout", TIMEOUT_S, "default")
+    timeout_s = resolver.pick(RankSettings.rank_timeout, TIMEOUT_S, "default")
     _refuse_beside(resolver)
-    secret = resolver.asked_value("cluster_secret")
+    secret = resolver.asked_value(ClusterSettings.cluster_secret)
     _require_secret(listed, secret)
     return RankPlaces(division, tuple(listed), secret, timeout_s)
 
@@ -100,16 +117,15 @@ def _require_secret(addresses: Sequence[tuple[str, int]], secret: str | None) ->
 
 def _refuse_beside(resolver: Resolver) -> None:
     """Options that a group of ranks cannot honour, by name."""
-    by_model = str(resolver.asked_value("speculate") or "").partition(":")[0] in ("medusa", "eagle", "draft")
-    device = (resolver.asked_value("device") or "cpu") != "cpu"
-    adapters = [
-        name for name in ("adapter", "adapter_folder", "max_adapters") if resolver.asked_value(name) is not None
-    ]
-    wrong = ["speculate"] * by_model + ["device"] * device + adapters
+    way = (resolver.asked_value(SpeculateSettings.speculate) or "").partition(":")[0]
+    by_model = [SpeculateSettings.speculate] if way in ("medusa", "eagle", "draft") else []
+    on_device = [DeviceSettings.device] if (resolver.asked_value(DeviceSettings.device) or "cpu") != "cpu" else []
+    adapters: tuple[Option[Any], ...] = (AdapterSettings.adapter, AdapterSettings.adapter_folder)
+    asked = [each for each in (*adapters, AdapterSettings.max_adapters) if resolver.asked_value(each) is not None]
+    wrong: list[Option[Any]] = [*by_model, *on_device, *asked]
     if wrong:
-        flag = f"--{wrong[0].replace('_', '-')}"
         raise ConfigError(
-            f"{flag} {resolver.asked_value(wrong[0])} is not possible over several ranks yet.",
+            f"{wrong[0].flag} {resolver.asked_value(wrong[0])} is not possible over several ranks yet.",
             why="What it adds to a step is not divided among ranks.",
             fix="Leave it out, or serve the model with one process.",
         )
@@ -215,13 +231,13 @@ def start_group(
     fingerprint of its weights. cpus: where each process of this machine runs.
     """
     division = places.division
-    width, level = division.exchange_width(spec), str(resolved["cpu_level"])
+    width, level = division.exchange_width(spec), str(resolved.cpu.cpu_level)
     begin = frames.RankBegin(
         frames.RANKS_VERSION,
         division.way,
         0,
         division.count,
-        {name: str(resolved[name]) for name in SENT},
+        {name: str(value) for name, value in resolved.values(*SENT).items()},
         pools.num_pages,
         pools.state_slots,
         pools.chunk_tokens,
@@ -229,11 +245,11 @@ def start_group(
         width,
         places.timeout_s,
         secrets.token_bytes(16),
-        key_factors=resolved["key_factors"],
+        key_factors=resolved.cache.key_factors,
     )
     if places.addresses:
         return _reach(places, begin, level)
-    here = {name: str(resolved[name]) for name in SHARED_HERE if resolved[name] is not None}
+    here = {name: str(value) for name, value in resolved.values(*SHARED_HERE).items() if value is not None}
     begin = structs.replace(begin, options={**begin.options, **here})
     ranks = division.members
     shared = processes.shared_memory(memory_bytes(level, division.count, width))

@@ -12,9 +12,11 @@ from typing import Any
 
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.caches import own_pools
-from twostroke.assembly.optional_heads import disk
-from twostroke.assembly.settings.config import collect, objectives_of, refuse_later_adapters
+from twostroke.assembly.find import Found, find_model
+from twostroke.assembly.settings.config import refuse_later_adapters
+from twostroke.assembly.settings.engine_settings import CacheSettings, CpuSettings, ModelSettings, StepSettings
 from twostroke.assembly.settings.env import asked_by_environment
+from twostroke.assembly.settings.resolver import collect
 from twostroke.cost.shape import Segment
 from twostroke.distributed.cluster.arithmetic import arithmetic_of
 from twostroke.distributed.cluster.link import secret_key
@@ -22,12 +24,9 @@ from twostroke.distributed.replica.core import PREFILL_TOKENS, ReplicaCore
 from twostroke.distributed.replica.page_exchange import PageExchange
 from twostroke.distributed.replica.server import ReplicaServer
 from twostroke.distributed.wire.frames import ReplicaFacts, ReplicaRole
-from twostroke.engine.beams.book import BeamBook
-from twostroke.engine.core import nothing_before
 from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.engine.scheduler.limits.last_chunk import SmallLastChunk
 from twostroke.runner.pool_pages import PoolPages
-from twostroke.text.stop_text import stop_text
 from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Task
 from twostroke.types.request import Request
@@ -57,7 +56,7 @@ def build_replica(
 ) -> BuiltReplica:
     """Load a model and make a replica that listens. Raises TwostrokeError."""
     refuse_later_adapters(collect(options, asked_by_environment()))
-    found = assemble.find_model(model, options)
+    found = find_model(model, options)
     if role != "both" and (reason := _why_no_pages(found)):
         raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
     heart = assemble.build_heart(found, progress, say, serving=True)
@@ -65,9 +64,9 @@ def build_replica(
     if role == "prefill":
         heart.scheduler.limiters = (SmallLastChunk(PAGE_TOKENS), *heart.scheduler.limiters)
     content = _content(found)
-    unit = resolved["cpu_level"] if found.device is None else "cuda"
-    names = (unit, resolved["weights"], resolved["kv_format"], resolved["key_factors"])
-    context = resolved["context"]
+    unit = resolved.cpu.cpu_level if found.device is None else "cuda"
+    names = (unit, resolved.model.weights, resolved.cache.kv_format, resolved.cache.key_factors)
+    context = resolved.steps.context
     tables = hashlib.blake2b(repr((context, spec.program.ropes)).encode(), digest_size=8).hexdigest()
     times = StepTime.of(found.costs.now, not found.costs.measured)
     prompt_s = times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
@@ -75,43 +74,31 @@ def build_replica(
     pages = None if _why_no_pages(found) else PoolPages(heart.memory)
     loaded = () if heart.adapters is None else heart.adapters.loaded()
     adapters = tuple(each.name for each in loaded)
-    most, pooling = resolved["max_step_tokens"], resolved["pooling"]
+    most, pooling = resolved.steps.max_step_tokens, resolved.task.pooling
     facts = ReplicaFacts(
         name=name,
         instance=secrets.token_hex(8),
         model=content,
-        arithmetic=arithmetic_of(stepper.executor, names, spec.vocab_size, PAGE_TOKENS, tables, pools, most, pooling),
+        arithmetic=arithmetic_of(stepper.loop.executor, names, spec.vocab_size, tables, pools, most, pooling),
         page_tokens=PAGE_TOKENS,
         pool_tokens=found.kv_plan.tokens,
         context_tokens=context,
         vocab_size=spec.vocab_size,
-        max_sequences=resolved["max_sequences"],
+        max_sequences=resolved.steps.max_sequences,
         token_s=prompt_s / PREFILL_TOKENS,
         role=role,
         page_bytes=0 if pages is None else pages.page_bytes,
-        objectives=objectives_of(resolved),
+        objectives=resolved.steps.objectives,
         adapters=adapters,
         adapter_salts=tuple(each.taken.salt for each in loaded),
         sight="" if heart.eyes is None else heart.eyes.fingerprint,
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
-    own = BeamBook(heart.scheduler, partial(stop_text, heart.tokenizer))
-    book = None if heart.disk is None else disk.DiskBook(own, heart.disk, heart.session.ledger.read_back)
-    core = ReplicaCore(
-        book or own,
-        stepper.executor,
-        stepper.clock,
-        times,
-        stepper.report_fault,
-        stepper.probe,
-        heart.explainer,
-        exchange,
-        stepper.flight,
-        partial(why_not, spec.task, len(adapters)),
-        nothing_before if book is None else book.before_step,
-    )
+    possible = partial(why_not, spec.task, len(adapters))
+    core = ReplicaCore(stepper.loop, times, heart.explainer, exchange, possible)
     replica = ReplicaServer(core, facts, heart.grammars, listener, secret_key(secret), say)
-    shown = {each: resolved[each] for each in ("weights", "kv_format", "cpu_level", "threads", "kv_tokens", "context")}
+    formats, sizes = (ModelSettings.weights, CacheSettings.kv_format), (CacheSettings.kv_tokens, StepSettings.context)
+    shown = resolved.values(*formats, CpuSettings.cpu_level, CpuSettings.threads, *sizes)
     return BuiltReplica(replica, heart, {"name": name, "model": found.name, "role": role, **shown})
 
 
@@ -122,7 +109,7 @@ def why_not(task: Task, num_adapters: int, request: Request) -> str:
     return "" if -1 <= request.adapter < num_adapters else "This replica does not have this adapter."
 
 
-def _content(found: assemble.Found) -> str:
+def _content(found: Found) -> str:
     """A fingerprint of all weights: also of those of an encoder in files of its own."""
     with Checkpoint.open(found.folder.path) as checkpoint:
         content = content_fingerprint(checkpoint)
@@ -133,7 +120,7 @@ def _content(found: assemble.Found) -> str:
     return hashlib.blake2b(both.encode(), digest_size=16).hexdigest()
 
 
-def _why_no_pages(found: assemble.Found) -> str:
+def _why_no_pages(found: Found) -> str:
     """Why K and V of this model cannot be sent to another replica or taken from one; empty where they can."""
     pools = own_pools(found.spec, found.kv_plan)
     if pools.state_slots or any(pool.window for pool in pools.pages):

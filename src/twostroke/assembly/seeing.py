@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from twostroke.assembly.optional_heads import sight
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import Resolved, Resolver, resolve_images
+from twostroke.assembly.settings.config import resolve_images
+from twostroke.assembly.settings.engine_settings import ImageSettings
+from twostroke.assembly.settings.env import Machine
+from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.program import Program
 from twostroke.ops.step_memory import StepMemory
@@ -27,11 +30,11 @@ TOWER = "vision_config"
 def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) -> tuple[Model, SightPlan | None]:
     """See `find_sight`, which is asked where config.json describes a tower or images are asked for."""
     config = read_object(folder / "config.json")
-    asked = resolver.asked_value("images") == "on" or resolver.asked_value("mmproj") is not None
+    asked = resolver.asked_value(ImageSettings.images) == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
     if asked or TOWER in config or (folder / NAME_FILE).is_file():
         return sight.find_sight(resolver, spec, folder, config, alone=alone)
-    resolver.pick("mmproj", None, "none asked for")
-    resolver.pick("images", "off", "the model describes no encoder of images")
+    resolver.pick(ImageSettings.mmproj, None, "none asked for")
+    resolver.pick(ImageSettings.images, "off", "the model describes no encoder of images")
     resolve_images(resolver)
     return spec, None
 
@@ -58,6 +61,7 @@ def front_eyes(resolver: Resolver, spec: Model, folder: Path, fingerprint: str, 
 def build_sight(
     plan: SightPlan | None,
     resolved: Resolved,
+    machine: Machine,
     place: RunPlace,
     memory: StepMemory,
     program: Program,
@@ -68,4 +72,4 @@ def build_sight(
         return None, None
     eyes = plan.eyes(resolved)
     closing.callback(eyes.close)
-    return eyes, plan.rows(resolved, place, memory, program)
+    return eyes, plan.rows(resolved, machine, place, memory, program)

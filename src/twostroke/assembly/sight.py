@@ -15,8 +15,10 @@ from msgspec import Struct, structs
 
 from twostroke.assembly.cost_here import costs_here
 from twostroke.assembly.place import RunPlace
-from twostroke.assembly.settings.config import IMAGE_TOKENS, Resolved, Resolver, resolve_images
+from twostroke.assembly.settings.config import IMAGE_TOKENS, resolve_images
+from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.env import Machine
+from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.assembly.sight_files import SightFiles, sight_files
 from twostroke.backends.cpu import NativePacker
 from twostroke.cost.encode_cost import EncodeCost
@@ -24,18 +26,19 @@ from twostroke.cost.memory import MemoryNeeds
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor
-from twostroke.images.processor import Processor, Tiling
+from twostroke.images.processor import Processor
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, AllowedHosts, FetchesImages
 from twostroke.models.common.encoders import SightEncoder, encode_cost, read_encoder
 from twostroke.models.common.sight import LearnedPlaces, Sight
 from twostroke.ops.operands import F32Array, bf16_to_f32
+from twostroke.ops.passes.row_cuts import parts_of
 from twostroke.ops.passes.with_given_rows import GivenRows, given_rows, with_given_rows
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.place import place
 from twostroke.ops.program.program import Program
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues, pieces_of
+from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
 from twostroke.types.images import SpanLayers
@@ -68,41 +71,45 @@ class SightPlan(Struct, frozen=True, eq=False):
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What the model and its encoder need together, with the rows that are kept."""
-        own = encoder_bytes(self.encoder, self.most_rows, settings["weights"])
+        own = encoder_bytes(self.encoder, self.most_rows, settings.model.weights)
         return structs.replace(
             needs,
             weight_bytes=needs.weight_bytes + own.weights,
-            buffer_bytes=needs.buffer_bytes + own.buffers + settings["image_cache"],
+            buffer_bytes=needs.buffer_bytes + own.buffers + settings.images.image_cache,
         )
 
     def eyes(self, settings: Resolved) -> Eyes:
         """What opens images for prompts."""
         sight, limits = self.encoder.sight, ImageLimits()
         together = sight.spans is not SpanLayers.NONE
-        fetcher = fetcher_of(settings["image_urls"], limits.file_bytes)
+        fetcher = fetcher_of(settings.images.image_urls, limits.file_bytes)
         return Eyes(self.processor, ImageDecoder(limits), sight.patching, sight.placeholder, together, fetcher)
 
     def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
         """What encodes cost on this machine."""
-        weights, level, threads = settings["weights"], settings["cpu_level"], settings["threads"]
+        weights, level, threads = settings.model.weights, settings.cpu.cpu_level, settings.cpu.threads
         costs = costs_here(self.encoder.model, weights, encoder_kv(weights), machine.cache_folder, level, threads)
         return encode_cost(self.encoder, costs.now)
 
-    def rows(self, settings: Resolved, where: RunPlace, memory: StepMemory, program: Program) -> ImageRows:
+    def rows(
+        self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
+    ) -> ImageRows:
         """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
-        encoder, sight, table = self.encoder, self.encoder.sight, None
-        with closing(NativePacker(settings["cpu_level"], settings["threads"], settings["cpus"])) as packer:
+        encoder, sight = self.encoder, self.encoder.sight
+        with closing(NativePacker(settings.cpu.cpu_level, settings.cpu.threads, settings.cpu.cpus)) as packer:
             with self.files.open() as checkpoint:
-                weights = load_weights(checkpoint, encoder.model, format_choice(settings["weights"]), packer)
-                if sight.learned is not None:
-                    table = read_table(with_prefix(checkpoint, encoder.model), sight.learned)
+                weights = load_weights(checkpoint, encoder.model, format_choice(settings.model.weights), packer)
+                prefixed = with_prefix(checkpoint, encoder.model)
+                table = None if sight.learned is None else read_table(prefixed, sight.learned)
+                newline = None if not sight.newline else _numbers(prefixed, sight.newline)
         program_of = encoder.model.program
-        own = StepMemory(program_of, weights.matrices, weights.vectors, encoder_kv(settings["weights"]), self._sizes())
-        layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table)
-        pieces = [where.ops.compile(piece, own) for piece in pieces_of(program_of)]
+        kind = encoder_kv(settings.model.weights)
+        own = StepMemory(program_of, weights.matrices, weights.vectors, kind, self._sizes())
+        layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table, newline)
+        parts = [where.ops.compile(part, own) for part in parts_of(program_of)]
         values = TowerValues(encoder.pixels, encoder.places, program_of.kept)
-        made = ImageEncoder(pieces, own, values, layout, sight.windows.whole if sight.windows else ())
-        kept, given = KeptRows(made, settings["image_cache"]), given_rows(program)
+        made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine))
+        kept, given = KeptRows(made, settings.images.image_cache), given_rows(program)
         return ImageRows(kept, memory, given, time.perf_counter, sight.filler)
 
     def _sizes(self) -> MemorySizes:
@@ -168,8 +175,8 @@ def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> 
 
     Raises CorruptModel, UnsupportedModel.
     """
-    rows = sight.most_rows(asked_rows)
-    processor = read_processor(sight.family, Tiling(sight.patching, sight.side, rows), settings)
+    tiling = sight.tiling(asked_rows)
+    processor, rows = read_processor(sight.family, tiling, settings), tiling.most_rows
     return processor, min(rows, processor.most_rows or rows)
 
 
@@ -186,16 +193,17 @@ def find_sight(
     alone: whether one process computes the model on its processor. Raises ConfigError or ModelError where images are
     asked for and cannot be read.
     """
-    asked, found, why = resolver.asked_value("images"), None, NO_ENCODER
+    asked, found, why = resolver.asked_value(ImageSettings.images), None, NO_ENCODER
     if not alone:
         why = NOT_ALONE
     elif asked != "off" and spec.task is Task.GENERATE:
-        most = resolver.asked_value("image_tokens") or IMAGE_TOKENS
-        step_tokens = resolver.resolved()["max_step_tokens"]
-        wanted = asked == "on" or resolver.asked_value("mmproj") is not None
+        most = resolver.asked_value(ImageSettings.image_tokens) or IMAGE_TOKENS
+        step_tokens = resolver.resolved().steps.max_step_tokens
+        wanted = asked == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
         found, why = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, step_tokens, wanted=wanted)
-    resolver.pick("mmproj", None, "the encoder lies in the model's folder" if found is None else found.files.name)
-    word = resolver.pick("images", "off" if found is None else "on", why)
+    where = "the encoder lies in the model's folder" if found is None else found.files.name
+    resolver.pick(ImageSettings.mmproj, None, where)
+    word = resolver.pick(ImageSettings.images, "off" if found is None else "on", why)
     resolve_images(resolver)
     if word == "on" and found is None:
         raise ConfigError("This model reads no images.", why=f"{why[0].upper()}{why[1:]}.", fix="Use --images off.")
@@ -208,7 +216,7 @@ def find_sight(
 
 def sight_of_replicas(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightPlan | None:
     """The encoder that replicas of a front have; the front reads its rules alone. Raises ConfigError, ModelError."""
-    most = resolver.asked_value("image_tokens") or IMAGE_TOKENS
+    most = resolver.asked_value(ImageSettings.image_tokens) or IMAGE_TOKENS
     found, _ = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, sys.maxsize, wanted=True)
     resolve_images(resolver)
     return found
@@ -245,7 +253,7 @@ def _plan(
 def _stored_names(files: SightFiles, encoder: SightEncoder) -> tuple[str, ...]:
     """The names by which the checkpoint holds the encoder's tensors; none where it was saved without some of them."""
     wanted = {tensor.name for tensor in wanted_tensors(encoder.model)}
-    wanted |= encoder.sight.learned.tensors if encoder.sight.learned else set()
+    wanted |= encoder.sight.tensors
     with files.open() as checkpoint:
         if not wanted <= with_prefix(checkpoint, encoder.model).names:
             return ()

@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from twostroke.assembly.settings.config import Resolver
+from twostroke.assembly.settings.engine_settings import ImageSettings
+from twostroke.assembly.settings.resolver import Resolver
 from twostroke.images.families import read_settings
 from twostroke.ops.program.model import Model
 from twostroke.types.errors import CorruptModel, ModelNotFound
@@ -36,7 +37,7 @@ class SightFiles(Struct, frozen=True):
 
 def sight_files(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightFiles | None:
     """The files of the model's encoder; None where there are none. Raises ModelError."""
-    asked = resolver.asked_value("mmproj")
+    asked = resolver.asked_value(ImageSettings.mmproj)
     if asked is None and not (folder / NAME_FILE).is_file():
         return SightFiles(config, read_settings(folder), lambda: Checkpoint.open(folder), False, str(folder))
     path = Path(asked).expanduser() if asked is not None else _next_to(folder)
@@ -45,7 +46,7 @@ def sight_files(resolver: Resolver, spec: Model, folder: Path, config: Mapping[s
     if not path.is_file():
         raise ModelNotFound(f"There is no file {path}.", fix="Give the mmproj file of the model.")
     projector = read_projector(path)
-    refuse_other_model(projector, spec.architecture, spec.hidden_size, str(resolver.resolved()["model"]))
+    refuse_other_model(projector, spec.architecture, spec.hidden_size, str(resolver.resolved().model.model))
     text = read_object(folder / "config.json")
     token = token_of_mark(read_object(folder / "tokenizer.json").get("added_tokens"), projector.kind.mark)
     if token is None:

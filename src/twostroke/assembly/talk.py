@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from twostroke.assembly.engine import Found, find_model
+from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.folders import texts_of
+from twostroke.assembly.settings.server_settings import TalkSettings
 from twostroke.text.talk.ask import asked_format, lines_of
 from twostroke.text.talk.ends import turn_end_ids
 from twostroke.text.talk.learn.find import find_format
@@ -45,7 +46,7 @@ def talk_of(model: str, options: Mapping[str, Any]) -> Talk:
     sampling, ends = dict(read_generation_defaults(folder).sampling), _ends(found, tokenizer, template)
     if template is None:
         return Talk({"format": NO_TEMPLATE}, {}, {}, ends, sampling)
-    asked = [found.resolver.asked_value(name) for name in ("tool_format", "reasoning_format")]
+    asked = [found.resolver.asked_value(form) for form in (TalkSettings.tool_format, TalkSettings.reasoning_format)]
     form = asked_format(find_format(template, tokenizer), *asked)
     lines = {name: text for name, text in lines_of(form) if name != "ends"}
     switches = Switches(template, form)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from twostroke.assembly.optional import embedder, reranker
-from twostroke.assembly.settings.config import Resolver
+from twostroke.assembly.settings.engine_settings import TaskSettings
+from twostroke.assembly.settings.resolver import Resolver
 from twostroke.models.common.forms import EMBEDDINGS, Form, tokens_form
 from twostroke.ops.products.embed import Embed
 from twostroke.ops.program.model import Model
@@ -43,18 +44,18 @@ class Texts(Struct, frozen=True):
 def read_for_task(resolver: Resolver, folder: Path, heads: Path | None) -> tuple[Model, SentenceFiles]:
     """The model of a folder, as it is to be served. Raises TwostrokeError."""
     files = read_sentence_files(folder)
-    asked = resolver.asked_value("task")
+    asked = resolver.asked_value(TaskSettings.task)
     spec = read_folder(folder, heads)
     if spec.task is Task.GENERATE and asked in (None, AUTO) and files.present:
         word = Task.RERANK if files.pairs else Task.EMBED
         spec = read_folder(folder, heads, _form(word, folder))
-        resolver.put("task", spec.task, "the files of sentence-transformers are beside the checkpoint")
+        resolver.put(TaskSettings.task, spec.task, "the files of sentence-transformers are beside the checkpoint")
     elif asked in (None, AUTO):
-        resolver.put("task", spec.task, f"what a {spec.architecture} is for")
+        resolver.put(TaskSettings.task, spec.task, f"what a {spec.architecture} is for")
     else:
         if spec.task is not asked:
             spec = read_folder(folder, heads, _form(Task(asked), folder))
-        resolver.pick("task", spec.task, "asked for")
+        resolver.pick(TaskSettings.task, spec.task, "asked for")
     _put_pooling(resolver, spec, files)
     return spec, files
 
@@ -66,23 +67,23 @@ def _form(task: Task, folder: Path) -> Form:
 
 
 def _put_pooling(resolver: Resolver, spec: Model, files: SentenceFiles) -> None:
-    asked = resolver.asked_value("pooling")
+    asked = resolver.asked_value(TaskSettings.pooling)
     if spec.task is Task.GENERATE:
         if asked is not None:
             raise ConfigError(
                 "--pooling is for models that make vectors.", fix="Leave it out, or start with --task embed."
             )
-        resolver.put("pooling", None, "the model generates text")
+        resolver.put(TaskSettings.pooling, None, "the model generates text")
         return
     usual = Pooling.CLS if spec.whole_prompts else Pooling.LAST
     if spec.task is Task.RERANK:
         if asked not in (None, usual):
             raise ConfigError(f"--pooling {asked} is not how this model scores.", fix="Leave it out.")
-        resolver.put("pooling", usual, "what the model's scores are made of")
+        resolver.put(TaskSettings.pooling, usual, "what the model's scores are made of")
     elif files.pooling is not None:
-        resolver.pick("pooling", files.pooling, "the files of sentence-transformers")
+        resolver.pick(TaskSettings.pooling, files.pooling, "the files of sentence-transformers")
     else:
-        resolver.pick("pooling", usual, "default: no file of sentence-transformers says it")
+        resolver.pick(TaskSettings.pooling, usual, "default: no file of sentence-transformers says it")
 
 
 def build_texts(

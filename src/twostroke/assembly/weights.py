@@ -12,8 +12,8 @@ import numpy as np
 from msgspec import structs
 
 from twostroke.assembly.folders import CALIBRATED
-from twostroke.assembly.settings.config import Resolved
 from twostroke.assembly.settings.env import Machine
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.backends.cpu import NativePacker
 from twostroke.backends.cpu.huge_pages import HUGE_PAGE_BYTES, settle
 from twostroke.ops.program.model import Model
@@ -22,6 +22,8 @@ from twostroke.ops.quant.formats import STORED, format_choice, kv_warning
 from twostroke.system import here
 from twostroke.types.speculate import INSIDE
 from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.early.record import remember
+from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import BackgroundCheck
@@ -57,29 +59,43 @@ def load(
         shared = replace(spec, program=replace(spec.program, vectors=kept))
         whole = load(folder, shared, resolved, machine, progress, report)
         return structs.replace(whole, weights=replace(whole.weights, vectors={**whole.weights.vectors, **made}))
-    format_for = format_choice(resolved["weights"])
-    packer = NativePacker(resolved["cpu_level"], resolved["threads"], resolved["cpus"])
+    format_for = format_choice(resolved.model.weights)
+    packer = NativePacker(resolved.cpu.cpu_level, resolved.cpu.threads, resolved.cpu.cpus)
     try:
         with here.beginning_on(machine.close), Checkpoint.open(folder) as checkpoint:
-            if resolved["weights"] == STORED:
+            if resolved.model.weights == STORED:
                 _tell_calibrated(resolved, report)
                 tell_stored(spec, checkpoint, report)
-            warning = kv_warning(resolved["kv_format"])
+            warning = kv_warning(resolved.cache.kv_format)
             if warning is not None:
                 report(warning)
-            tell_unread(spec, checkpoint, resolved["speculate"] in INSIDE, report)
-            scales = kv_scale_sentence(checkpoint.stored_names, resolved["kv_format"])
+            tell_unread(spec, checkpoint, resolved.guesses.speculate in INSIDE, report)
+            scales = kv_scale_sentence(checkpoint.stored_names, resolved.cache.kv_format)
             if scales is not None:
                 report(scales)
-            if resolved["cache"] == NO_CACHE:
-                return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress))
+            sources = tuple(shard.path for shard in checkpoint.shards.values())
+            if resolved.disk.cache == NO_CACHE:
+                return CachedWeights(load_weights(checkpoint, spec, format_for, packer, progress), None, sources)
             memory_bytes = int(MEMORY_SHARE * machine.available_bytes)
             packed_files = KeptFolder(
-                Path(resolved["cache"]).expanduser() / PACKED, resolved["cache_limit"], memory_bytes
+                Path(resolved.disk.cache).expanduser() / PACKED, resolved.disk.cache_limit, memory_bytes
             )
-            return cached_weights(packed_files, checkpoint, spec, format_for, packer, progress, report)
+            found = cached_weights(packed_files, checkpoint, spec, format_for, packer, progress, report)
+            return structs.replace(found, sources=sources)
     finally:
         packer.close()
+
+
+def load_named(
+    folder: ModelFolder, spec: Model, resolved: Resolved, machine: Machine, progress: Progress | None, report: Report
+) -> CachedWeights:
+    """The same for the model that a user named. The next start reads its file before it knows the model."""
+    loaded = load(folder.path, spec, resolved, machine, progress, report)
+    if resolved.disk.cache != NO_CACHE:
+        kept = Path(resolved.disk.cache).expanduser()
+        packed = None if loaded.file is None else loaded.file.path
+        remember(kept, folder.source, resolved.model.weights, packed, loaded.sources)
+    return loaded
 
 
 def _tell_calibrated(resolved: Resolved, report: Report) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.options import BY_NAME, ENGINE_OPTIONS
+from twostroke.assembly.settings.options import ENGINE_OPTIONS
+from twostroke.assembly.settings.server_settings import TalkSettings
 from twostroke.cli.generate import explained, timing_line
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 from twostroke.cli.shared.images import image_part, message_of, paths_in
@@ -36,7 +37,7 @@ HELP = (
 @click.option("--system", default=None, help="System message.")
 @click.option("--image", "image_files", multiple=True, help="A file or URL shown with the first line; may be repeated.")
 @sampling_flags
-@option_flags((*ENGINE_OPTIONS, BY_NAME["chat_template"]))
+@option_flags((*ENGINE_OPTIONS, TalkSettings.chat_template))
 @click.option("--explain", is_flag=True, help="Say after each answer what its time went to, and what would help.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line: an answer, a note or an error.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")

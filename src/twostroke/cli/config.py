@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.config import Setting
+from twostroke.assembly.settings.option import Setting
 from twostroke.assembly.settings.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.talk_lines import print_talk
@@ -26,7 +26,7 @@ def command(model: str, talk: bool, as_json: bool, verbose: bool, **options: Any
         if talk:
             print_talk(model, as_json, options)
             return
-        from twostroke.assembly.engine import resolve_all
+        from twostroke.assembly.find import resolve_all
 
         settings = [without_secret(setting) for setting in resolve_all(model, options).settings]
         if as_json:
@@ -38,7 +38,7 @@ def command(model: str, talk: bool, as_json: bool, verbose: bool, **options: Any
             click.echo(f"{s.name:<{name_width}}  {shown(s.value):<{value_width}}  {s.reason}")
 
 
-def without_secret(setting: Setting) -> Setting:
+def without_secret(setting: Setting[Any]) -> Setting[Any]:
     """The setting, with a secret's value replaced by that it is set."""
     secret = setting.name in BY_NAME and BY_NAME[setting.name].secret
     return replace(setting, value="(set)") if secret and setting.value is not None else setting

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,6 +64,8 @@ def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, 
             return
         click.echo(f"{calibration.title}; {here.cores} cores, {calibration.threads} threads, {here.level} kernels")
         click.echo(f"threads by default: {here.cores} ({here.placing})")
+        for words in _of_nodes(here, calibration):
+            click.echo(words)
         if here.better_level is not None:
             from twostroke.backends.cpu.library import BUILD
 
@@ -84,6 +87,26 @@ def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, 
             taken = f"{calibration.others_share:.0%} of the cores"
             click.echo(f"\nother programs took {taken} meanwhile: the figures are too low; --fresh measures again")
         click.echo("\nkept from before; --fresh measures again" if kept else "\nkept for `twostroke plan`")
+
+
+def _of_nodes(here: ThisMachine, calibration: Calibration) -> Iterator[str]:
+    """What `serve` would do with a model of a billion parameters on a machine of several memory nodes."""
+    from twostroke.assembly.settings.config import USUAL_SEQUENCES
+    from twostroke.assembly.settings.env import read_machine
+    from twostroke.lab.planner.ask import make_ask
+    from twostroke.lab.planner.doctor.meaning import MEANT, ONE_BILLION
+    from twostroke.lab.planner.memory_nodes import node_words, nodes_of
+    from twostroke.lab.planner.target import here_target
+    from twostroke.models.common.registry import read_model
+
+    machine = read_machine()
+    nodes = nodes_of(machine, here.level)
+    if nodes is None:
+        return
+    spec, target = read_model(ONE_BILLION), replace(here_target(calibration, machine.available_bytes), nodes=nodes)
+    for streams in (1, USUAL_SEQUENCES):
+        ask = make_ask(spec, MEANT[0], concurrency=streams)
+        yield f"1 B {MEANT[0]}, {streams} at a time, {node_words(spec, ask, target)}"
 
 
 def _measured(here: ThisMachine, as_json: bool) -> Calibration:

@@ -38,8 +38,9 @@ def command(
         return
     with clear_errors(verbose):
         from twostroke.assembly.settings.env import asked_by_environment
+        from twostroke.assembly.settings.server_settings import ListenSettings
 
-        answer = ask(url, request_id, api_key or asked_by_environment().get("api_key"))
+        answer = ask(url, request_id, api_key or asked_by_environment().get(ListenSettings.api_key.name))
         if as_json:
             print_json(answer)
         else:

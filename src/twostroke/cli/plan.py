@@ -159,7 +159,7 @@ def command(
         plan = make_plan(found.source, with_places(found.spec, adapters, adapter_rank), ask, target)
         said = ("encodes of images are in the TTFT of one request alone, not in figures of several at a time",)
         plan = replace(plan, images=shown, assumptions=(*plan.assumptions, *(said if shown else ())))
-        nodes = node_words(target, ask, plan.expectation.room)
+        nodes = node_words(found.spec, ask, target)
         plan = replace(plan, assumptions=(*plan.assumptions, nodes)) if nodes else plan
         if plot is not None:
             _draw(plot, plan.source, plan.expectation)

@@ -160,8 +160,8 @@ def _write_records(recorder: StepRecorder, perfetto: Path | None, records: Path 
     import json
 
     from twostroke.cli.shared.output_file import write_whole
+    from twostroke.cost.history.perfetto import trace
     from twostroke.cost.history.record_json import header_line, record_line
-    from twostroke.lab.sim.perfetto import trace
 
     if perfetto is not None:
         write_whole(perfetto, json.dumps(trace(recorder.records)), "--perfetto")

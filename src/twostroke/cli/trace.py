@@ -31,8 +31,8 @@ def command(file: Path, perfetto: Path | None, as_json: bool, verbose: bool) -> 
         import json
 
         from twostroke.cli.shared.output_file import check_place, write_whole
+        from twostroke.cost.history.perfetto import trace
         from twostroke.cost.history.record_json import read_lines
-        from twostroke.lab.sim.perfetto import trace
 
         if perfetto is not None:
             check_place(perfetto, "--perfetto")

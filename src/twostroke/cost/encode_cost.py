@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from twostroke.cost.encode_pieces import EncodeWalk, PieceKind
 from twostroke.cost.shape import Segment, StepCost
+from twostroke.types.images import ImageTile
 from twostroke.types.plan import Role
 
 
 class EncodeCost(Struct, frozen=True):
-    """cost: the cost of steps of the encoder. merge: patches of an image row. window: patches of a window; 0 for none.
-    whole_share: the share of layers that see the whole part all the same."""
+    """cost: the cost of steps of the encoder. merge: patches of an image row. layers: the encoder's. window: patches of
+    a window; 0 for none. whole: the layers that see the whole part all the same."""
 
     cost: StepCost
     merge: int
+    layers: int = 1
     window: int = 0
-    whole_share: float = 1.0
+    whole: frozenset[int] = frozenset()
 
     def seconds(self, rows: int) -> float:
         """The seconds of a part that becomes this many image rows."""
@@ -26,7 +29,47 @@ class EncodeCost(Struct, frozen=True):
         full, rest = divmod(patches, self.window)
         sizes = [self.window] * full + ([rest] if rest else [])
         windows = [_seeing_all(size, rows if place == 0 else 0) for place, size in enumerate(sizes)]
-        return self.whole_share * whole_s + (1 - self.whole_share) * self.cost.predict(windows).seconds
+        share = len(self.whole) / self.layers
+        return share * whole_s + (1 - share) * self.cost.predict(windows).seconds
+
+    def tile_s(self, tile: ImageTile) -> float:
+        """The seconds of a tile."""
+        if tile.sheet is None:
+            return self.seconds(tile.rows)
+        return tile.sheet.squares * self.seconds(tile.sheet.side**2) + self.piece_s(PieceKind.SHEET, tile.rows, 0)
+
+    def walk_of(self, tile: ImageTile, patches: int | None = None) -> EncodeWalk:
+        """The pieces of a tile. patches: those of it, or of each of its squares, with other rows."""
+        if tile.sheet is None:
+            return self.walk(tile.rows, patches)
+        return self.walk(tile.sheet.side**2, patches, tile.sheet.squares, tile.rows)
+
+    def walk(self, rows: int, patches: int | None = None, times: int = 1, sheet: int = 0) -> EncodeWalk:
+        """The pieces of a part that becomes this many image rows. patches: its patches and other rows, where they are
+        known. times: how many such parts follow each other. sheet: the image rows that are made of theirs."""
+        count = rows * self.merge if patches is None else patches
+        parts = [PieceKind.PRODUCTS]
+        for layer in range(self.layers):
+            windowed = self.window and layer not in self.whole
+            parts += [PieceKind.WINDOWS if windowed else PieceKind.ATTENTION, PieceKind.PRODUCTS]
+        ends = (PieceKind.SHEET,) if sheet else ()
+        return EncodeWalk((*((*parts, PieceKind.HEAD) * times), *ends), count, rows, self.piece_s, sheet)
+
+    def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
+        """The seconds of one piece of this many rows. patches: those of the whole part."""
+        if kind in (PieceKind.HEAD, PieceKind.SHEET):  # a row of a sheet moves less than the head multiplies
+            return self._of(Segment(0, rows, False, Role.PREFILL, scored=rows), "head")
+        if kind is PieceKind.PRODUCTS:
+            made = self.cost.predict([Segment.prefill(0, rows, False)]).parts
+            own_s = sum(part.seconds for part in made if part.name not in ("attention", "head"))
+            return own_s / (self.layers + 1)
+        seen = min(self.window, patches) if kind is PieceKind.WINDOWS else patches
+        # As many pairs as causal rows have whose middle one sees so much.
+        begin = max(0, seen - (rows + 1) // 2)
+        return self._of(Segment.prefill(begin, rows, False), "attention") / self.layers
+
+    def _of(self, segment: Segment, name: str) -> float:
+        return sum(part.seconds for part in self.cost.predict([segment]).parts if part.name == name)
 
 
 def _seeing_all(patches: int, rows: int) -> Segment:

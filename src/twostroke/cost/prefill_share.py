@@ -23,10 +23,11 @@ class HasRequest(Protocol):
 
 
 class Encode(Struct, frozen=True):
-    """What a step spent on an image, and for which completion."""
+    """What a step spent on an image, in how many pieces, and for which completion."""
 
     request_id: str = ""
     seconds: float = 0.0
+    pieces: int = 0
 
 
 NO_ENCODE = Encode()
@@ -62,8 +63,8 @@ def encode_of(plan: Plan, result: StepResult, busy_s: float, live: Mapping[str, 
     """The encode of a step, for the first completion that shows what was encoded. live: all, in order of arrival."""
     if not result.encode_s:
         return NO_ENCODE
-    keys = set(result.encoded) | ({plan.encode.key} if plan.encode is not None else set())
+    keys = set(result.encodes.keys) | ({plan.encode.key} if plan.encode is not None else set())
     for request_id, each in live.items():
         if any(span.tile.key in keys for span in each.request.images):
-            return Encode(request_id, min(result.encode_s, busy_s))
+            return Encode(request_id, min(result.encode_s, busy_s), result.encodes.pieces)
     return NO_ENCODE

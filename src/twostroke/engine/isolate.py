@@ -16,11 +16,10 @@ from dataclasses import fields, replace
 from functools import reduce
 from typing import Any
 
+from twostroke.engine.core import STEP_FAULT
 from twostroke.engine.executor import Executor
 from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult
-
-OWN_FAULT = "The engine failed while it computed this request."
 
 
 class IsolatingExecutor:
@@ -52,7 +51,7 @@ class IsolatingExecutor:
                 results.append(self._inner.execute(_part(plan, (sequence,))))
             except Exception as error:
                 self._report(error)
-                failed[sequence.request.request_id] = OWN_FAULT
+                failed[sequence.request.request_id] = STEP_FAULT
         if not results:
             raise first
         return joined([*results, StepResult({}, failed)])
@@ -75,7 +74,7 @@ class IsolatingExecutor:
             except Exception as error:
                 self._report(error)
             alone = sequences[0].alone
-            failed = dict.fromkeys(_names(sequences), OWN_FAULT) if alone else {}
+            failed = dict.fromkeys(_names(sequences), STEP_FAULT) if alone else {}
             results.append(StepResult({}, failed, undone=frozenset() if alone else _names(sequences)))
             if index == 0:
                 left = [sequence for later in parts[1:] for sequence in later]

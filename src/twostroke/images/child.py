@@ -5,8 +5,9 @@ is shown, or {"fault": text}; of more pixels than that, as its header says. In: 
 {"bytes": n} and n bytes: the tiles one after the other, three bytes a pixel; or {"fault": text}. Empty steps end the
 job without an answer.
 
-Steps: ["resize", w, h, filter] changes the image; ["tile", x, y, w, h] gives a part of it; ["whole", w, h, filter]
-gives all of it in that size. ["again"] takes back what was resized.
+Steps: ["resize", w, h, filter] changes the image. ["tile", x, y, w, h] gives a part of it, black where that is larger.
+["whole", w, h, filter] gives all of it in that size. ["again"] takes back what was resized. ["square", r, g, b] puts
+the image into the middle of a square of this colour.
 
 Ends when its input ends. It imports nothing of Twostroke.
 """
@@ -23,6 +24,9 @@ from twostroke.system import here
 if TYPE_CHECKING:
     from PIL import Image
 
+NICENESS = 5
+"""An image is opened next to an engine whose threads compute. They wait for each other, so none of them may wait for
+this process."""
 WIDE = ("I;16", "I;16L", "I;16B", "I")
 """Modes of 16 bits, of which the upper 8 count."""
 
@@ -69,6 +73,9 @@ def tiles_of(image: Image.Image, steps: list[list[Any]]) -> bytes:
             x, y, width, height = numbers
             made.append(image.crop((x, y, x + width, y + height)).tobytes())
             continue
+        if kind == "square":
+            image = squared(image, tuple(numbers))
+            continue
         width, height, word = numbers
         changed = image.resize((width, height), Image.Resampling(word))
         if kind == "resize":
@@ -76,6 +83,16 @@ def tiles_of(image: Image.Image, steps: list[list[Any]]) -> bytes:
         else:
             made.append(changed.tobytes())
     return b"".join(made)
+
+
+def squared(image: Image.Image, color: tuple[int, ...]) -> Image.Image:
+    """The image in the middle of a square."""
+    from PIL import Image
+
+    side = max(image.size)
+    made = Image.new("RGB", (side, side), color)
+    made.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
+    return made
 
 
 def limit(memory_bytes: int) -> None:
@@ -126,6 +143,7 @@ def main() -> None:
     """Read, open, answer, until the input ends."""
     from PIL import Image
 
+    here.stand_back(NICENESS)
     Image.init()  # all of Pillow that is needed is loaded before memory is limited
     limit(int(sys.argv[1]))
     answer({"ready": True})

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from twostroke.images.decoder import ImageDecoder
 from twostroke.images.parts import AskedImage, ImageName, image_of
@@ -24,7 +24,7 @@ from twostroke.images.processor import Cut, Processor
 from twostroke.images.remote.allowed import NOTHING_ELSEWHERE, FetchesImages
 from twostroke.text.pictures import PictureMarks
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.images import ImageSpan, ImageTile, Patching, PlacedPart, is_image, key_of
+from twostroke.types.images import ImageSpan, ImageTile, Patching, PlacedPart, Sheet, is_image, key_of
 
 VERSION = b"twostroke image 1"
 MEMO_BYTES = 64 << 20
@@ -117,6 +117,7 @@ class Eyes:
     ) -> Pictures | None:
         """seen: gives each image. See Looks."""
         marks, found = PictureMarks(self._processor.mark), list[SeenImage]()
+        among = self._processor.apart and _images_of(messages) > 1
         made = []
         for place, message in enumerate(messages):
             content = message.get("content") if isinstance(message, Mapping) else None
@@ -127,7 +128,7 @@ class Eyes:
             for index, part in enumerate(content):
                 if is_image(part):
                     where = part.where if isinstance(part, PlacedPart) else f"messages[{place}].content[{index}]"
-                    found.append(self._named(part, where, len(found), seen, local))
+                    found.append(self._named(part, where, len(found), seen, local, among))
                     part = {"type": "text", "text": marks.mark(len(found) - 1)}
                 parts.append(part)
             made.append({**message, "content": parts})
@@ -140,6 +141,7 @@ class Eyes:
         before: int,
         seen: Callable[[WantedImage], SeenImage],
         local: bool,
+        among: bool,
     ) -> SeenImage:
         limits = self._decoder.limits
         if before >= limits.images:
@@ -147,7 +149,7 @@ class Eyes:
                 f"The request has more than {limits.images} images.", param=where, fix="Send fewer images."
             )
         try:
-            asked = image_of(part, limits.file_bytes, local=local)
+            asked = structs.replace(image_of(part, limits.file_bytes, local=local), among=among)
             if asked.url:
                 self.fetcher.host_of(asked.url)
             return seen(WantedImage(where, asked))
@@ -167,7 +169,7 @@ class Eyes:
         """The image with its file, which is fetched where another machine has it. Raises InvalidRequest."""
         if not asked.url:
             return asked
-        return AskedImage(self.fetcher.fetch(asked.url), asked.low)
+        return structs.replace(asked, data=self.fetcher.fetch(asked.url), url="")
 
     def open(self, asked: AskedImage) -> SeenImage:
         """The tiles of a file, which is opened where it is not known. Raises InvalidRequest."""
@@ -189,22 +191,25 @@ class Eyes:
     def _opened(self, asked: AskedImage) -> SeenImage:
         cuts: list[Cut] = []
 
-        def rule(width: int, height: int) -> tuple[Sequence[Any], int]:
-            cuts.append(self._processor.cut(width, height, low=asked.low))
+        def steps_of(width: int, height: int) -> tuple[Sequence[Any], int]:
+            rule = self._processor.cut_among if asked.among else self._processor.cut
+            cuts.append(rule(width, height, low=asked.low))
             return cuts[0].steps, cuts[0].num_bytes
 
-        pixels, at, tiles = self._decoder.tiles(asked.data, rule), 0, []
-        for width, height in cuts[0].sizes:
+        pixels, at, tiles = self._decoder.tiles(asked.data, steps_of), 0, []
+        cut = cuts[0]
+        lines, sheets = cut.lines(self._patching), cut.sheets or (None,) * len(cut.sizes)
+        for (width, height), shape, sheet in zip(cut.sizes, lines, sheets, strict=True):
             own = pixels[at : at + 3 * width * height]
             at += len(own)
-            lines, columns = self._patching.lines(width, height)
-            tiles.append(ImageTile(self._key(width, height, own), lines, columns, width, height, own))
-        return SeenImage(tuple(tiles), self._processor.text(cuts[0], [(tile.lines, tile.columns) for tile in tiles]))
+            tiles.append(ImageTile(self._key(width, height, own, sheet), *shape, width, height, own, sheet))
+        return SeenImage(tuple(tiles), self._processor.text(cut, lines))
 
-    def _key(self, width: int, height: int, pixels: bytes) -> int:
+    def _key(self, width: int, height: int, pixels: bytes, sheet: Sheet | None) -> int:
         """Two tiles have one key only where the encoder makes the same rows of them."""
         digest = hashlib.sha256(VERSION)
-        for part in (self._processor.settings.encode(), b"%d x %d" % (width, height), pixels):
+        size = b"%d x %d" % (width, height) + (b"" if sheet is None else repr(sheet).encode())
+        for part in (self._processor.settings.encode(), size, pixels):
             digest.update(b"%d:" % len(part))
             digest.update(part)
         return key_of(digest.digest())
@@ -212,6 +217,12 @@ class Eyes:
     def close(self) -> None:
         """End the process that opens files."""
         self._decoder.close()
+
+
+def _images_of(messages: Sequence[Mapping[str, Any]]) -> int:
+    """How many images a conversation has."""
+    contents = (message.get("content") for message in messages if isinstance(message, Mapping))
+    return sum(is_image(part) for each in contents if isinstance(each, list) for part in each)
 
 
 class EyesOfRequest:

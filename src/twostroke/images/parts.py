@@ -26,19 +26,21 @@ DETAILS = ("auto", "low", "high", "original")
 
 
 class AskedImage(Struct, frozen=True):
-    """A file's bytes, or the URL at which another machine has them. low: few tiles are asked for."""
+    """A file's bytes, or the URL at which another machine has them. low: few tiles are asked for. among: it is one of
+    several whose number decides how each is cut."""
 
     data: bytes
     low: bool
     url: str = ""
+    among: bool = False
 
     @property
     def name(self) -> ImageName:
         """What it is known by."""
-        return (self.url or hashlib.sha256(self.data).digest(), self.low)
+        return (self.url or hashlib.sha256(self.data).digest(), self.low, self.among)
 
 
-ImageName = tuple[str | bytes, bool]
+ImageName = tuple[str | bytes, bool, bool]
 
 
 def image_of(part: Mapping[str, Any], most_bytes: int, *, local: bool = False) -> AskedImage:

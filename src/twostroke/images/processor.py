@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from twostroke.images.decoder import Step
 from twostroke.types.errors import InvalidRequest
-from twostroke.types.images import Patching
+from twostroke.types.images import Patching, Sheet
 from twostroke.types.spec.fields import Fields
 
 NEAREST, LANCZOS, BILINEAR, BICUBIC = range(4)
@@ -21,22 +21,37 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 
 class Tiling(Struct, frozen=True):
-    """side: the side of all tiles in pixels; 0 where images decide. most_rows: the most image rows of a tile."""
+    """side: the side of all tiles in pixels; 0 where images decide. most_rows: the most image rows of a tile. grids:
+    heights and widths in pixels of the grids of tiles that the model knows. most_tiles: the tiles whose rows a grid may
+    have; 0 for no bound. apart: whether an image among others is one tile."""
 
     patching: Patching
     side: int
     most_rows: int
+    grids: tuple[tuple[int, int], ...] = ()
+    most_tiles: int = 0
+    apart: bool = False
 
 
 class Cut(Struct, frozen=True):
     """What is made of one image. steps: the steps that child.py runs. sizes: width and height of each tile. columns,
-    rows: how many columns and rows of tiles the image is cut into, 0 where it is one tile.
+    rows: how many columns and rows of tiles the image is cut into, 0 where it is one tile. sheets: for each tile, how
+    its squares are read; None for a tile that is encoded whole.
     """
 
     steps: tuple[Step, ...]
     sizes: tuple[tuple[int, int], ...]
     columns: int = 0
     rows: int = 0
+    sheets: tuple[Sheet | None, ...] = ()
+
+    def lines(self, patching: Patching) -> list[tuple[int, int]]:
+        """The lines of image rows that each tile becomes, and how many rows a line has."""
+        found = []
+        for place, (width, height) in enumerate(self.sizes):
+            sheet = self.sheets[place] if self.sheets else None
+            found.append(patching.lines(width, height) if sheet is None else sheet.shape)
+        return found
 
     @property
     def num_bytes(self) -> int:
@@ -72,8 +87,15 @@ class Processor(Protocol):
     def most_rows(self) -> int:
         """The most image rows of a tile that settings allow; 0 where Tiling alone says it."""
 
+    @property
+    def apart(self) -> bool:
+        """Whether an image among others is cut otherwise, as cut_among says."""
+
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
         """What is made of an image of this size. low: with few tiles or few rows."""
+
+    def cut_among(self, width: int, height: int, *, low: bool = False) -> Cut:
+        """What is made of one of several images of a prompt."""
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
         """What stands in the prompt for an image. lines: the lines of image rows of each tile, and the
@@ -109,6 +131,15 @@ class OfColors:
     def settings(self) -> str:
         """See Processor."""
         return f"{self.family} {self!r}"
+
+    @property
+    def apart(self) -> bool:
+        """See Processor."""
+        return False
+
+    def cut_among(self, width: int, height: int, *, low: bool = False) -> Cut:
+        """See Processor."""
+        raise NotImplementedError(self.family)
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:

@@ -59,11 +59,13 @@ def page_table_bytes(context_tokens: int, max_sequences: int) -> int:
 
 
 class StepSizes(NamedTuple):
-    """What one step decides: its rows, its sequences, and the rows that need logits."""
+    """What one step decides: its rows, its sequences, and the rows that need logits. first: the row with which it
+    begins, where it computes a block of rows (`Program.cuts`)."""
 
     tokens: int
     sequences: int
     logit_rows: int
+    first: int = 0
 
 
 class MemorySizes(Struct, frozen=True):
@@ -240,8 +242,9 @@ class StepMemory:
 
     def value(self, value: Value, sizes: StepSizes) -> F32Array:
         """The rows of a value in a step of these sizes, a view into the arena."""
-        root, rows = value.root, sizes.logit_rows if value.rows is Size.LOGIT_ROWS else sizes.tokens
-        at = self._placement.offsets[root]
+        root, rows, at = value.root, sizes.logit_rows, self._placement.offsets[value.root]
+        if value.rows is Size.TOKENS:
+            rows, at = sizes.tokens, at + 4 * sizes.first * root.width
         whole = self._arena[at : at + 4 * rows * root.width].view(np.float32).reshape(rows, root.width)
         return whole[:, value.offset : value.offset + value.width].reshape(rows, *value.shape)
 
@@ -275,7 +278,8 @@ class StepMemory:
         if isinstance(item, Rope):
             return self._ropes[item]
         if isinstance(item, Indices):
-            return getattr(inputs if item == SLOTS else self, item.name)[: _count(sizes, item.count)]
+            first = sizes.first if item.count is Size.TOKENS else 0
+            return getattr(inputs if item == SLOTS else self, item.name)[first : first + _count(sizes, item.count)]
         if isinstance(item, Sequences):
             return _first(inputs.batch, sizes.sequences)
         return item

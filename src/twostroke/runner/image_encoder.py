@@ -1,27 +1,28 @@
 """The encoder of images: tiles in, image rows out; and the rows of a step that come from images.
 
 Rows of tiles are kept up to a number of bytes, the latest used ones. A tile that was dropped is encoded again, with the
-same bits: an encode is one step of one sequence, whatever happens between its pieces.
+same bits: an encode is one step of one sequence, however it is divided into pieces.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from math import inf
 
 import numpy as np
 from msgspec import Struct
 
+from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.encode_pieces import EncodePiece, PieceKind
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.ops.program.op import OpPart
-from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 from twostroke.ops.step_memory import StepMemory, StepSizes
 from twostroke.runner.forward import Forward
-from twostroke.runner.patch_layout import PatchLayout
+from twostroke.runner.patch_layout import PatchLayout, PatchOrder
+from twostroke.runner.sheets import read_sheet, squares_of
 from twostroke.runner.text_places import places_of
-from twostroke.types.images import NOTHING_ENCODED, PIECES_S, EncodedTiles, ImageSpan, ImageTile
+from twostroke.types.images import NOTHING_ENCODED, EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.plan import Plan
 from twostroke.types.spec.formats import PAGE_TOKENS
 
@@ -38,87 +39,130 @@ class TowerValues(Struct, frozen=True, eq=False):
 class ImageEncoder:
     """One tile at a time, in pieces: what lies between two of them stays in the encoder's own memory.
 
-    pieces: the body, one part after the other, and the head. whole_layers: pieces that see the whole tile where the
-    layout has windows. A window is a sequence of its own, because its patches see each other alone.
+    parts: the body between its cuts, and the head. cost: divides a tile into pieces. A window is a sequence of its own,
+    because its patches see each other alone.
     """
 
     def __init__(
         self,
-        pieces: Sequence[Forward],
+        parts: Sequence[Forward],
         memory: StepMemory,
         values: TowerValues,
         layout: PatchLayout,
-        whole_layers: Sequence[int] = (),
+        cost: EncodeCost,
     ) -> None:
-        self._pieces, self._memory, self._values, self._layout = pieces, memory, values, layout
-        self._whole_layers = frozenset(whole_layers)
-        self._next = 0
+        self._parts, self._memory, self._values, self._layout, self._cost = parts, memory, values, layout, cost
+        self._walk = cost.walk(0, 0)
+        self._squares: list[ImageTile] = []
+        self._rows: F32Array | None = None
+        self._made: F32Array | None = None
         self.tile: ImageTile | None = None
         self.num_encoded = 0
 
     def begin(self, tile: ImageTile) -> None:
         """Work on this tile from now on; a tile that is not finished is given up."""
-        self.tile, self._next = tile, 0
-        memory, order = self._memory, self._layout.order(tile.lines, tile.columns)
-        count, (_, width) = order.rows, self._layout.grid(tile)
-        sizes = StepSizes(count, 1, 0)
+        self._squares = squares_of(tile)
+        order = self._order(self._squares[0])
+        self.tile, self._rows, self._made = tile, None, None
+        self._walk = self._cost.walk_of(tile, order.rows)
+        memory, (_, width) = self._memory, self._layout.grid(self._squares[0])
         memory.token_ids[: len(order.lines)] = order.lines * width + order.columns
-        memory.positions[:count] = np.arange(count)
-        for table in memory.row_turns:
-            table.write(np.stack([order.lines, order.columns]))
-        memory.fill(self._values.pixels, sizes, self._layout.patches(tile))
-        if self._values.places is not None:
-            memory.fill(self._values.places, sizes, self._layout.places(tile))
+        memory.positions[: order.rows] = np.arange(order.rows)
 
-    def advance(self) -> F32Array | None:
-        """One piece of the tile. -> its rows after the last piece, else None: (rows, width of the text model), and as
-        much again for each of the rows that are added."""
+    def _order(self, square: ImageTile) -> PatchOrder:
+        return self._layout.order(square.lines, square.columns)
+
+    def advance(self, most_s: float = inf, *, least: bool = True) -> EncodePiece | None:
+        """The next piece of the tile, of the most rows that are predicted to take at most so long. -> it; None where
+        there is none. least: see `EncodeWalk.take`. After the last one `take_rows` gives the rows."""
         tile = self.tile
         if tile is None:
             raise ValueError("no tile was begun")
-        order, memory = self._layout.order(tile.lines, tile.columns), self._memory
-        windows = order.windows if order.windows and self._next not in self._whole_layers else (order.rows,)
-        _write_sequences(memory, windows)
-        last = self._next == len(self._pieces) - 1
-        if last:
-            memory.choose_logit_rows(order.back)
-        sizes = StepSizes(order.rows, len(windows), tile.rows if last else 0)
-        found = self._pieces[self._next](sizes)
-        self._next += 1
-        if not last:
+        piece = self._walk.take(most_s, least=least)
+        if piece is None:
             return None
-        self.tile = None
-        self.num_encoded += 1
-        return np.concatenate([found, *(memory.numbers(value, sizes) for value in self._values.added)], axis=1)
+        if piece.kind is PieceKind.SHEET:
+            self._read(tile, piece)
+            return piece
+        place, part = divmod(piece.part, len(self._parts))
+        square = self._squares[place]
+        order = self._order(square)
+        if piece.kind is PieceKind.HEAD:
+            self._join(piece, order, place * square.rows)
+            return piece
+        lengths = order.windows if self._walk.is_windowed(piece.part) else (order.rows,)
+        count = _write_sequences(self._memory, lengths, piece.first, piece.end)
+        sizes = StepSizes(piece.end - piece.first, count, 0, piece.first)
+        if part == 0:
+            self._fill(square, order, piece, sizes)
+        self._parts[part](sizes)
+        return piece
 
-    def encode(self, tile: ImageTile) -> F32Array:
-        """All pieces."""
+    def _fill(self, square: ImageTile, order: PatchOrder, piece: EncodePiece, sizes: StepSizes) -> None:
+        """What the first part reads of these rows."""
+        own, memory = slice(piece.first, piece.end), self._memory
+        for table in memory.row_turns:
+            table.write(np.stack([order.lines[own], order.columns[own]]), piece.first)
+        memory.fill(self._values.pixels, sizes, self._layout.patches(square, own))
+        if self._values.places is not None:
+            memory.fill(self._values.places, sizes, self._layout.places(square, own))
+
+    def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
+        """Image rows of a piece: (rows, width of the text model), and as much again for each of those that are
+        added. before: the rows of the squares before this one."""
+        back = order.back[piece.first : piece.end]
+        self._memory.choose_logit_rows(back)
+        sizes = StepSizes(order.rows, 1, len(back))
+        found = [self._parts[-1](sizes)]
+        found += [self._memory.numbers(value, sizes) for value in self._values.added]
+        if self._rows is None:
+            shape = len(self._squares) * piece.rows, sum(each.shape[1] for each in found)
+            self._rows = np.empty(shape, np.float32)
+        np.concatenate(found, axis=1, out=self._rows[before + piece.first : before + piece.end])
+
+    def _read(self, tile: ImageTile, piece: EncodePiece) -> None:
+        """Rows of a sheet."""
+        newline = self._layout.newline
+        if self._rows is None or newline is None or tile.sheet is None:
+            raise ValueError("no squares were encoded")
+        if self._made is None:
+            self._made = np.empty((piece.rows, self._rows.shape[1]), np.float32)
+        own = slice(piece.first, piece.end)
+        self._made[own] = read_sheet(tile.sheet, self._rows, newline, piece.first, piece.end)
+
+    def take_rows(self) -> F32Array | None:
+        """The rows of the tile where all of its pieces were done, which ends it; else None."""
+        if self.tile is None or not self._walk.done:
+            return None
+        made = self._rows if self.tile.sheet is None else self._made
+        self.tile, self._rows, self._made, self._squares = None, None, None, []
+        self.num_encoded += 1
+        return made
+
+    def encode(self, tile: ImageTile, most_s: float = inf) -> F32Array:
+        """All pieces. most_s: the most predicted seconds of one."""
         self.begin(tile)
-        while (found := self.advance()) is None:
-            pass
+        while (found := self.take_rows()) is None:
+            self.advance(most_s)
         return found
 
 
-def _write_sequences(memory: StepMemory, lengths: Sequence[int]) -> None:
-    """The rows of a step as sequences of these lengths, each on pages of its own."""
-    count, total = len(lengths), sum(lengths)
+def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end: int) -> int:
+    """Rows [first, end) of a step whose sequences have these lengths, each on pages of its own. -> how many sequences
+    have any of the rows."""
     starts = np.cumsum([0, *lengths])
     pages = -(-np.array(lengths) // PAGE_TOKENS)
-    firsts = np.cumsum(pages) - pages
-    memory.batch.row_starts[: count + 1] = starts
-    memory.batch.context_tokens[:count] = lengths
-    for index, (first, own) in enumerate(zip(firsts, pages, strict=True)):
-        memory.batch.page_table[index, :own] = np.arange(first, first + own)
-    shifts = firsts * PAGE_TOKENS - starts[:-1]
-    memory.slots[:total] = np.arange(total) + np.repeat(shifts, lengths)
-
-
-def pieces_of(program: Program) -> tuple[Program, ...]:
-    """An encoder's program in parts of about a layer each, the head last. They share one memory: that of the whole."""
-    ends = [place + 1 for place, call in enumerate(program.body) if call.PART is OpPart.ATTENTION]
-    edges = [0, *ends, len(program.body)]
-    body = [program.body[begin:end] for begin, end in zip(edges, edges[1:], strict=False) if begin < end]
-    return (*(replace(program, body=part, head=()) for part in body), replace(program, body=()))
+    pages_before = np.cumsum(pages) - pages
+    begin, stop = int(np.searchsorted(starts, first, "right")) - 1, int(np.searchsorted(starts, end, "left"))
+    count = stop - begin
+    memory.batch.row_starts[: count + 1] = np.clip(starts[begin : stop + 1], first, end) - first
+    memory.batch.context_tokens[:count] = lengths[begin:stop]
+    for index, place in enumerate(range(begin, stop)):
+        own = np.arange(pages_before[place], pages_before[place] + pages[place])
+        memory.batch.page_table[index, : len(own)] = own
+    shifts = pages_before[begin:stop] * PAGE_TOKENS - starts[begin:stop]
+    memory.slots[first:end] = np.arange(first, end) + np.repeat(shifts, np.diff(memory.batch.row_starts[: count + 1]))
+    return count
 
 
 class KeptRows:
@@ -128,6 +172,8 @@ class KeptRows:
         self._encoder, self._max_bytes = encoder, max_bytes
         self._rows: OrderedDict[int, F32Array] = OrderedDict()
         self._finished: set[int] = set()
+        self._dropped: set[int] = set()
+        self._predicted_s, self._pieces = 0.0, 0
         self.num_bytes = self.num_found = self.num_pieces = 0
 
     def of(self, tile: ImageTile) -> F32Array:
@@ -138,37 +184,50 @@ class KeptRows:
         self.num_found += 1
         return self._rows[tile.key]
 
-    def work(self, tile: ImageTile) -> bool:
-        """One piece of the tile that was begun; where none was, of this one. -> whether this one is finished."""
+    def work(self, tile: ImageTile, most_s: float = inf) -> bool:
+        """Pieces of the tile that was begun, which are predicted to take at most so long together, at least one; where
+        none was, of this one. -> whether this one is finished."""
         if tile.key in self._rows:
             self._finished.add(tile.key)
             return True
         if self._encoder.tile is None:
             self._encoder.begin(tile)
-        own = self._encoder.tile or tile
-        self.num_pieces += 1
-        made = self._encoder.advance()
-        if made is not None:
-            self._keep(own.key, made)
+        own, begun_s = self._encoder.tile or tile, self._predicted_s
+        while (made := self._encoder.take_rows()) is None:
+            spent_s = self._predicted_s - begun_s
+            piece = self._encoder.advance(most_s - spent_s, least=not spent_s)
+            if piece is None:
+                return False
+            self.num_pieces += 1
+            self._pieces += 1
+            self._predicted_s += piece.seconds
+        self._keep(own.key, made)
         return tile.key in self._rows
 
     def _keep(self, key: int, made: F32Array) -> None:
         self._finished.add(key)
+        self._dropped.discard(key)
         self._rows[key] = made
         self.num_bytes += made.nbytes
         while self.num_bytes > self._max_bytes and len(self._rows) > 1:
-            self.num_bytes -= self._rows.popitem(last=False)[1].nbytes
+            dropped, rows = self._rows.popitem(last=False)
+            self.num_bytes -= rows.nbytes
+            self._dropped.add(dropped)
 
     def give_up(self, tile: ImageTile) -> None:
         """Nothing more is done for the tile before its rows are needed."""
         self._encoder.tile = None
         self._finished.add(tile.key)
 
-    def take_finished(self) -> frozenset[int]:
-        """The keys of what was finished since the last call."""
-        found = frozenset(self._finished)
+    def take(self, seconds: float) -> EncodedTiles:
+        """What was done since the last call. seconds: what it took."""
+        spent_s = seconds if self._pieces else 0.0
+        finished, dropped = frozenset(self._finished), frozenset(self._dropped)
+        done = EncodedTiles(finished, spent_s, self._predicted_s, self._pieces, dropped)
         self._finished.clear()
-        return found
+        self._dropped.clear()
+        self._predicted_s, self._pieces = 0.0, 0
+        return done
 
 
 class ImageRows:
@@ -198,9 +257,9 @@ class ImageRows:
             table.write(self._places(plan, sizes))
         if plan.encode is None and not any(sequence.request.images for sequence in plan.sequences):
             return NOTHING_ENCODED
-        begin_s, before = self._clock(), self._kept.num_pieces
+        begin_s = self._clock()
         if plan.encode is not None:
-            self._work(plan.encode, begin_s + PIECES_S)
+            self._work(plan.encode, plan.encode_s)
         targets = [self._memory.value(value, sizes) for value in self._given]
         first_row = 0
         for sequence in plan.sequences:
@@ -213,8 +272,7 @@ class ImageRows:
                     self._memory.token_ids[at] = self._filler
                 self._marked = True
             first_row += sequence.num_tokens
-        seconds = self._clock() - begin_s if self._kept.num_pieces > before else 0.0
-        return EncodedTiles(self._kept.take_finished(), seconds)
+        return self._kept.take(self._clock() - begin_s)
 
     def _places(self, plan: Plan, sizes: StepSizes) -> I32Array:
         """Time, height and width (3, rows) of all rows of a step."""
@@ -227,12 +285,10 @@ class ImageRows:
             first_row += sequence.num_tokens
         return made
 
-    def _work(self, tile: ImageTile, until_s: float) -> None:
+    def _work(self, tile: ImageTile, most_s: float) -> None:
         """Pieces of a tile. One that fails is given up and counts as done: the step that needs it fails by itself."""
         try:
-            while not self._kept.work(tile):
-                if self._clock() >= until_s:
-                    break
+            self._kept.work(tile, most_s)
         except Exception:
             self._kept.give_up(tile)
 

@@ -12,6 +12,8 @@ from twostroke.models.common.sight import Between, Sight
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.images import ImageTile
 
+ALL = slice(None)
+
 
 class PatchOrder(Struct, frozen=True, eq=False):
     """lines, columns (patches,): where each patch of a step lies in its tile, in the order of the step. back: the group
@@ -30,13 +32,19 @@ class PatchOrder(Struct, frozen=True, eq=False):
         """Rows of the step."""
         return len(self.lines) + self.rest
 
+    def rest_in(self, rows: slice) -> int:
+        """How many of these rows are no patches."""
+        return len(range(self.rows)[rows]) - len(range(len(self.lines))[rows])
+
 
 class PatchLayout:
     """values: (256, 3) what each byte of red, green and blue means. table: the learned places (places, width), where
-    they are fitted to each tile; that of the row that is no patch comes first."""
+    they are fitted to each tile; that of the row that is no patch comes first. newline: the row that ends lines."""
 
-    def __init__(self, sight: Sight, values: F32Array, table: F32Array | None = None) -> None:
-        self._sight, self._values = sight, values
+    def __init__(
+        self, sight: Sight, values: F32Array, table: F32Array | None = None, newline: F32Array | None = None
+    ) -> None:
+        self._sight, self._values, self.newline = sight, values, newline
         self._first = None if table is None else table[: sight.rest]
         self._table = None if table is None else table[sight.rest :]
         self.order = lru_cache(maxsize=64)(self._order)
@@ -46,22 +54,23 @@ class PatchLayout:
         merge = self._sight.patching.merge
         return tile.lines * merge, tile.columns * merge
 
-    def patches(self, tile: ImageTile) -> F32Array:
+    def patches(self, tile: ImageTile, rows: slice = ALL) -> F32Array:
         """(patches, colours * frames * side * side): red of all pixels of a patch, then green, then blue; or the
-        colours of one pixel after the other. Zeros for rows that are no patches."""
+        colours of one pixel after the other. Zeros for rows that are no patches. rows: those that are wanted."""
         side, (height, width) = self._sight.patching.patch, self.grid(tile)
         pixels: NDArray[np.uint8] = np.frombuffer(tile.pixels, np.uint8).reshape(tile.height, tile.width, 3)
         cut = pixels[: height * side, : width * side].reshape(height, side, width, side, 3)
         order = self.order(tile.lines, tile.columns)
-        bytes_of = cut.transpose(0, 2, 4, 1, 3)[order.lines, order.columns].reshape(len(order.lines), 3, 1, -1)
+        own_lines, own_columns, rest = order.lines[rows], order.columns[rows], order.rest_in(rows)
+        bytes_of = cut.transpose(0, 2, 4, 1, 3)[own_lines, own_columns].reshape(len(own_lines), 3, 1, side * side)
         frames = self._sight.frames
         found = np.empty((len(bytes_of), 3, frames, side * side), np.float32)
         for channel in range(3):
             found[:, channel] = self._values[:, channel][bytes_of[:, channel]]
         if self._sight.colors_last:
             found = found.transpose(0, 2, 3, 1)
-        made = np.ascontiguousarray(found).reshape(len(found), -1)
-        return np.pad(made, ((0, order.rest), (0, 0))) if order.rest else made
+        made = np.ascontiguousarray(found).reshape(len(found), 3 * frames * side * side)
+        return np.pad(made, ((0, rest), (0, 0))) if rest else made
 
     def _order(self, lines: int, columns: int) -> PatchOrder:
         """The patches of one image row are neighbours; where there are windows, so are the image rows of a window."""
@@ -81,22 +90,23 @@ class PatchLayout:
         column = (own_column[:, None] * merge + inner % merge).reshape(-1).astype(np.int32)
         return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths), self._sight.rest)
 
-    def places(self, tile: ImageTile) -> F32Array:
-        """The learned places of a tile's rows (rows, width). Raises ValueError without a table."""
+    def places(self, tile: ImageTile, rows: slice = ALL) -> F32Array:
+        """The learned places of a tile's rows (rows, width), or of some. Raises ValueError without a table."""
         learned, order = self._sight.learned, self.order(tile.lines, tile.columns)
         if learned is None or self._table is None or self._first is None:
             raise ValueError("no table of places")
+        own_lines, own_columns = order.lines[rows], order.columns[rows]
         if learned.between is Between.AXES:
-            added: F32Array = self._table[order.columns] + self._table[learned.side + order.lines]
+            added: F32Array = self._table[own_columns] + self._table[learned.side + own_lines]
             return added
         height, width = self.grid(tile)
         lines, columns = (taps(count, learned.side, learned.between) for count in (height, width))
-        made = np.zeros((len(order.lines), self._table.shape[1]), np.float32)
+        made = np.zeros((len(own_lines), self._table.shape[1]), np.float32)
         for line, line_share in zip(*lines, strict=True):
             for column, column_share in zip(*columns, strict=True):
-                share = line_share[order.lines] * column_share[order.columns]
-                made += self._table[line[order.lines] * learned.side + column[order.columns]] * share[:, None]
-        return np.concatenate([made, self._first]) if order.rest else made
+                share = line_share[own_lines] * column_share[own_columns]
+                made += self._table[line[own_lines] * learned.side + column[own_columns]] * share[:, None]
+        return np.concatenate([made, self._first]) if order.rest_in(rows) else made
 
 
 def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[F32Array]]:

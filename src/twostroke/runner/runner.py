@@ -74,8 +74,7 @@ class ModelRunner:
             *(sampled, failed, model_s, sampling_s, scored),
             delayed_s=self._delay(),
             pooled=pooled,
-            encoded=done.keys,
-            encode_s=done.seconds,
+            encodes=done,
         )
 
     def _score(self, plan: Plan, sizes: StepSizes) -> dict[str, tuple[TokenLogprob, ...]]:

@@ -10,8 +10,21 @@ from typing import Any
 
 from twostroke import __version__
 from twostroke.assembly import engine as assemble
+from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.machine.heap import keep_little
-from twostroke.assembly.settings.config import Resolved, resolve_overload, resolve_server, room_sentence
+from twostroke.assembly.settings.config import resolve_overload, resolve_server, room_sentence
+from twostroke.assembly.settings.engine_settings import (
+    AdapterSettings,
+    CacheSettings,
+    CpuSettings,
+    DeviceSettings,
+    MemorySettings,
+    ModelSettings,
+    StepSettings,
+)
+from twostroke.assembly.settings.option import Field
+from twostroke.assembly.settings.resolver import Resolved
+from twostroke.assembly.settings.server_settings import NameSettings
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
@@ -40,6 +53,18 @@ from twostroke.text.talk.ask import asked_format
 from twostroke.text.talk.learn.find import find_format
 from twostroke.types.errors import ConfigError
 
+SHOWN: tuple[Field[Any], ...] = (
+    *(NameSettings.served_name, ModelSettings.weights, CacheSettings.key_factors, MemorySettings.weight_bytes),
+    *(CpuSettings.threads, CpuSettings.cpu_level, DeviceSettings.device),
+    *(CacheSettings.kv_tokens, CacheSettings.kv_memory, StepSettings.context),
+)
+"""Settings that a start prints."""
+SAME_BITS: tuple[Field[Any], ...] = (
+    *(ModelSettings.model, ModelSettings.revision, ModelSettings.weights),
+    *(CacheSettings.kv_format, CacheSettings.key_factors, CpuSettings.cpu_level, DeviceSettings.device),
+)
+"""Settings on which the bits of an answer depend."""
+
 
 def build_server(
     model: str,
@@ -49,11 +74,11 @@ def build_server(
 ) -> BuiltServer:
     """Load a model and make everything that `run` needs. notes: shared with a supervisor. Raises TwostrokeError."""
     keep_little()
-    found = assemble.find_model(model, options)
+    found = find_model(model, options)
     resolve_server(found.resolver, found.name)
     resolve_overload(found.resolver, found.kv_plan.tokens)
     metrics = ServerMetrics()
-    folder = adapter_folder(found.resolver.asked_value("adapter_folder"))
+    folder = adapter_folder(found.resolver.asked_value(AdapterSettings.adapter_folder))
     forecast = _forecast(found)
     quarantine = Quarantine(notes)
     witness = None if notes is None else quarantine
@@ -61,7 +86,7 @@ def build_server(
     heart = assemble.build_heart(found, progress, assemble.print_report, listening, witness, serving=True)
     resolved = heart.resolved
     if heart.adapters is not None:
-        for name in (resolved["served_name"], *resolved["other_names"]):
+        for name in (resolved.names.served_name, *resolved.names.other_names):
             heart.adapters.reserve(name)
     if heart.disk is not None:
         metrics.registry.register(DiskCollector(heart.disk))
@@ -72,8 +97,8 @@ def build_server(
         return forecast.wait_s(requests, tokens, places_free=not gauges.waiting)
 
     listeners: list[Listener] = [request_ended]
-    if resolved["otlp"] is not None:
-        spans, end = otlp_spans(resolved["otlp"], resolved["served_name"], __version__, heart.stepper.clock)
+    if resolved.tracing.otlp is not None:
+        spans, end = otlp_spans(resolved.tracing.otlp, resolved.names.served_name, __version__, heart.stepper.clock)
         heart.closing.callback(end)
         listeners.append(spans)
     parts = server_parts(
@@ -83,7 +108,7 @@ def build_server(
         engine=engine,
         tokenizer=heart.tokenizer,
         template=heart.template,
-        context_tokens=resolved["context"],
+        context_tokens=resolved.steps.context,
         defaults=heart.sampling_defaults,
         fingerprint=resolved_fingerprint(resolved),
         quarantine=quarantine,
@@ -92,7 +117,7 @@ def build_server(
         work=heart.session.ledger.history.work,
         listeners=listeners,
         adapters=ServedAdapters(heart.adapters, folder),
-        card=card_of(found.folder.path, found.name, resolved["weights"], heart.spec, resolved["weight_bytes"]),
+        card=card_of(found.folder.path, found.name, resolved.model.weights, heart.spec, resolved.memory.weight_bytes),
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
         eyes=heart.eyes,
@@ -103,9 +128,8 @@ def build_server(
             about(resolved, heart.costs, __version__),
         ),
     )
-    shown = ("served_name", "weights", "key_factors", "weight_bytes", "threads", "cpu_level", "device", "kv_tokens")
-    facts = {name: resolved[name] for name in (*shown, "kv_memory", "context")} | {"room": room_sentence(resolved)}
-    facts["threads_reason"] = resolved.reason_of("threads")
+    facts = resolved.values(*SHOWN) | {"room": room_sentence(resolved)}
+    facts["threads_reason"] = resolved.reason_of(CpuSettings.threads)
     return BuiltServer(parts, resolved, facts, heart.close)
 
 
@@ -117,24 +141,24 @@ def adapter_folder(text: str | None) -> Path | None:
     return folder
 
 
-def _forecast(found: assemble.Found) -> Forecast:
+def _forecast(found: Found) -> Forecast:
     resolved = found.resolver.resolved()
-    room = Room(resolved["max_sequences"], resolved["max_step_tokens"])
+    room = Room(resolved.steps.max_sequences, resolved.steps.max_step_tokens)
     return Forecast(StepTime.of(found.costs.now, not found.costs.measured), room)
 
 
 def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
     """What settings and the model's folder say, and what is given. wait_s: see Door."""
     if own.get("template") is not None:
-        asked = (resolved["tool_format"], resolved["reasoning_format"])
+        asked = (resolved.talk.tool_format, resolved.talk.reasoning_format)
         own["format"] = asked_format(find_format(own["template"], own["tokenizer"]), *asked)
     return ServerParts(
-        served_name=resolved["served_name"],
-        other_names=resolved["other_names"],
+        served_name=resolved.names.served_name,
+        other_names=resolved.names.other_names,
         version=__version__,
         created_s=int(time.time()),
-        fields=FieldCheck(strict=resolved["strict_fields"]),
-        client_lines=ClientLines(keep=resolved["client_lines"] == "keep"),
+        fields=FieldCheck(strict=resolved.requests.strict_fields),
+        client_lines=ClientLines(keep=resolved.requests.client_lines == "keep"),
         special_texts=read_special_tokens(folder).texts,
         stored=stored_work(resolved),
         **overload_parts(resolved, wait_s),
@@ -144,28 +168,28 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
 
 def stored_work(resolved: Resolved) -> StoredWork | None:
     """What keeps responses, files and batches; None where nothing is kept. Raises ConfigError."""
-    folder = resolved["stored_work"]
+    folder = resolved.stored.stored_work
     if folder is None:
         return None
-    bounds = Bounds(max_bytes=resolved["stored_bytes"], age_s=resolved["stored_age"])
+    bounds = Bounds(max_bytes=resolved.stored.stored_bytes, age_s=resolved.stored.stored_age)
     return StoredWork(Path(folder).expanduser(), bounds, new_hex_id)
 
 
 def overload_parts(resolved: Resolved, wait_s: Callable[[int, int], float]) -> dict[str, Any]:
     """The fields of ServerParts that say who may ask, and how much of everything at a time. wait_s: see Door."""
-    names = ("queued_requests", "queued_tokens", "key_requests", "key_tokens")
+    load, listen = resolved.load, resolved.listen
+    rules = DoorRules(load.queued_requests, load.queued_tokens, load.key_requests, load.key_tokens)
     return {
-        "reach": Reach(resolved["allow_host"], resolved["allow_origin"], resolved["root_path"]),
-        "api_key": resolved["api_key"],
-        "limits": Limits(body_bytes=most_of_one_body(resolved["body_memory"]), deadline_s=resolved["deadline"]),
-        "door": Door(DoorRules(**{name: resolved[name] for name in names}), wait_s),
-        "bodies": BodyBudget(resolved["body_memory"]),
-        "drain_s": resolved["drain"],
+        "reach": Reach(listen.allow_host, listen.allow_origin, resolved.names.root_path),
+        "api_key": listen.api_key,
+        "limits": Limits(body_bytes=most_of_one_body(load.body_memory), deadline_s=load.deadline),
+        "door": Door(rules, wait_s),
+        "bodies": BodyBudget(load.body_memory),
+        "drain_s": load.drain,
     }
 
 
 def resolved_fingerprint(resolved: Resolved) -> str:
     """Same fingerprint, same bits: build, model, formats and kernels."""
-    names = ("model", "revision", "weights", "kv_format", "key_factors", "cpu_level", "device")
-    words = [__version__, *(str(resolved[name]) for name in names)]
+    words = [__version__, *(str(value) for value in resolved.values(*SAME_BITS).values())]
     return "ts-" + hashlib.blake2b("\0".join(words).encode(), digest_size=6).hexdigest()

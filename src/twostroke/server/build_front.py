@@ -12,8 +12,10 @@ from twostroke import __version__
 from twostroke.assembly import folders as assemble_folders
 from twostroke.assembly.machine.heap import keep_little, trim
 from twostroke.assembly.seeing import front_eyes
-from twostroke.assembly.settings.config import Resolver, collect, resolve_overload, resolve_server
+from twostroke.assembly.settings.config import resolve_overload, resolve_server
+from twostroke.assembly.settings.engine_settings import ModelSettings
 from twostroke.assembly.settings.env import asked_by_environment
+from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.assembly.task import build_texts, read_for_task
 from twostroke.distributed.cluster.front import Address, FrontStepper, no_check
 from twostroke.distributed.cluster.link import secret_key
@@ -55,7 +57,7 @@ def build_front(
     keep_little()
     asked = collect(options, asked_by_environment())
     resolver = Resolver(asked)
-    folder = assemble_folders.locate(model, resolver.asked_value("revision"))
+    folder = assemble_folders.locate(model, resolver.asked_value(ModelSettings.revision))
     spec, files = read_for_task(resolver, folder.path, None)
     tokenizer, template = assemble_folders.texts_of(resolver, folder.path)
     generation = read_generation_defaults(folder.path)
@@ -73,7 +75,7 @@ def build_front(
     grammars = GrammarCompiler(tokenizer, facts.vocab_size, ends)
     grammars.prepare(trim)
     adapters = FixedAdapters(facts.adapters) if facts.adapters else None
-    texts = build_texts(spec, resolved["pooling"], files, tokenizer, folder.path)
+    texts = build_texts(spec, resolved.task.pooling, files, tokenizer, folder.path)
     closing = ExitStack()
     closing.callback(grammars.close)
     closing.callback(stepper.close)
@@ -117,7 +119,7 @@ def build_front(
             stepper.replicas,
         ),
     )
-    shown = {"served_name": resolved["served_name"], "replicas": len(addresses), "weights": facts.arithmetic.weights}
+    shown = {"served_name": resolved.names.served_name, "replicas": len(addresses), "weights": facts.arithmetic.weights}
     return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, closing.close)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
-from twostroke.assembly.settings.config import Resolved
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.server.parts import ServerParts
 
 

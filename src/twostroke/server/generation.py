@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 
@@ -39,8 +40,7 @@ class Generation:
         self._visit = visit or Visit()
         self._ticket: Ticket | None = None
         self._answered = False
-        self._stay: Stay | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._held = ExitStack()  # the readers and all that this request has until its end
         self._fault: Exception | None = None  # of the deadline or of the receiver, for the task to raise
         self._cached = [0] * len(call.prompts)
         self._readers: list[tuple[int, StreamReader]] = []  # (a prompt's place, its reader) where not done
@@ -67,25 +67,33 @@ class Generation:
         """Start. Raises EngineStopped, HttpProblem (422, 429, 503, 504), InvalidRequest for a grammar."""
         if not self._parts.engine.alive:
             raise EngineStopped("The engine is not running.")
-        if self._visit.deadline_s is not None:
-            left_s = self._visit.deadline_s - self._parts.door.clock()
-            if left_s <= 0:
-                raise HttpProblem(DEADLINE)
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._expire)
-        try:
-            self._ticket = self._parts.door.enter(self._visit, self.call.num_answers, self.call.num_prompt_tokens)
-            prompts = await self._prepared()
-            self._stay = await self._admitted(prompts)
+        with ExitStack() as held:
+            prompts = await self._admit(held)
+            held.callback(self._close_readers)
             for place, prompt in enumerate(prompts):
                 self._readers.append((place, self._parts.engine.open(prompt, self._news)))
-        except BaseException:
-            self._close_readers()
-            self._give_back()
-            raise
+            self._held = held.pop_all()
         self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
         for prompt in prompts:
             self._parts.metrics.requests.asked(prompt, self._parts.context_tokens)
         return self
+
+    async def _admit(self, held: ExitStack) -> list[Prompt]:
+        """The prompts, ready for the engine. held: gets what gives back all that the request has taken so far."""
+        if any(prompt.params.grammar is not None for prompt in self.call.prompts):
+            held.callback(self._parts.lanes.trimmer.heavy_work_ended)  # a machine may have held much
+        if self._visit.deadline_s is not None:
+            left_s = self._visit.deadline_s - self._parts.door.clock()
+            if left_s <= 0:
+                raise HttpProblem(DEADLINE)
+            held.callback(asyncio.get_running_loop().call_later(left_s, self._expire).cancel)
+        door, answers = self._parts.door, self.call.num_answers
+        ticket = self._ticket = door.enter(self._visit, answers, self.call.num_prompt_tokens)
+        held.callback(lambda: ticket.leave(self.completion_tokens))
+        prompts = await self._prepared()
+        stay = await self._admitted(prompts)
+        held.callback(lambda: stay.leave(answered=not self._open))
+        return prompts
 
     async def _prepared(self) -> list[Prompt]:
         """The prompts with their grammars compiled, before the first one is queued."""
@@ -116,8 +124,7 @@ class Generation:
     ) -> None:
         """Close the engine's readers."""
         self._silence.close()
-        self._close_readers()
-        self._give_back()
+        self._held.close()
         facts = self._facts
         facts.response_id, facts.prompt_tokens = self.call.response_id, self.call.num_prompt_tokens
         facts.cached_tokens, facts.output_tokens = self.cached_tokens, self.completion_tokens
@@ -208,16 +215,6 @@ class Generation:
         """Aborts what runs: this is what frees the pages."""
         for _, reader in self._readers:
             reader.close()
-
-    def _give_back(self) -> None:
-        if any(prompt.params.grammar is not None for prompt in self.call.prompts):
-            self._parts.lanes.trimmer.heavy_work_ended()  # a machine may have held much
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._stay is not None:
-            self._stay.leave(answered=not self._open)
-        if self._ticket is not None:
-            self._ticket.leave(self.completion_tokens)
 
     def _expire(self) -> None:
         """The deadline is here: the engine's work ends now, whether or not a client reads."""

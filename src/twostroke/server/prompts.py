@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -44,7 +44,7 @@ from twostroke.text.talk.switches import with_system
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.grammar import Grammar
-from twostroke.types.images import with_places
+from twostroke.types.images import ImageSpan, with_places
 from twostroke.types.notes import Notes
 from twostroke.types.objectives import LatencyObjectives
 from twostroke.types.output import Prompt
@@ -75,6 +75,15 @@ _PLAIN_FIELDS = (
     "early_stopping",
     *FIELD_NAMES,
 )
+
+
+class _Encoded(NamedTuple):
+    """A prompt in tokens, with what is asked for its answers. shown_token_ids, images: see Prompt."""
+
+    token_ids: Sequence[int]
+    params: SamplingParams
+    shown_token_ids: frozenset[int] = frozenset()
+    images: tuple[ImageSpan, ...] = ()
 
 
 def salted(call: Call, client: str) -> Call:
@@ -120,12 +129,11 @@ def call_of_chat(
     encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
     token_ids = _renamed(encode, "messages")
     params = within_room(params, parts.engine.room(len(token_ids)), notes)
-    call = _call(request, prefix, [token_ids], "messages", logprobs, [params], form, parts)
     shown = _shown(parts.format, tools, parts.tokenizer)
     images = () if prompt.pictures is None else prompt.pictures.spans(token_ids)
+    call = _call(request, prefix, [_Encoded(token_ids, params, shown, images)], logprobs, form, parts)
     return replace(
         call,
-        prompts=tuple(replace(own, shown_token_ids=shown, images=images) for own in call.prompts),
         form=_turn_form(parts.format, tools, form),
         tools=tools,
         rendered_end=rendered_end,
@@ -243,7 +251,8 @@ def call_of_completion(request: CompletionRequest, parts: ServerParts, prefix: s
     ]
     if request.echo:
         params = [replace(own, prompt_logprobs=request.logprobs) for own in params]
-    call = _call(request, prefix, lists, "prompt", request.logprobs, params, asked, parts)
+    encoded = [_Encoded(ids, own) for ids, own in zip(lists, params, strict=True)]
+    call = _call(request, prefix, encoded, request.logprobs, asked, parts)
     call = replace(call, warnings=notes.texts)
     if not request.echo:
         return call
@@ -264,36 +273,36 @@ def _room(request: CompletionRequest, token_ids: Sequence[int], parts: ServerPar
 def _call(
     request: GenerationRequest,
     prefix: str,
-    lists: Sequence[Sequence[int]],
-    param: str,
+    encoded: Sequence[_Encoded],
     logprobs: int | None,
-    params: Sequence[SamplingParams],
     form: AskedGrammar,
     parts: ServerParts,
 ) -> Call:
-    n, made = request.n or 1, params[0].num_answers
-    if len(lists) * made > parts.limits.choices:
+    n, made = request.n or 1, encoded[0].params.num_answers
+    if len(encoded) * made > parts.limits.choices:
         param = "n" if made == n else "best_of"
         raise InvalidRequest(
-            f"{len(lists)} prompts with {param} = {made} are {len(lists) * made} completions; "
+            f"{len(encoded)} prompts with {param} = {made} are {len(encoded) * made} completions; "
             f"at most {parts.limits.choices} are made in one request.",
             param=param,
         )
     response_id = prefix + parts.new_id()
     prompts = tuple(
         Prompt(
-            tuple(ids),
-            own,
+            tuple(each.token_ids),
+            each.params,
             f"{response_id}-{place}",
             request.cache_salt or "",
             request.priority or 0,
             objectives=LatencyObjectives(request.ttft_s, request.itl_s),
             speculate=request.speculate,
             adapter=adapter_of(request.model, parts),
+            shown_token_ids=each.shown_token_ids,
+            images=each.images,
         )
-        for place, (ids, own) in enumerate(zip(lists, params, strict=True))
+        for place, each in enumerate(encoded)
     )
-    _check_all(prompts, param, parts)
+    _check_all(prompts, "messages" if isinstance(request, ChatRequest) else "prompt", parts)
     options = request.stream_options
     return Call(
         response_id=response_id,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import fcntl
 import os
 import socket
@@ -16,6 +18,15 @@ from twostroke.system.posix import page_bytes
 
 _UNACKNOWLEDGED = struct.Struct("=24xI")
 """tcpi_unacked in struct tcp_info, in packets."""
+
+_FETCHED_BYTES = 128 << 10
+"""Linux fetches no more of a file for one call than it reads ahead, and this is its usual setting."""
+_NO_SUCH_CALL = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
+"""The number of the call, which the C library does not have."""
+_PREFERRED, _MASK_WORDS = 1, 16
+"""MPOL_PREFERRED, and 64-bit words for the 1,024 nodes that Linux knows at most."""
 
 LIBRARY_SUFFIX = ".so"
 """How the files of shared libraries end."""
@@ -52,6 +63,21 @@ def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
         keep_thread_on(before)
 
 
+def prefer_memory_of(node: int) -> bool:
+    """New memory of the calling thread, and of all that it begins later, comes from this memory node as long as that
+    has some. False where the system has no such call, or refuses it."""
+    number, mask = _SET_MEMPOLICY.get(os.uname().machine), (ctypes.c_ulong * _MASK_WORDS)()
+    if number is None or not 0 <= node < 64 * _MASK_WORDS or ctypes.sizeof(ctypes.c_ulong) != 8:
+        return False
+    mask[node // 64] = 1 << node % 64
+    try:
+        call = ctypes.CDLL(None).syscall
+    except (AttributeError, OSError):
+        return False
+    words = (number, _PREFERRED, ctypes.addressof(mask), 64 * _MASK_WORDS + 1)
+    return bool(call(*map(ctypes.c_long, words)) == 0)
+
+
 def take_room(descriptor: int, num_bytes: int) -> None:
     """Room on the disk for so many bytes of a file. Raises OSError where there is none, or no such call."""
     os.posix_fallocate(descriptor, 0, num_bytes)
@@ -59,7 +85,34 @@ def take_room(descriptor: int, num_bytes: int) -> None:
 
 def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
     """Have the system read a part of a file while the program goes on, where it can."""
-    os.posix_fadvise(descriptor, offset, num_bytes, os.POSIX_FADV_WILLNEED)
+    for first in range(offset, offset + num_bytes, _FETCHED_BYTES):
+        size = min(_FETCHED_BYTES, offset + num_bytes - first)
+        os.posix_fadvise(descriptor, first, size, os.POSIX_FADV_WILLNEED)
+
+
+def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
+    """Wait until the system has a part of a file in memory, in one call during which other threads run; the bytes that
+    it had, fewer at the end of the file. 0 where the system cannot. Raises OSError."""
+    nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        return os.sendfile(nothing, descriptor, offset, num_bytes)
+    except OSError as error:
+        if error.errno not in _NO_SUCH_CALL:
+            raise
+        return 0
+    finally:
+        os.close(nothing)
+
+
+def is_in_memory(descriptor: int, offset: int) -> bool:
+    """Whether the system has this byte of a file in memory; True where it does not tell."""
+    try:
+        os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def forget(descriptor: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import mmap
@@ -12,9 +11,11 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = [
     "HAS_SOCKET_FILES",
@@ -35,6 +36,7 @@ __all__ = [
     "read_into",
     "reset_on_close",
     "signals_to",
+    "stand_back",
     "start_child",
     "user_number",
     "write_at",
@@ -104,6 +106,11 @@ def write_no_files() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def stand_back(niceness: int) -> None:
+    """Other processes are preferred to this one from now on, where the system knows such an order."""
+    os.nice(niceness)
+
+
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:
     """End this process after so much time, where the system can; 0 takes that back."""
     if wall_s is not None:
@@ -125,6 +132,8 @@ def is_own(found: os.stat_result) -> bool:
 @contextlib.contextmanager
 def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> Iterator[None]:
     """Inside, these signals call `handle` in the running loop of the main thread."""
+    import asyncio  # a start reads weights ahead before it imports as much as this
+
     loop, taken = asyncio.get_running_loop(), list(kinds)
     for kind in taken:
         loop.add_signal_handler(kind, handle, kind)
@@ -140,6 +149,8 @@ def start_child(
 ) -> subprocess.Popen[bytes]:
     """A child process that inherits these descriptors under their numbers. options: further arguments of Popen.
     own_session: signals of the terminal do not reach it."""
+    import subprocess
+
     return subprocess.Popen(command, pass_fds=tuple(descriptors), start_new_session=own_session, **options)
 
 

@@ -131,6 +131,12 @@ def file_flags(*, follow: bool = True, wait: bool = True) -> int:
     return getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
 
 
+def prefer_memory_of(node: int) -> bool:
+    """New memory of the calling thread, and of all that it begins later, comes from this memory node as long as that
+    has some. False where the system has no such call, or refuses it."""
+    return False
+
+
 def take_room(descriptor: int, num_bytes: int) -> None:
     """Room on the disk for so many bytes of a file. Raises OSError where there is none, or no such call."""
     raise OSError("this system does not take room for a file before it is written")
@@ -138,6 +144,17 @@ def take_room(descriptor: int, num_bytes: int) -> None:
 
 def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
     """Have the system read a part of a file while the program goes on, where it can."""
+
+
+def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
+    """Wait until the system has a part of a file in memory, in one call during which other threads run; the bytes that
+    it had, fewer at the end of the file. 0 where the system cannot. Raises OSError."""
+    return 0
+
+
+def is_in_memory(descriptor: int, offset: int) -> bool:
+    """Whether the system has this byte of a file in memory; True where it does not tell."""
+    return True
 
 
 def forget(descriptor: int) -> None:
@@ -175,6 +192,10 @@ def limit_memory(num_bytes: int) -> None:
 
 def write_no_files() -> None:
     """This process may write no file and leave no core from now on, where the system has such a limit."""
+
+
+def stand_back(niceness: int) -> None:
+    """Other processes are preferred to this one from now on, where the system knows such an order."""
 
 
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:

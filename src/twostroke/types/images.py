@@ -8,8 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-PIECES_S = 0.1
-"""Seconds after which a step next to streams begins no further piece of an encode."""
 IMAGE_PARTS = ("image_url", "input_image", "image")
 """Types of the parts of messages that hold images, in the words of each API."""
 
@@ -73,11 +71,47 @@ class Patching(Struct, frozen=True):
         return height // self.patch // self.merge, width // self.patch // self.merge
 
 
+class Sheet(Struct, frozen=True):
+    """A grid of squares that show one picture together. Each is encoded alone, and their rows are read line by line.
+
+    across, down: squares of a line, and lines of them. side: image rows of one side of a square. left, top, columns,
+    lines: the part of the grid that is read, in image rows. width, height: the size that this part is fitted to.
+    ends_lines: whether the row that ends a line stands after each line, or once after all of them.
+    """
+
+    across: int
+    down: int
+    side: int
+    left: int
+    top: int
+    columns: int
+    lines: int
+    width: int
+    height: int
+    ends_lines: bool = True
+
+    @classmethod
+    def alone(cls, side: int) -> Sheet:
+        """One square, and one row after it."""
+        return cls(1, 1, side, 0, 0, side, side, side, side, ends_lines=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Lines of image rows, and rows of a line."""
+        return (self.height, self.width + 1) if self.ends_lines else (1, self.width * self.height + 1)
+
+    @property
+    def squares(self) -> int:
+        """How many there are."""
+        return self.across * self.down
+
+
 class ImageTile(Struct, frozen=True, eq=False, weakref=True):
     """A rectangle that is encoded alone. key: below zero, made of all that its rows depend on (`key_of`), so it stands
     for a token id where a prefix is looked up. lines, columns: the image rows that it becomes, as they lie in it.
 
-    pixels: height * width * 3 bytes, row after row, red, green and blue of each pixel next to each other.
+    pixels: height * width * 3 bytes, row after row, red, green and blue of each pixel next to each other. sheet: where
+    it is a grid of squares, which are encoded one after the other.
     """
 
     key: int
@@ -86,6 +120,7 @@ class ImageTile(Struct, frozen=True, eq=False, weakref=True):
     width: int
     height: int
     pixels: bytes
+    sheet: Sheet | None = None
 
     @property
     def rows(self) -> int:
@@ -110,10 +145,23 @@ class ImageSpan(Struct, frozen=True, eq=False):
 
 
 class EncodedTiles(Struct, frozen=True):
-    """What a step encoded: keys of tiles whose rows were finished, and the seconds of all pieces."""
+    """What a step encoded. keys: tiles whose rows were finished. seconds: those of all pieces. predicted_s: what they
+    were predicted to take. pieces: how many. dropped: tiles whose rows are kept no longer."""
 
     keys: frozenset[int] = frozenset()
     seconds: float = 0.0
+    predicted_s: float = 0.0
+    pieces: int = 0
+    dropped: frozenset[int] = frozenset()
+
+    def __add__(self, other: EncodedTiles) -> EncodedTiles:
+        return EncodedTiles(
+            self.keys | other.keys,
+            self.seconds + other.seconds,
+            self.predicted_s + other.predicted_s,
+            self.pieces + other.pieces,
+            self.dropped | other.dropped,
+        )
 
 
 NOTHING_ENCODED = EncodedTiles()

@@ -135,14 +135,23 @@ class Copies(NamedTuple):
 NO_COPIES = Copies()
 
 
+class EncodeTurn(NamedTuple):
+    """The tile that a step works on, and the predicted seconds that its pieces may take."""
+
+    tile: ImageTile | None = None
+    seconds: float = 0.0
+
+
+NO_TURN = EncodeTurn()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One step. sequences: decoding ones first, then prefill chunks. preemptions: sequences put back in it.
 
     held: why the queue went no further; None where no request waits. state_copies, page_copies: done in order before
     the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all sequences together. encode: the
-    tile of an image
-    that is worked on in this step.
+    tile of an image that is worked on in this step. encode_s: the predicted seconds that its pieces may take.
     """
 
     step_id: int
@@ -153,6 +162,7 @@ class Plan:
     num_draft_tokens: int = 0
     page_copies: tuple[tuple[int, int, int], ...] = ()
     encode: ImageTile | None = None
+    encode_s: float = 0.0
 
     @property
     def preempted(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from twostroke.types.exchange_spent import ExchangeSpent
+from twostroke.types.images import NOTHING_ENCODED, EncodedTiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class StepResult:
     of model_s. delayed_s: seconds since the last step in which the step's thread was ready to run while the processor
     ran another program. early_s: the part of model_s in which a device worked on the step before the plan was given to
     the executor.
-    encoded: keys of tiles whose rows were finished. encode_s: the part of model_s that encoders of images took.
+    encodes: what the encoder of images did; its seconds are a part of model_s.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]
@@ -69,8 +70,12 @@ class StepResult:
     undone: frozenset[str] = frozenset()
     exchange: ExchangeSpent | None = None
     early_s: float = 0.0
-    encoded: frozenset[int] = frozenset()
-    encode_s: float = 0.0
+    encodes: EncodedTiles = NOTHING_ENCODED
+
+    @property
+    def encode_s(self) -> float:
+        """The part of model_s that the encoder of images took."""
+        return self.encodes.seconds
 
     @property
     def faulty(self) -> bool:

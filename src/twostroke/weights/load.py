@@ -6,7 +6,7 @@ Peak memory is the packed weights, one block of source rows and one block of pac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -76,7 +76,7 @@ def pack_into(
     sources: tuple[Weight | Vector, ...] = (*program.weights, *program.vectors)
     meter = _Meter(progress, sum(_source_bytes(checkpoint, source) for source in sources))
     with StoredPacking(target, checkpoint, packer) as stored:
-        for weight in program.weights:
+        for weight in in_order_of_file(program.weights, checkpoint):
             if weight.bias:
                 _copy_vector(target, weight.key + ".bias", checkpoint, Vector(weight.key, weight.all_rows, weight.bias))
             chosen = format_for(weight)
@@ -87,6 +87,14 @@ def pack_into(
     for vector in program.vectors:
         _copy_vector(target, vector.key, checkpoint, vector)
         meter.add(_source_bytes(checkpoint, vector), vector.parts[0].name if vector.parts else vector.key)
+
+
+def in_order_of_file(weights: Sequence[Weight], checkpoint: Checkpoint) -> list[Weight]:
+    """The weights as they lie in their file, so that a disk reads forwards. What is packed does not depend on it.
+    Several files hold layers one after the other, as the program has them."""
+    if len(checkpoint.shards) != 1:
+        return list(weights)
+    return sorted(weights, key=lambda weight: min(checkpoint.info(part.name).offset for part in weight.parts))
 
 
 class _Meter:

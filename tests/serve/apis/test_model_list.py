@@ -9,7 +9,8 @@ import pytest
 
 from tests.serve.fakes import CONTEXT, fake_parts
 from tests.serve.harness import Live, serving
-from twostroke.assembly.settings.config import Resolver, collect, resolve_server
+from twostroke.assembly.settings.config import resolve_server
+from twostroke.assembly.settings.resolver import Resolver, collect
 
 MESSAGES = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3}
 ASKS: dict[str, dict[str, Any]] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.tiers import fewer
+from tests.tiers import TIER
 
-PROCESSES = fewer(60, quick=15)
+PROCESSES = 60 if TIER.daily else 15
 READ_AT_ONCE = """
 import os, sys, threading, traceback
 sys.setswitchinterval(1e-6)

@@ -5,7 +5,7 @@ Only files below `root` are read, so that a test gives a tree of another machine
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,12 +33,18 @@ class Cpu:
     capacity: int = FULL_CAPACITY
 
 
+LOCAL_DISTANCE, USUAL_DISTANCE = 10, 20
+"""What firmware says of a node's own memory, and of another node's where it says nothing (ACPI, table SLIT)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The hardware threads that this process may use. quota: the cores that its control groups allow; None for all."""
+    """The hardware threads that this process may use. quota: the cores that its control groups allow; None for all.
+    far: the distance to the memory of another node, where 1 is that of a node to its own; the mean of all pairs."""
 
     cpus: tuple[Cpu, ...]
     quota: float | None = None
+    far: float = USUAL_DISTANCE / LOCAL_DISTANCE
 
     @property
     def packages(self) -> int:
@@ -66,7 +72,7 @@ class Topology:
 
     def of_node(self, node: int) -> Topology:
         """What belongs to one memory node."""
-        return Topology(tuple(cpu for cpu in self.cpus if cpu.node == node), self.quota)
+        return Topology(tuple(cpu for cpu in self.cpus if cpu.node == node), self.quota, self.far)
 
 
 def read_topology(allowed: Iterable[int] | None, quota: float | None, root: Path = Path("/")) -> Topology | None:
@@ -81,7 +87,8 @@ def read_topology(allowed: Iterable[int] | None, quota: float | None, root: Path
         return None
     nodes = _nodes(root)
     slow = _list(root / "sys/devices/cpu_atom/cpus")
-    return Topology(tuple(_cpu(folder, number, nodes, slow) for number in wanted), quota)
+    cpus = tuple(_cpu(folder, number, nodes, slow) for number in wanted)
+    return Topology(cpus, quota, _far(root, sorted({cpu.node for cpu in cpus})))
 
 
 def _cpu(folder: Path, number: int, nodes: dict[int, int], slow: frozenset[int]) -> Cpu:
@@ -94,9 +101,27 @@ def _cpu(folder: Path, number: int, nodes: dict[int, int], slow: frozenset[int])
     return Cpu(number, package or 0, min({*siblings, number}), nodes.get(number, 0), capacity)
 
 
+def node_numbers(root: Path) -> list[int]:
+    """The numbers of all memory nodes that are online, also of those without processors."""
+    return _numbered(root / "sys/devices/system/node", "node")
+
+
 def _nodes(root: Path) -> dict[int, int]:
     folder = root / "sys/devices/system/node"
     return {cpu: node for node in _numbered(folder, "node") for cpu in _list(folder / f"node{node}" / "cpulist")}
+
+
+def _far(root: Path, used: Sequence[int]) -> float:
+    """See Topology.far. A line of distances has a column for each node that is online, in order of their numbers."""
+    folder = root / "sys/devices/system/node"
+    online, found = node_numbers(root), []
+    for node in used:
+        words = text_of(folder / f"node{node}" / "distance").split()
+        if len(words) != len(online) or not all(word.isdigit() for word in words):
+            continue
+        to = dict(zip(online, map(int, words), strict=True))
+        found += [to[other] / to[node] for other in used if other != node and to[node] > 0]
+    return max(1.0, sum(found) / len(found)) if found else USUAL_DISTANCE / LOCAL_DISTANCE
 
 
 def _numbered(folder: Path, name: str) -> list[int]:

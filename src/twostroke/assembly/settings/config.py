@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from msgspec import Struct
 
+from twostroke.assembly.settings.engine_settings import (
+    AdapterSettings,
+    CacheSettings,
+    CpuSettings,
+    DeviceSettings,
+    DiskSettings,
+    ImageSettings,
+    MemorySettings,
+    ModelSettings,
+    SpeculateSettings,
+    StepSettings,
+)
 from twostroke.assembly.settings.env import Machine
-from twostroke.assembly.settings.option import Option
-from twostroke.assembly.settings.options import BY_NAME
+from twostroke.assembly.settings.resolver import Asked, Resolved, Resolver
+from twostroke.assembly.settings.server_settings import (
+    ListenSettings,
+    LoadSettings,
+    NameSettings,
+    RequestSettings,
+    StoredSettings,
+    TalkSettings,
+    TraceSettings,
+)
 from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.ops.program.model import Model
@@ -25,108 +42,12 @@ from twostroke.types.speculate import NO_WAYS
 QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
 BODY_MEMORY_BYTES = 256 * 1024 * 1024
 IMAGE_CACHE = 256 << 20
+USUAL_SEQUENCES = 64
+"""Sequences in one step where nothing else is asked for."""
 IMAGE_TOKENS = 4096
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
 GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
-
-
-class Asked(Struct, frozen=True):
-    """One value that was asked for, and where."""
-
-    value: Any
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One resolved value and the reason for it."""
-
-    name: str
-    value: Any
-    reason: str
-
-
-class Resolved(Struct, frozen=True):
-    """All settings, frozen. Typed access below; `settings` is what `twostroke config` prints."""
-
-    settings: tuple[Setting, ...]
-
-    def __getitem__(self, name: str) -> Any:
-        return next(setting.value for setting in self.settings if setting.name == name)
-
-    def reason_of(self, name: str) -> str:
-        """Why a setting has its value."""
-        return next(setting.reason for setting in self.settings if setting.name == name)
-
-
-def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Asked]:
-    """Options given by a caller (text or ready values; None means not given) over the environment's.
-
-    Raises ConfigError for an unknown name, with the nearest known one, or an unreadable value.
-    """
-    asked: dict[str, Asked] = {}
-    for name, text in environment.items():
-        if name in BY_NAME:
-            source = f"the variable TWOSTROKE_{name.upper()}"
-            asked[name] = Asked(_read(BY_NAME[name], text, source), source)
-    for name, value in options.items():
-        if value is None or value == ():
-            continue
-        if name not in BY_NAME:
-            near = difflib.get_close_matches(name, BY_NAME, 1)
-            hint = f"Did you mean {near[0]!r}?" if near else "Options: " + ", ".join(BY_NAME) + "."
-            raise ConfigError(f"There is no option {name!r}.", fix=hint)
-        option = BY_NAME[name]
-        asked[name] = Asked(_read(option, value, option.flag), option.flag)
-    return asked
-
-
-def _read(option: Option, value: Any, source: str) -> Any:
-    """An option that may be given several times takes a mapping, a list, or one text with commas between."""
-    if not option.many:
-        return option.read(str(value), source)
-    if isinstance(value, Mapping):
-        value = [f"{key}={each}" for key, each in value.items()]
-    return tuple(option.read(str(each), source) for each in (value.split(",") if isinstance(value, str) else value))
-
-
-class Resolver:
-    """Takes each asked value or a default, and writes down why."""
-
-    def __init__(self, asked: Mapping[str, Asked]) -> None:
-        self._asked = asked
-        self._settings: list[Setting] = []
-
-    def pick(self, name: str, default: Any, reason: str) -> Any:
-        """The asked value of `name`, or the default with its reason."""
-        found = self._asked.get(name)
-        return self.put(name, default if found is None else found.value, reason if found is None else found.source)
-
-    def put(self, name: str, value: Any, reason: str) -> Any:
-        """Record a value that cannot be asked for."""
-        self._settings.append(Setting(name, value, reason))
-        return value
-
-    def asked_value(self, name: str) -> Any:
-        """The asked value, or None."""
-        return self._asked[name].value if name in self._asked else None
-
-    def source_of(self, name: str) -> str:
-        """Where a value was asked for; "" where it was not."""
-        return self._asked[name].source if name in self._asked else ""
-
-    def forget(self, name: str) -> None:
-        """Nothing was asked for by this name."""
-        self._asked = {own: asked for own, asked in self._asked.items() if own != name}
-
-    def ask_instead(self, name: str, value: Any, source: str) -> None:
-        """Another value counts as asked for. source: what was asked for, and why it is another."""
-        self._asked = {**self._asked, name: Asked(value, source)}
-
-    def resolved(self) -> Resolved:
-        """Freeze."""
-        return Resolved(tuple(self._settings))
 
 
 class ModelFacts(Struct, frozen=True):
@@ -144,26 +65,27 @@ class ModelFacts(Struct, frozen=True):
 def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best_level: str) -> None:
     """Everything but memory."""
     spec = facts.spec
-    resolver.put("model", facts.source, "asked for")
-    resolver.put("revision", facts.revision, "of the folder or hub snapshot")
-    weights = resolver.pick("weights", *_usual_weights(spec))
-    resolver.pick("kv_format", *_usual_kv(resolver, spec, weights, best_level))
-    context = resolver.pick("context", *_usual_context(facts))
+    resolver.put(ModelSettings.model, facts.source, "asked for")
+    resolver.put(ModelSettings.revision, facts.revision, "of the folder or hub snapshot")
+    weights = resolver.pick(ModelSettings.weights, *_usual_weights(spec))
+    resolver.pick(CacheSettings.kv_format, *_usual_kv(resolver, spec, weights, best_level))
+    context = resolver.pick(StepSettings.context, *_usual_context(facts))
     if context > spec.longest_context:
         raise ConfigError(
             f"--context {context} is more than the model's {spec.longest_context} positions.",
             fix=f"Ask for at most {spec.longest_context}.",
         )
     promised = resolve_objectives(resolver).any
-    step_tokens = resolver.pick("max_step_tokens", *_usual_step(spec, context, promised))
+    step_tokens = resolver.pick(StepSettings.max_step_tokens, *_usual_step(spec, context, promised))
     if spec.whole_prompts and step_tokens < context:
         raise ConfigError(
             f"--max-step-tokens {step_tokens} is less than the context of {context}.",
             why="In this model positions see later ones, so a text is computed in one step.",
             fix=f"Give --context {step_tokens} too, or raise the first.",
         )
-    resolver.put("step_limiter", *_step_limiter(promised, resolver.asked_value("max_step_tokens") is not None))
-    sequences = resolver.pick("max_sequences", 64, "default")
+    step_asked = resolver.asked_value(StepSettings.max_step_tokens) is not None
+    resolver.put(StepSettings.step_limiter, *_step_limiter(promised, step_asked))
+    sequences = resolver.pick(StepSettings.max_sequences, USUAL_SEQUENCES, "default")
     if sequences > step_tokens:
         raise ConfigError(
             f"--max-sequences {sequences} is more than --max-step-tokens {step_tokens}.",
@@ -171,23 +93,23 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
             fix="Lower the first or raise the second.",
         )
     _resolve_guesses(resolver, spec)
-    threads = resolver.pick("threads", machine.cores, machine.placing.reason)
-    resolver.put("cpus", *machine.placing.kept_on(threads))
-    resolver.pick("cpu_level", best_level, "best level of this CPU")
-    resolver.pick("cache", str(machine.cache_folder), "default cache folder")
-    resolver.pick("cache_limit", None, "half of what the disk would have free without the cache")
-    resolver.pick("trace", None, "none asked for")
+    threads = resolver.pick(CpuSettings.threads, machine.cores, machine.placing.reason)
+    resolver.put(CpuSettings.cpus, *machine.placing.kept_on(threads))
+    resolver.pick(CpuSettings.cpu_level, best_level, "best level of this CPU")
+    resolver.pick(DiskSettings.cache, str(machine.cache_folder), "default cache folder")
+    resolver.pick(DiskSettings.cache_limit, None, "half of what the disk would have free without the cache")
+    resolver.pick(DiskSettings.trace, None, "none asked for")
 
 
 def _resolve_guesses(resolver: Resolver, spec: Model) -> None:
     """Models that generate nothing are not guessed."""
     if spec.task is Task.GENERATE:
-        resolver.pick("speculate", *_usual_guesses(spec))
+        resolver.pick(SpeculateSettings.speculate, *_usual_guesses(spec))
         return
-    asked, why = resolver.asked_value("speculate"), f"A model for the task {spec.task} makes no tokens"
+    asked, why = resolver.asked_value(SpeculateSettings.speculate), f"A model for the task {spec.task} makes no tokens"
     if asked not in (None, *NO_WAYS):
         raise ConfigError(f"--speculate {asked} is not possible with this model.", why=f"{why}.", fix="Leave it out.")
-    resolver.put("speculate", "off", why[0].lower() + why[1:])
+    resolver.put(SpeculateSettings.speculate, "off", why[0].lower() + why[1:])
 
 
 def _usual_guesses(spec: Model) -> tuple[str, str]:
@@ -221,8 +143,8 @@ def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) ->
     if spec.has_latents:
         where = " and a cache of latents"
     elif (
-        resolver.asked_value("device") in (None, "cpu")
-        and (resolver.asked_value("cpu_level") or best_level) == "generic"
+        resolver.asked_value(DeviceSettings.device) in (None, "cpu")
+        and (resolver.asked_value(CpuSettings.cpu_level) or best_level) == "generic"
     ):
         where = " at the level generic"
     return usual_kv_format(weights, bool(where)), f"default with {weights} weights{where}"
@@ -237,70 +159,63 @@ def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
     return GAP_LIMITER, f"{GapRule()}, by measured step times; prompts alone fill the step"
 
 
-def step_rule(resolved: Resolved) -> str:
+def step_rule(steps: StepSettings) -> str:
     """What sizes prompts next to streams, in words; empty where max_step_tokens alone does."""
-    promised = f"ItlLimiter (--itl {1e3 * resolved['itl']:g}ms)" if resolved["itl"] is not None else ""
-    return {GAP_LIMITER: f"GapLimiter ({GapRule()})", ITL_LIMITER: promised}.get(resolved["step_limiter"], "")
+    promised = f"ItlLimiter (--itl {1e3 * steps.itl:g}ms)" if steps.itl is not None else ""
+    return {GAP_LIMITER: f"GapLimiter ({GapRule()})", ITL_LIMITER: promised}.get(steps.step_limiter, "")
 
 
 def resolve_objectives(resolver: Resolver) -> LatencyObjectives:
     """What is promised; none by default, because no figure would be true of every model and machine."""
-    ttft_s = resolver.pick("ttft", None, "no objective: in order of arrival, no request is refused")
-    itl_s = resolver.pick("itl", None, "no objective: see step_limiter")
+    ttft_s = resolver.pick(StepSettings.ttft, None, "no objective: in order of arrival, no request is refused")
+    itl_s = resolver.pick(StepSettings.itl, None, "no objective: see step_limiter")
     return LatencyObjectives(ttft_s, itl_s)
 
 
 def resolve_images(resolver: Resolver) -> None:
     """What images may take, and where they may be fetched from."""
-    resolver.pick("image_cache", IMAGE_CACHE, "default")
-    resolver.pick("image_tokens", IMAGE_TOKENS, "default")
-    hosts = resolver.asked_value("image_urls")
-    why = resolver.source_of("image_urls") or "none asked for: images are not fetched"
-    resolver.put("image_urls", tuple(dict.fromkeys(one for several in hosts or () for one in several)), why)
-
-
-def objectives_of(resolved: Resolved) -> LatencyObjectives:
-    """The resolved promises."""
-    return LatencyObjectives(resolved["ttft"], resolved["itl"])
+    resolver.pick(ImageSettings.image_cache, IMAGE_CACHE, "default")
+    resolver.pick(ImageSettings.image_tokens, IMAGE_TOKENS, "default")
+    resolver.pick(ImageSettings.image_urls, (), "none asked for: images are not fetched")
 
 
 def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> KVPlan:
     """The KV pool; raises OutOfMemory with the arithmetic."""
-    plan = plan_kv(needs, machine.available_bytes, resolver.asked_value("kv_memory"), machine.memory_source)
-    resolver.put("weight_bytes", needs.weight_bytes, "packed size of the chosen format")
-    resolver.put("buffer_bytes", needs.buffer_bytes, "activations of one step and its logits")
-    resolver.put("table_bytes", needs.table_bytes, "rotations and page tables of the longest context")
+    plan = plan_kv(needs, machine.available_bytes, resolver.asked_value(CacheSettings.kv_memory), machine.memory_source)
+    resolver.put(MemorySettings.weight_bytes, needs.weight_bytes, "packed size of the chosen format")
+    resolver.put(MemorySettings.buffer_bytes, needs.buffer_bytes, "activations of one step and its logits")
+    resolver.put(MemorySettings.table_bytes, needs.table_bytes, "rotations and page tables of the longest context")
     if needs.adapter_bytes:
-        resolver.put("adapter_bytes", needs.adapter_bytes, "places for adapters")
-    resolver.put("process_bytes", needs.process_bytes, "interpreter, tokenizer, requests: what stays after any load")
-    resolver.put("kv_memory", plan.kv_bytes, plan.reason)
-    resolver.put("kv_tokens", plan.tokens, needs.caches.words())
+        resolver.put(MemorySettings.adapter_bytes, needs.adapter_bytes, "places for adapters")
+    held = "interpreter, tokenizer, requests: what stays after any load"
+    resolver.put(MemorySettings.process_bytes, needs.process_bytes, held)
+    resolver.put(CacheSettings.kv_memory, plan.kv_bytes, plan.reason)
+    resolver.put(CacheSettings.kv_tokens, plan.tokens, needs.caches.words())
     return plan
 
 
 def resolve_server(resolver: Resolver, default_name: str) -> None:
     """Where to listen and under which names; a non-loopback address needs a key."""
     host = _resolve_place(resolver)
-    for name in ("allow_host", "allow_origin"):
-        asked = resolver.asked_value(name)
-        each = tuple(dict.fromkeys(one for several in asked or () for one in several))
-        resolver.put(name, each, "none asked for" if asked is None else resolver.source_of(name))
-    resolver.pick("root_path", "", "none asked for")
-    names = resolver.asked_value("served_name") or (default_name,)
-    why = resolver.source_of("served_name") or "the model's name"
-    resolver.put("served_name", names[0], why)
-    resolver.put("other_names", names[1:], why)
-    resolver.pick("chat_template", None, "the model's own")
-    for name in ("tool_format", "reasoning_format"):
-        resolver.pick(name, None, "found by the template and the vocabulary")
-    resolver.pick("log", "text", "default")
-    resolver.pick("otlp", None, "none asked for")
-    resolver.pick("stored_work", None, "none asked for")
-    resolver.pick("stored_bytes", 1_000_000_000, "default")
-    resolver.pick("stored_age", 30 * 86400.0, "default")
-    resolver.pick("client_lines", "drop", "default: a client's changing metadata is no text for a model")
-    resolver.pick("strict_fields", False, "default: fields that are not known are named in a header")
-    key = resolver.pick("api_key", None, "none asked for")
+    for names in (ListenSettings.allow_host, ListenSettings.allow_origin):
+        resolver.pick(names, (), "none asked for")
+    resolver.pick(NameSettings.root_path, "", "none asked for")
+    served, why = resolver.asked_value(NameSettings.served_name), "the model's name"
+    first, *others = [default_name] if served is None else served.split(",")
+    why = resolver.source_of(NameSettings.served_name) or why
+    resolver.put(NameSettings.served_name, first, why)
+    resolver.put(NameSettings.other_names, tuple(others), why)
+    resolver.pick(TalkSettings.chat_template, None, "the model's own")
+    for form in (TalkSettings.tool_format, TalkSettings.reasoning_format):
+        resolver.pick(form, None, "found by the template and the vocabulary")
+    resolver.pick(RequestSettings.log, "text", "default")
+    resolver.pick(TraceSettings.otlp, None, "none asked for")
+    resolver.pick(StoredSettings.stored_work, None, "none asked for")
+    resolver.pick(StoredSettings.stored_bytes, 1_000_000_000, "default")
+    resolver.pick(StoredSettings.stored_age, 30 * 86400.0, "default")
+    resolver.pick(RequestSettings.client_lines, "drop", "default: a client's changing metadata is no text for a model")
+    resolver.pick(RequestSettings.strict_fields, False, "default: fields that are not known are named in a header")
+    key = resolver.pick(ListenSettings.api_key, None, "none asked for")
     if key is None and host not in ("127.0.0.1", "::1", "localhost"):
         raise ConfigError(
             f"Listening on {host} without an API key is refused.",
@@ -311,28 +226,31 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
 
 def _resolve_place(resolver: Resolver) -> str:
     """A port or a socket of the file system; the former's address. Raises ConfigError where both are asked for."""
-    host = resolver.asked_value("host")
+    host = resolver.asked_value(ListenSettings.host)
     if host is not None and "/" in host:
-        resolver.ask_instead("uds", host.removeprefix("unix:"), f"{resolver.source_of('host')}, which is a path")
-        resolver.forget("host")
-    uds = resolver.pick("uds", None, "none asked for")
-    resolver.pick("uds_mode", "600", "the server's own user alone")
-    if uds is not None and (both := next((name for name in ("host", "port") if resolver.source_of(name)), None)):
+        source = f"{resolver.source_of(ListenSettings.host)}, which is a path"
+        resolver.ask_instead(ListenSettings.uds, host.removeprefix("unix:"), source)
+        resolver.forget(ListenSettings.host)
+    uds = resolver.pick(ListenSettings.uds, None, "none asked for")
+    resolver.pick(ListenSettings.uds_mode, "600", "the server's own user alone")
+    both = resolver.first_asked(ListenSettings.host, ListenSettings.port)
+    if uds is not None and both is not None:
         raise ConfigError(
-            f"{resolver.source_of('uds')} and {resolver.source_of(both)} cannot be together.",
+            f"{resolver.source_of(ListenSettings.uds)} and {resolver.source_of(both)} cannot be together.",
             why="A server listens on one socket: a file's or a port's.",
             fix="Leave one of them out.",
         )
-    resolver.pick("port", 8000, "default")
-    return str(resolver.pick("host", "127.0.0.1", "loopback by default"))
+    resolver.pick(ListenSettings.port, 8000, "default")
+    return resolver.pick(ListenSettings.host, "127.0.0.1", "loopback by default")
 
 
 def refuse_later_adapters(asked: Mapping[str, Asked]) -> None:
     """Raises ConfigError where clients are to load adapters behind a front."""
-    given = next((asked[name] for name in ("adapter_folder", "max_adapters", "adapter_rank") if name in asked), None)
+    resolver, later = Resolver(asked), (AdapterSettings.adapter_folder, AdapterSettings.max_adapters)
+    given = resolver.first_asked(*later, AdapterSettings.adapter_rank)
     if given is not None:
         raise ConfigError(
-            f"Replicas load no adapters later, and {given.source} asks for that.",
+            f"Replicas load no adapters later, and {resolver.source_of(given)} asks for that.",
             why="Each replica would have to load the same one at the same time.",
             fix="Name all adapters with --adapter, or serve one model from one process.",
         )
@@ -347,13 +265,14 @@ def place_of(asked: Mapping[str, Asked]) -> Resolved:
 
 def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:
     """Bounds on what waits, on each key and on time. pool_tokens: what the KV cache holds."""
-    resolver.pick("queued_requests", QUEUED_REQUESTS, "default")
-    resolver.pick("queued_tokens", QUEUED_POOLS * pool_tokens, f"{QUEUED_POOLS} times what the KV cache holds")
-    resolver.pick("key_requests", None, "no bound asked for")
-    resolver.pick("key_tokens", None, "no bound asked for")
-    resolver.pick("body_memory", BODY_MEMORY_BYTES, "default")
-    resolver.pick("deadline", None, "no end asked for")
-    resolver.pick("drain", DRAIN_S, "default")
+    resolver.pick(LoadSettings.queued_requests, QUEUED_REQUESTS, "default")
+    words = f"{QUEUED_POOLS} times what the KV cache holds"
+    resolver.pick(LoadSettings.queued_tokens, QUEUED_POOLS * pool_tokens, words)
+    resolver.pick(LoadSettings.key_requests, None, "no bound asked for")
+    resolver.pick(LoadSettings.key_tokens, None, "no bound asked for")
+    resolver.pick(LoadSettings.body_memory, BODY_MEMORY_BYTES, "default")
+    resolver.pick(LoadSettings.deadline, None, "no end asked for")
+    resolver.pick(LoadSettings.drain, DRAIN_S, "default")
 
 
 def kv_kind(word: str) -> KVKind:
@@ -363,10 +282,10 @@ def kv_kind(word: str) -> KVKind:
 
 def room_sentence(resolved: Resolved) -> str:
     """ "room for 41,000 tokens: 20 sequences of 2,048"."""
-    tokens, context = resolved["kv_tokens"], resolved["context"]
+    tokens, context = resolved.cache.kv_tokens, resolved.steps.context
     length = min(context, 2048)
-    keys = "" if resolved["key_factors"] == "none" else ", calibrated keys"
+    keys = "" if resolved.cache.key_factors == "none" else ", calibrated keys"
     return (
-        f"KV cache {resolved['kv_memory'] / 1e6:,.0f} MB ({resolved['kv_format']}{keys}): "
+        f"KV cache {resolved.cache.kv_memory / 1e6:,.0f} MB ({resolved.cache.kv_format}{keys}): "
         f"room for {tokens:,} tokens: {tokens // length:,} sequences of {length:,}"
     )

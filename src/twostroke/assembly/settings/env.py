@@ -87,7 +87,7 @@ def read_machine() -> Machine:
     available_bytes, source = min([together, *_own_limits()])
     topology, placing = _processors()
     return Machine(
-        placing.threads, available_bytes, _cache_folder(), _huge_pages(), source, together[0], placing, topology
+        placing.threads, available_bytes, user_cache_folder(), _huge_pages(), source, together[0], placing, topology
     )
 
 
@@ -181,6 +181,11 @@ def _own_limits() -> Iterator[tuple[int, str]]:
         yield max(0, address_bytes - used), f"`ulimit -v` allows {address_bytes / 1e9:.2f} GB of addresses"
 
 
+def free_memory_bytes() -> int:
+    """Bytes that this process and its children may still take together."""
+    return min(_shared_limits())[0]
+
+
 def address_space_bytes() -> int | None:
     """The limit on this process's addresses (`ulimit -v`); None for none."""
     return here.address_space_bytes()
@@ -207,7 +212,8 @@ def settle_home() -> None:
     os.environ["HOME"] = str(own) if mine else tempfile.mkdtemp(prefix="twostroke-home-")
 
 
-def _cache_folder() -> Path:
+def user_cache_folder() -> Path:
+    """The folder of what any program of this user can make again. XDG names it; else it is ~/.cache."""
     settle_home()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "twostroke"

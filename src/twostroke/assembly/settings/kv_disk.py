@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from twostroke.assembly.settings.config import Resolver
+from twostroke.assembly.settings.engine_settings import DiskSettings
 from twostroke.assembly.settings.option_values import DISK_AUTO
+from twostroke.assembly.settings.resolver import Resolver
 from twostroke.weights.packed.cache import NO_CACHE
 
 AUTO_BYTES, AUTO_SHARE = 10_000_000_000, 0.05
@@ -14,7 +15,7 @@ AUTO_BYTES, AUTO_SHARE = 10_000_000_000, 0.05
 
 def resolve_kv_disk(resolver: Resolver, why_not: str, kept: Path | None) -> int:
     """The most bytes; 0 where nothing is kept. why_not: why this engine cannot, or nothing. kept: the cache folder."""
-    asked, source = resolver.asked_value("kv_disk"), resolver.source_of("kv_disk")
+    asked, source = resolver.asked_value(DiskSettings.kv_disk), resolver.source_of(DiskSettings.kv_disk)
     if not asked:
         value, reason = 0, source or "default: what clients write is kept on no disk unless it is asked for"
     elif why_not:
@@ -26,7 +27,7 @@ def resolve_kv_disk(resolver: Resolver, why_not: str, kept: Path | None) -> int:
         reason = f"{source}: 10 GB, at most 5% of what is free"
     else:
         value, reason = asked, source
-    resolver.put("kv_disk", value, reason)
+    resolver.put(DiskSettings.kv_disk, value, reason)
     return int(value)
 
 

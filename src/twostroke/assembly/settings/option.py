@@ -1,42 +1,136 @@
-"""One option of the engine or the server: its name, its meaning, how its text is read."""
+"""One setting: its name, its type, how its text is read, and the group of settings that it belongs to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Self, TypeVar, overload
 
 from twostroke.types.errors import ConfigError
 
+T = TypeVar("T")
+Item = TypeVar("Item")
+
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """name: the name in Python and after TWOSTROKE_; the flag is --name with dashes. default: words for what happens
-    without the option.
-
-    secret: its value is never printed. switch: the flag alone turns it on. many: it may be given several times; its
-    value is a tuple. also: the flag as other servers call it.
-    """
+class Setting(Generic[T]):
+    """One resolved value and the reason for it."""
 
     name: str
-    metavar: str
-    parse: Callable[[str], Any]
-    help: str
-    default: str
-    secret: bool = False
-    switch: bool = False
-    many: bool = False
-    also: tuple[str, ...] = ()
+    value: T
+    reason: str
+
+
+class Field(Generic[T]):
+    """A field of a group of settings. An object of the group has the value by this name. The class of the group has
+    this description, by which a value is asked for and settled."""
+
+    name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, group: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, group: Group, owner: type) -> T: ...
+
+    def __get__(self, group: Group | None, owner: type) -> Self | T:
+        """Raises AttributeError for a setting that is not settled yet."""
+        return self if group is None else self.setting_of(group).value
+
+    def __set__(self, group: Group, setting: Setting[T]) -> None:
+        if isinstance(setting, Setting):  # a setting that is not given is not settled
+            group.__dict__[self.name] = setting
+
+    def setting_of(self, group: Group) -> Setting[T]:
+        """The value in this group with its reason. Raises AttributeError where it is not settled yet."""
+        found: Setting[T] | None = group.__dict__.get(self.name)
+        if found is None:
+            raise AttributeError(f"The setting {self.name} of {type(group).__name__} is not settled yet.")
+        return found
+
+
+class Option(Field[T]):
+    """A setting that can be asked for by its flag, by TWOSTROKE_ and its name, or by its name in Python.
+
+    default: words for what happens without the option. secret: its value is never printed. switch: the flag alone
+    turns it on. also: the flag as other servers call it. many: it may be given several times; its value is a tuple.
+    """
+
+    many = False
+
+    def __init__(
+        self,
+        metavar: str,
+        parse: Callable[[str], T],
+        help: str,
+        default: str,
+        *,
+        secret: bool = False,
+        switch: bool = False,
+        also: tuple[str, ...] = (),
+    ) -> None:
+        self.metavar, self.help, self.default = metavar, help, default
+        self._parse, self.secret, self.switch, self.also = parse, secret, switch, also
 
     @property
     def flag(self) -> str:
         """The command line's spelling."""
         return "--" + self.name.replace("_", "-")
 
-    def read(self, text: str, source: str) -> Any:
-        """Parse; raises ConfigError that names where the text came from."""
+    def read(self, given: Any, source: str) -> T:
+        """The value of a text or a ready value. Raises ConfigError that names where it came from."""
+        text = str(given)
         try:
-            return self.parse(text)
+            return self._parse(text)
         except ValueError as error:
             value = "a wrong value" if self.secret else f"the value {text!r}"
             raise ConfigError(f"{source} has {value}: {error}.", fix=f"{self.flag}: {self.help}") from None
+
+
+class ListOption(Option[tuple[Item, ...]]):
+    """An option that may be given several times. Python may give a mapping, a list, or one text with commas between."""
+
+    many = True
+
+    def read(self, given: Any, source: str) -> tuple[Item, ...]:
+        """See Option."""
+        if isinstance(given, Mapping):
+            given = [f"{key}={each}" for key, each in given.items()]
+        texts = given.split(",") if isinstance(given, str) else given
+        found = [super(ListOption, self).read(each, source) for each in texts]
+        return tuple(item for each in found for item in each)
+
+
+class NamesOption(ListOption[str]):
+    """An option of names that may be given several times. Each name counts once."""
+
+    def read(self, given: Any, source: str) -> tuple[str, ...]:
+        """See Option."""
+        return tuple(dict.fromkeys(super().read(given, source)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Group:
+    """Settings that the same part of the program uses: fields of a dataclass, each with its value and its reason."""
+
+    @classmethod
+    def of(cls, settled: Mapping[str, Setting[Any]]) -> Self:
+        """The group with those of its settings that are settled."""
+        return cls(**{each.name: settled[each.name] for each in fields(cls) if each.name in settled})
+
+    def has(self, field: Field[Any]) -> bool:
+        """Is this setting of the group settled?"""
+        return field.name in self.__dict__
+
+    @classmethod
+    def options(cls) -> Iterator[Option[Any]]:
+        """Those that can be asked for, in their order."""
+        return (each.default for each in fields(cls) if isinstance(each.default, Option))
+
+
+def options_of(*groups: type[Group]) -> tuple[Option[Any], ...]:
+    """The options of several groups, in their order."""
+    return tuple(option for group in groups for option in group.options())

@@ -5,8 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeVar
 
 from twostroke.types.speculate import BY_MODEL, INSIDE, SHIPPED_HEADS, WAYS
+
+Item = TypeVar("Item")
+Word = TypeVar("Word", bound=StrEnum)
 
 _ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9._-]{0,253})|[0-9a-f:.]{2,45}")
@@ -143,6 +148,22 @@ def one_of(*choices: str) -> Callable[[str], str]:
         return text.strip().lower()
 
     return parse
+
+
+def member_of(kind: type[Word]) -> Callable[[str], Word]:
+    """A reader that accepts only the words of this enumeration."""
+    word_of = one_of(*kind)
+    return lambda text: kind(word_of(text))
+
+
+def each(parse: Callable[[str], Item]) -> Callable[[str], tuple[Item]]:
+    """A reader of one item of several."""
+    return lambda text: (parse(text),)
+
+
+def parse_name_list(text: str) -> str:
+    """ "a, b,a" -> "a,b". Raises ValueError for an empty one."""
+    return ",".join(parse_names(text))
 
 
 def parse_names(text: str) -> tuple[str, ...]:

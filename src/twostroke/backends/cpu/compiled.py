@@ -71,6 +71,7 @@ class _Half:
         names: list[str] = []
         words: list[int] = []
         places: dict[Size, list[int]] = {size: [] for size in Size}
+        rows: list[tuple[int, int]] = []
         for call in calls:
             names.append(call.NAME)
             words.append(runner.numbers[call.NAME])
@@ -79,9 +80,13 @@ class _Half:
             for operand, item in zip(signature(type(call)), call.operands(), strict=True):
                 if operand.kind in ROWS_WORD and item is not None:
                     places[_size(operand.kind, item)].append(at + ROWS_WORD[operand.kind])
+                    if _size(operand.kind, item) is Size.TOKENS:
+                        rows.append((at, 4 * words[at + 1] if isinstance(item, Value) else 4))
                 at += WORDS[operand.kind]
         self._calls = Calls(tuple(names), words, memory)
         self._places: tuple[Words, ...] = tuple(np.array(places[size], np.int64) for size in Size)
+        self._rows_at, self._row_bytes = (np.array([each[part] for each in rows], np.int64) for part in range(2))
+        self._first = 0
 
     def run(self, runner: Runner, sizes: StepSizes) -> None:
         """Fill in the sizes and run."""
@@ -90,6 +95,9 @@ class _Half:
         words[tokens] = sizes.tokens
         words[sequences] = sizes.sequences
         words[logit_rows] = sizes.logit_rows
+        if sizes.first != self._first:
+            words[self._rows_at] += (sizes.first - self._first) * self._row_bytes
+            self._first = sizes.first
         runner.run(self._calls)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from twostroke.assembly.settings.option_values import parse_count
+from twostroke.assembly.settings.server_settings import ListenSettings
 from twostroke.cli.shared.readings import COUNT, DURATION, reading
 from twostroke.types.errors import ConfigError
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
@@ -92,7 +93,7 @@ def read_target(url: str, options: dict[str, Any]) -> Target:
     return Target(
         url=url,
         model=options["model"],
-        api_key=options["api_key"] or asked_by_environment().get("api_key"),
+        api_key=options["api_key"] or asked_by_environment().get(ListenSettings.api_key.name),
         route=options["route"],
         exact=not options["respect_eos"],
         extra=_read_body(options["body"]),

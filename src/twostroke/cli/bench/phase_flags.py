@@ -37,9 +37,11 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
 def take_asked(options: dict[str, Any]) -> PhasesAsked:
     """The cases, taken out of the options. Steps are measured, so nothing is guessed unless that was asked for: random
     weights repeat themselves, and guesses of that would say nothing about a model."""
+    from twostroke.assembly.settings.engine_settings import SpeculateSettings
     from twostroke.lab.bench.phases import PhasesAsked
 
-    options["speculate"] = options.get("speculate") or "off"
+    way = SpeculateSettings.speculate.name
+    options[way] = options.get(way) or "off"
     return PhasesAsked(*(options.pop(name) for name in ("prompts", "batches", "at", "new", "rounds")))
 
 

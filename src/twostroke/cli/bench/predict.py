@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.engine_settings import CacheSettings, CpuSettings, DiskSettings, StepSettings
+from twostroke.assembly.settings.option import Option
 from twostroke.assembly.settings.option_values import one_of
-from twostroke.assembly.settings.options import BY_NAME
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.doctor import step_notes
@@ -17,7 +18,11 @@ from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_fl
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.types.errors import ConfigError
 
-OPTIONS = tuple(BY_NAME[name] for name in ("kv_format", "threads", "max_step_tokens", "cache"))
+THREADS = CpuSettings.threads
+OPTIONS: tuple[Option[Any], ...] = (
+    *(CacheSettings.kv_format, THREADS, StepSettings.max_step_tokens),
+    DiskSettings.cache,
+)
 FORMATS = ("f32", "bf16", "int8", "int4")
 
 
@@ -56,7 +61,7 @@ def predict(
         from twostroke.lab.planner.model_config import read_model
         from twostroke.llm import LLM
 
-        threads = None if options["threads"] is None else BY_NAME["threads"].read(options["threads"], "--threads")
+        threads = None if options[THREADS.name] is None else THREADS.read(options[THREADS.name], THREADS.flag)
         with progress_bar("checkpoint") as progress:
             model = shaped(model, shape, None, progress)
         asked = take_asked(options)

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.options import BY_NAME
+from twostroke.assembly.settings.engine_settings import CacheSettings, DiskSettings, ModelSettings, StepSettings
+from twostroke.assembly.settings.option import Option
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
@@ -15,7 +16,10 @@ from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.readings import COUNT
 from twostroke.types.errors import ConfigError
 
-OPTIONS = tuple(BY_NAME[name] for name in ("weights", "kv_format", "kv_memory", "max_step_tokens", "cache"))
+OPTIONS: tuple[Option[Any], ...] = (
+    *(ModelSettings.weights, CacheSettings.kv_format, CacheSettings.kv_memory),
+    *(StepSettings.max_step_tokens, DiskSettings.cache),
+)
 
 
 @click.command(cls=ExampleCommand, example="twostroke bench ranks --shape llama-3.2-1b --tensor-parallel 2 --json")
@@ -67,7 +71,7 @@ def ranks(
             with divided:
                 bench = DividedBench(whole, divided, time.perf_counter)
                 found = bench.run(asked, note)
-                weights = whole.resolved["weights"]
+                weights = whole.resolved.model.weights
         if as_json:
             said = {"model": model, "weights": weights, "way": division.way, "processes": division.count}
             print_json({**said, "threads": threads, "goal": GOAL, "cases": [each.as_json() for each in found]})

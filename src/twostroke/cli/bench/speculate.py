@@ -7,6 +7,13 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.engine_settings import (
+    CacheSettings,
+    CpuSettings,
+    ModelSettings,
+    SpeculateSettings,
+    StepSettings,
+)
 from twostroke.assembly.settings.options import ENGINE_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.types.errors import ConfigError
@@ -43,18 +50,18 @@ def speculate(
         from twostroke.lab.bench.never_lose import BOUND, NeverLose, NeverLoseBench, never_lose, situations
         from twostroke.llm import LLM
 
-        for name in ("ttft", "itl"):
-            if options.get(name) is not None:
-                raise ConfigError(f"--{name} is set by the bench itself, for one situation.", fix="Leave it out.")
-        way = way or str(options.get("speculate") or "auto").partition(":")[0]
+        for objective in (StepSettings.ttft, StepSettings.itl):
+            if options.get(objective.name) is not None:
+                words = f"{objective.flag} is set by the bench itself, for one situation."
+                raise ConfigError(words, fix="Leave it out.")
+        way = way or str(options.get(SpeculateSettings.speculate.name) or "auto").partition(":")[0]
         bench = NeverLoseBench(way, rounds, time.perf_counter, time.process_time)
         settings: dict[str, Any] = {}
 
         def make(**more: str) -> LLM:
             llm = LLM(model, **{**options, **more})
-            settings.update(
-                {name: llm._built.resolved[name] for name in ("weights", "kv_format", "threads", "cpu_level")}
-            )
+            shown = (ModelSettings.weights, CacheSettings.kv_format, CpuSettings.threads, CpuSettings.cpu_level)
+            settings.update(llm._built.resolved.values(*shown))
             return llm
 
         def note(text: str) -> None:

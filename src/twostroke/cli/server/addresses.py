@@ -12,12 +12,12 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def require_secret(options: Mapping[str, Any]) -> str | None:
     """The secret from the flag or TWOSTROKE_CLUSTER_SECRET; None where neither is set."""
-    from twostroke.assembly.settings.config import collect
+    from twostroke.assembly.settings.engine_settings import ClusterSettings
     from twostroke.assembly.settings.env import asked_by_environment
+    from twostroke.assembly.settings.resolver import Resolver, collect
 
-    given = {"cluster_secret": options.get("cluster_secret")}
-    asked = collect(given, asked_by_environment()).get("cluster_secret")
-    return None if asked is None else str(asked.value)
+    secret = ClusterSettings.cluster_secret
+    return Resolver(collect({secret.name: options.get(secret.name)}, asked_by_environment())).asked_value(secret)
 
 
 def parse_address(text: str, secret: str | None) -> tuple[str, int]:

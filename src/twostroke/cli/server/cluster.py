@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.engine_settings import CpuSettings
 from twostroke.assembly.settings.options import CLUSTER_OPTIONS, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.front import serve_front
@@ -47,7 +48,7 @@ def up(model: str, replicas: int, at: str | None, as_json: bool, verbose: bool, 
     with clear_errors(verbose):
         ray, engine = load_ray(), engine_options(options)
         engine = shared_here(model, engine, replicas) if at is None else engine
-        secret, cpus = secrets.token_hex(32), int(engine.get("threads", 1))
+        secret, cpus = secrets.token_hex(32), int(engine.get(CpuSettings.threads.name, 1))
         asked = RayReplicas(replicas, (model, *words_of(engine)), secret, process_environment, cpus)
         nodes = RayNodes(ray, asked, at, say)
         nodes.start()

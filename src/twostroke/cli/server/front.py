@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.options import BY_NAME, CLUSTER_OPTIONS, SERVER_OPTIONS
+from twostroke.assembly.settings.engine_settings import ClusterSettings, ImageSettings, TaskSettings
+from twostroke.assembly.settings.option import options_of
+from twostroke.assembly.settings.options import CLUSTER_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.run_built import serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 
-OF_MODEL = tuple(BY_NAME[name] for name in ("task", "pooling", "mmproj", "image_tokens", "image_urls"))
+OF_MODEL = (*options_of(TaskSettings), ImageSettings.mmproj, ImageSettings.image_tokens, ImageSettings.image_urls)
 """Options of the engine that a front reads too."""
 
 
@@ -30,7 +32,7 @@ def command(model: str, replicas: str, as_json: bool, verbose: bool, **options: 
     with clear_errors(verbose):
         secret = require_secret(options)
         addresses = [parse_address(text, secret) for text in replicas.split(",")]
-        options.pop("cluster_secret")
+        options.pop(ClusterSettings.cluster_secret.name)
         serve_front(model, options, addresses, secret, as_json, verbose)
 
 

@@ -8,12 +8,17 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.options import BY_NAME, CLUSTER_OPTIONS
+from twostroke.assembly.settings.engine_settings import CpuSettings, DiskSettings, ModelSettings
+from twostroke.assembly.settings.option import Option
+from twostroke.assembly.settings.options import CLUSTER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, exit_code, option_flags, print_json
 from twostroke.types.errors import TwostrokeError
 
-OWN = tuple(BY_NAME[name] for name in ("revision", "threads", "cpu_level", "cache", "cache_limit"))
+OWN: tuple[Option[Any], ...] = (
+    *(ModelSettings.revision, CpuSettings.threads, CpuSettings.cpu_level),
+    *(DiskSettings.cache, DiskSettings.cache_limit),
+)
 
 
 @click.command(cls=ExampleCommand, example="twostroke rank meta-llama/Llama-3.1-8B-Instruct --listen 10.0.0.6:8201")
@@ -34,9 +39,12 @@ def command(
     **options: Any,
 ) -> None:
     """Hold a part of MODEL for a leader (`twostroke serve --tensor-parallel 2 --rank-addresses HOST:PORT`)."""
+    from twostroke.assembly.machine.near_memory import keep_memory_near
     from twostroke.assembly.member import inherited
+    from twostroke.assembly.settings.env import read_machine
 
     faulthandler.enable()  # a crash in native code says where
+    keep_memory_near(read_machine().topology)
     with clear_errors(verbose):
         secret = require_secret(options)
         own = {name: value for name, value in options.items() if name != "cluster_secret" and value is not None}

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.engine_settings import ClusterSettings
 from twostroke.assembly.settings.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS, ENGINE_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.reports import report_listening, reports
@@ -47,10 +48,13 @@ def command(
     **options: Any,
 ) -> None:
     """Load MODEL and compute for fronts (`twostroke front`). It does not serve HTTP."""
+    from twostroke.assembly.machine.near_memory import keep_memory_near
     from twostroke.assembly.replica import build_replica
+    from twostroke.assembly.settings.env import read_machine
     from twostroke.server.serve import bind, short_turns
 
     faulthandler.enable()  # a crash in native code says where
+    keep_memory_near(read_machine().topology)
 
     def say(text: str) -> None:
         click.echo(f"replica: {text}", err=True)
@@ -59,7 +63,7 @@ def command(
         secret = require_secret(options)
         host, port = parse_address(listen, secret)
         listener = bind(host, port) if listen_fd is None else socket.socket(fileno=listen_fd)
-        options.pop("cluster_secret")
+        options.pop(ClusterSettings.cluster_secret.name)
         bound_host, bound_port = listener.getsockname()[:2]
         own_name = name or f"{platform.node()}:{bound_port}"
         with listener, progress_bar("load") as shown, reports(report_fd, shown) as progress:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from twostroke.assembly.settings.engine_settings import CacheSettings, CpuSettings
 from twostroke.assembly.settings.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.front import OF_MODEL, serve_front
 from twostroke.types.errors import EngineStopped
@@ -45,8 +46,9 @@ def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json
 
 def engine_options(options: dict[str, Any]) -> dict[str, Any]:
     """The given options that are for a replica's engine. Raises ConfigError where clients are to load adapters."""
-    from twostroke.assembly.settings.config import collect, refuse_later_adapters
+    from twostroke.assembly.settings.config import refuse_later_adapters
     from twostroke.assembly.settings.env import asked_by_environment
+    from twostroke.assembly.settings.resolver import collect
 
     refuse_later_adapters(collect(options, asked_by_environment()))
     of_engine = {option.name for option in ENGINE_OPTIONS + ADAPTER_OPTIONS}
@@ -62,15 +64,16 @@ def server_options(options: dict[str, Any]) -> dict[str, Any]:
 def shared_here(model: str, engine: dict[str, Any], count: int) -> dict[str, Any]:
     """The engine options of each of `count` replicas on this machine. They share its threads and memory equally, unless
     those are given."""
-    from twostroke.assembly.engine import find_model
+    from twostroke.assembly.find import find_model
 
     whole = find_model(model, engine)
     settings, engine = whole.resolver.resolved(), dict(engine)
-    engine.setdefault("threads", str(max(1, settings["threads"] // count)))
-    if "kv_memory" not in engine:
-        others = settings["weight_bytes"] + count * (settings["buffer_bytes"] + settings["process_bytes"])
+    engine.setdefault(CpuSettings.threads.name, str(max(1, settings.cpu.threads // count)))
+    if CacheSettings.kv_memory.name not in engine:
+        memory = settings.memory
+        others = memory.weight_bytes + count * (memory.buffer_bytes + memory.process_bytes)
         room = int(whole.machine.available_bytes * RESERVE) - others
-        engine["kv_memory"] = str(max(1, min(settings["kv_memory"], room // count)))
+        engine[CacheSettings.kv_memory.name] = str(max(1, min(settings.cache.kv_memory, room // count)))
     return engine
 
 

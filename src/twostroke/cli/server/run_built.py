@@ -20,7 +20,7 @@ from twostroke.cli.shared.command import print_json
 from twostroke.cli.shared.interrupt import finish_undisturbed
 
 if TYPE_CHECKING:
-    from twostroke.assembly.settings.config import Resolved
+    from twostroke.assembly.settings.resolver import Resolved
     from twostroke.server.built import BuiltServer
     from twostroke.server.gate.door import Door
     from twostroke.server.process.worker import Line
@@ -48,27 +48,28 @@ def serve_built(
         if as_json:
             print_json({"url": url, **built.facts})
         else:
-            key_header = "" if built.resolved["api_key"] is None else KEY_HEADER
+            key_header = "" if built.resolved.listen.api_key is None else KEY_HEADER
             click.echo(words + try_text(url, built.facts["served_name"], key_header))
         tell.send(READY="1", STATUS=f"serving {built.facts['served_name']} on {url}")
 
-    with built, logging_to_stderr(built.resolved["log"], verbose), lasting_heap(), ExitStack() as sockets:
+    with built, logging_to_stderr(built.resolved.requests.log, verbose), lasting_heap(), ExitStack() as sockets:
         listener = listener or sockets.enter_context(listening(built.resolved))
         tell, watch = watching(built.parts.door, line)
         try:
             more = {} if built.make_app is None else {"make_app": built.make_app}
-            run(built.parts, built.resolved["host"], built.resolved["port"], announce, watch, listener, **more)
+            run(built.parts, built.resolved.listen.host, built.resolved.listen.port, announce, watch, listener, **more)
         finally:
             finish_undisturbed()  # nothing is left but to close what is open
 
 
 def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextManager[None]:
     """What `ps`, `run` and `stop` find this server by. supervised: the parent process is the one to end."""
+    from twostroke.assembly.settings.engine_settings import ModelSettings
     from twostroke.assembly.settings.env import read_machine
     from twostroke.cli.shared.server_records import SERVERS, recorded
 
     settings, names = built.resolved, tuple(built.facts.get("models", built.parts.names))
-    model = settings["model"] if any(each.name == "model" for each in settings.settings) else ""
+    model = settings.model.model if settings.model.has(ModelSettings.model) else ""
     pid = os.getppid() if supervised else os.getpid()
     return recorded(read_machine().cache_folder / SERVERS, pid, url, str(model), names)
 
@@ -78,9 +79,9 @@ def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
     from twostroke.server.serve import bind
     from twostroke.server.socket_file import socket_file
 
-    if resolved["uds"] is not None:
-        return socket_file(resolved["uds"], int(resolved["uds_mode"], 8))
-    return bind(resolved["host"], resolved["port"])
+    if resolved.listen.uds is not None:
+        return socket_file(resolved.listen.uds, int(resolved.listen.uds_mode, 8))
+    return bind(resolved.listen.host, resolved.listen.port)
 
 
 def watching(door: Door, line: Line | None) -> tuple[Any, Any]:

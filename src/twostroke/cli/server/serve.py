@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twostroke.assembly.settings.options import ADAPTER_OPTIONS, ENGINE_OPTIONS, MODELS_OPTIONS, SERVER_OPTIONS
+from twostroke.assembly.settings.server_settings import ListenSettings
 from twostroke.cli.server.run_built import facts_text, listening, serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 from twostroke.cli.shared.interrupt import finish_undisturbed
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 MODELS_NAMES = tuple(option.name for option in MODELS_OPTIONS)
 REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in another, with the same bits."
 
+ONE_PROCESS_HELP = (
+    "Compute in one process, also on a machine of several memory nodes, where a rank or a replica on each node is the "
+    "default if it is predicted to do more."
+)
+
 
 @click.command(
     cls=ExampleCommand, example="twostroke serve meta-llama/Llama-3.2-1B-Instruct --weights int4 --port 8000"
@@ -31,6 +37,7 @@ REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in a
 @click.argument("models_named", metavar="[MODEL]...", nargs=-1)
 @option_flags(ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS + MODELS_OPTIONS)
 @click.option("--replicas", type=click.IntRange(1, 64), default=None, help=REPLICAS_HELP)
+@click.option("--one-process", is_flag=True, help=ONE_PROCESS_HELP)
 @click.option("--supervise", is_flag=True, help="Serve from a process that is started again when native code dies.")
 @click.option("--worker-fds", "worker_fds", type=(int, int, int), default=None, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
@@ -38,6 +45,7 @@ REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in a
 def command(
     models_named: tuple[str, ...],
     replicas: int | None,
+    one_process: bool,
     supervise: bool,
     worker_fds: tuple[int, int, int] | None,
     as_json: bool,
@@ -67,6 +75,8 @@ def command(
             )
         model = models_named[0] if models_named else "spark"
         options = {name: value for name, value in options.items() if name not in MODELS_NAMES}
+        if not one_process and replicas is None and not supervise:
+            options, replicas = _on_nodes(model, options, alone=worker_fds is not None)
         if replicas is not None:
             from twostroke.cli.server.replicas import serve_with_replicas
 
@@ -75,7 +85,7 @@ def command(
             serve_with_replicas(model, options, replicas, as_json, verbose)
             return
         if supervise:
-            flags = (["--json"] if as_json else []) + (["-v"] if verbose else [])
+            flags = ["--json"] * as_json + ["-v"] * verbose + ["--one-process"] * one_process
             sys.exit(_supervise(model, options, flags))
         _serve(model, options, as_json, verbose, worker_fds)
 
@@ -88,6 +98,17 @@ def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:
 
     given = {name for name in ("models", "models_dir", "store") if options[name] is not None}
     return bool(given or asked_by_environment().keys() & {"models", "models_dir", "store"})
+
+
+def _on_nodes(model: str, options: dict[str, Any], *, alone: bool) -> tuple[dict[str, Any], int | None]:
+    """The options, with ranks where they are chosen for this machine, and the number of replicas where they are."""
+    from twostroke.cli.server.nodes import announce, chosen_here
+
+    choice = chosen_here(model, options, alone=alone)
+    if choice is None:
+        return options, None
+    announce(choice)
+    return {**options, **choice.options}, choice.replicas
 
 
 def _serve(
@@ -113,17 +134,19 @@ def _line(descriptor: int) -> Line:
 
 def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     """Bind here, serve in a worker that inherits the socket. `ps` shows no key: it goes by the environment."""
-    from twostroke.assembly.settings.config import collect, place_of
+    from twostroke.assembly.settings.config import place_of
     from twostroke.assembly.settings.env import asked_by_environment, notify_address, process_environment
+    from twostroke.assembly.settings.resolver import collect
     from twostroke.cli.server.replicas import words_of
     from twostroke.server.process.notify import SystemdNotifier
     from twostroke.server.process.supervise import Supervisor
 
     environment = process_environment()
-    if options.get("api_key") is not None:
-        environment["TWOSTROKE_API_KEY"] = options["api_key"]
+    secret = ListenSettings.api_key.name
+    if options.get(secret) is not None:
+        environment[f"TWOSTROKE_{secret.upper()}"] = options[secret]
     environment = {name: value for name, value in environment.items() if name not in ("NOTIFY_SOCKET", "WATCHDOG_PID")}
-    words = words_of({name: value for name, value in options.items() if value is not None and name != "api_key"})
+    words = words_of({name: value for name, value in options.items() if value is not None and name != secret})
 
     def worker(listening: int, line: int, notes: int) -> list[str]:
         fds = ["--worker-fds", str(listening), str(line), str(notes)]

@@ -32,9 +32,10 @@ def command(url: str, api_key: str | None, once: bool, as_json: bool, verbose: b
         from rich.console import Console
 
         from twostroke.assembly.settings.env import asked_by_environment
+        from twostroke.assembly.settings.server_settings import ListenSettings
         from twostroke.cli.server.top_picture import Picture
 
-        server = _Server(url, api_key or asked_by_environment().get("api_key"))
+        server = _Server(url, api_key or asked_by_environment().get(ListenSettings.api_key.name))
         picture = Picture(server.about())
         frames = server.frames()
         if once:

@@ -74,7 +74,7 @@ class SuggestingGroup(click.Group):
         raise click.UsageError(f"There is no command {name!r}. {hint}", ctx)
 
 
-def option_flags(options: tuple[Option, ...]) -> Callable[[Decorated], Decorated]:
+def option_flags(options: tuple[Option[Any], ...]) -> Callable[[Decorated], Decorated]:
     """A decorator that adds one flag for each option of the table; values stay text, config.py reads them."""
 
     def decorate(function: Decorated) -> Decorated:

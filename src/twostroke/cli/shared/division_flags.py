@@ -61,13 +61,14 @@ def read_hardware(name: str | None, processes: int = 1) -> Target:
         return named_target(name)
     from twostroke.assembly.settings.env import read_machine
     from twostroke.lab.planner.doctor.machine import ThisMachine
+    from twostroke.lab.planner.memory_nodes import nodes_of
 
     machine = read_machine()
     here = ThisMachine.read(None if processes == 1 else max(1, machine.share(processes).cores))
     target = _this_machine(here, machine.available_bytes // processes)
     placing = machine.placing if processes == 1 else machine.share(processes).placing
     said = f"{placing.threads} threads: {placing.reason}"
-    target = replace(target, assumptions=(*target.assumptions, said), nodes=len(machine.placing.nodes))
+    target = replace(target, assumptions=(*target.assumptions, said), nodes=nodes_of(machine, here.level))
     return target if processes == 1 else replace(target, title=f"1/{processes} of {target.title}")
 
 

@@ -112,8 +112,8 @@ def _images(
     if sight is None or not made:
         return None
     rows = tuple(count for image in made for count in image.rows)
-    tokens, pieces = sum(image.tokens for image in made), sight.encoder.model.num_layers + 1
-    return SimulatedImages(rows, tokens, sight.cost(ask.weights, target.machine), pieces), sight.num_bytes(ask.weights)
+    tokens = sum(image.tokens for image in made)
+    return SimulatedImages(rows, tokens, sight.cost(ask.weights, target.machine)), sight.num_bytes(ask.weights)
 
 
 def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSetup]:
@@ -169,7 +169,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
         settings |= {"division": asdict(divided.division), "link": asdict(divided.link)}
     title = (
         f"{options['model']} ({ask.weights} weights, {ask.kv_format} K and V) on {where(target, divided)}: room for "
-        f"{settings['kv_tokens']:,} tokens of K and V, {sequences} sequences and {step_tokens} rows a step"
+        f"{setup.kv_tokens:,} tokens of K and V, {sequences} sequences and {step_tokens} rows a step"
     )
     return title, settings, setup
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from twostroke.assembly.settings.engine_settings import DiskSettings
 from twostroke.types.errors import ConfigError
 
 
@@ -16,13 +17,13 @@ def hub_cache() -> Path:
 
 def packed_folder(asked: str | None) -> Path:
     """Where the packed files lie, by flag, variable or default. Raises ConfigError where the cache is off."""
-    from twostroke.assembly.settings.config import Resolver, collect
     from twostroke.assembly.settings.env import asked_by_environment, read_machine
+    from twostroke.assembly.settings.resolver import Resolver, collect
     from twostroke.weights.packed.cache import NO_CACHE, PACKED
 
     environment = {name: value for name, value in asked_by_environment().items() if name == "cache"}
     resolver = Resolver(collect({"cache": asked}, environment))
-    chosen = resolver.pick("cache", str(read_machine().cache_folder), "default cache folder")
+    chosen = resolver.pick(DiskSettings.cache, str(read_machine().cache_folder), "default cache folder")
     if chosen == NO_CACHE:
         raise ConfigError("The cache is off.", fix="Name its folder: --cache FOLDER.")
     return Path(chosen).expanduser() / PACKED

@@ -12,7 +12,9 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.options import BY_NAME, ENGINE_OPTIONS
+from twostroke.assembly.settings.engine_settings import ModelSettings
+from twostroke.assembly.settings.options import ENGINE_OPTIONS
+from twostroke.assembly.settings.server_settings import ListenSettings, TalkSettings
 from twostroke.cli.chat import ChatJson, ChatText, Conversation, converse
 from twostroke.cli.generate import prompt_of, stream_answer
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
@@ -23,7 +25,7 @@ from twostroke.cli.shared.streams import as_text
 from twostroke.cli.store.served_model import ServedModel
 from twostroke.types.errors import InvalidRequest, ModelNotFound, TwostrokeError
 
-OPTIONS = (*ENGINE_OPTIONS, BY_NAME["chat_template"])
+OPTIONS = (*ENGINE_OPTIONS, TalkSettings.chat_template)
 
 
 @click.command(cls=ExampleCommand, example='twostroke run llama3.2:1b "What is prefill?"')
@@ -99,7 +101,7 @@ def _answering(
     if served is not None:
         yield served
         return
-    _bring(model, options.get("revision"))
+    _bring(model, options.get(ModelSettings.revision.name))
     from twostroke.llm import LLM
 
     with progress_bar("load") as progress:
@@ -113,7 +115,7 @@ def _served(model: str, url: str | None, api_key: str | None) -> ServedModel | N
     from twostroke.assembly.settings.env import asked_by_environment
     from twostroke.cli.store.local_servers import having, local_servers, name_there
 
-    api_key = api_key or asked_by_environment().get("api_key")
+    api_key = api_key or asked_by_environment().get(ListenSettings.api_key.name)
     found = having(local_servers(), model)
     if url is not None:
         known = next((record for record in found if record.url == url.rstrip("/")), None)

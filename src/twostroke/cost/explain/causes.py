@@ -249,6 +249,9 @@ def _cold(context: ExplainContext) -> Cause:
 
 def _encode(context: ExplainContext) -> Cause:
     text = f"its images, which became {context.account.image_tokens:,} tokens of the prompt"
+    counts = context.account.encodes
+    if counts.steps > 1:
+        text += f"; they were encoded in {counts.pieces:,} pieces, which {counts.steps:,} steps had time for"
     return Cause(CauseKind.ENCODE, Verdict.START, context.account.parts.encode_s, text)
 
 

@@ -86,6 +86,13 @@ class DiskRead(Struct, frozen=True):
     seconds: float = 0.0
 
 
+class EncodeCounts(Struct, frozen=True):
+    """Pieces in which a completion's images were encoded, and the steps that these were in."""
+
+    pieces: int = 0
+    steps: int = 0
+
+
 class GuessCounts(Struct, frozen=True):
     """Tokens of a completion that were guessed and verified, how many of them were accepted, and in how many steps."""
 
@@ -131,10 +138,17 @@ class LiveAccount(Struct, eq=False):
     queue: QueueStory = field(default_factory=QueueStory)
     spells: list[PreemptionSpan] = field(default_factory=list)
     guesses: GuessCounts = GuessCounts()
+    encodes: EncodeCounts = EncodeCounts()
     disk: DiskRead = DiskRead()
     stays: list[ReplicaStay] = field(default_factory=list)
     delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
     delayed_token_s: float = 0.0
+
+    def add_encode(self, seconds: float, pieces: int) -> None:
+        """Adds pieces of its images that a step encoded."""
+        self.encodes = EncodeCounts(self.encodes.pieces + pieces, self.encodes.steps + 1)
+        if self.phase is Phase.QUEUED:
+            self.encode_s += seconds
 
     def add_own(self, seconds: float, again_s: float = 0.0) -> None:
         """Adds time in which its own prompt was computed. again_s: the part of it for positions that had been computed
@@ -213,6 +227,7 @@ class Account(Struct, frozen=True):
     stays: tuple[ReplicaStay, ...] = ()
     disk: DiskRead = DiskRead()
     image_tokens: int = 0
+    encodes: EncodeCounts = EncodeCounts()
 
     @property
     def e2e_s(self) -> float:

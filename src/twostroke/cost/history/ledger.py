@@ -263,8 +263,8 @@ class Ledger:
         chunk_s = sum(by_chunk.values()) + encode.seconds
         own_rows = {row.request_id: row for row in rows}
         waiting = self._live.get(encode.request_id)
-        if waiting is not None and waiting.phase is Phase.QUEUED:
-            waiting.encode_s += encode.seconds
+        if waiting is not None:
+            waiting.add_encode(encode.seconds, encode.pieces)
         for request_id, live in self._filling.items():
             stall_s = span.away_s if live.mark_s < span.begin_s else 0.0
             live.stall_s += stall_s
@@ -395,4 +395,5 @@ class Ledger:
             stays=tuple(live.stays),
             disk=live.disk,
             image_tokens=sum(span.end - span.first for span in request.images),
+            encodes=live.encodes,
         )

@@ -16,6 +16,7 @@ from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.pooling import PooledRows, Pooling
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import MAX_TOP_LOGPROBS, SamplingParams
+from twostroke.types.spec.formats import PAGE_TOKENS
 
 OPS_VERSION, SAMPLING_VERSION = 2, 1
 """Raised with any change of the bits of an op, or of the sampler."""
@@ -39,7 +40,6 @@ def arithmetic_of(
     executor: Executor,
     names: tuple[str, str, str, str],
     vocab_size: int,
-    page_tokens: int,
     tables: str,
     pools: CachePools,
     step_tokens: int,
@@ -57,13 +57,13 @@ def arithmetic_of(
         unit=unit_of(cpu_level, weights, kv_format),
         tables=tables,
         sampling=SAMPLING_VERSION,
-        probe=_probe(executor, vocab_size, page_tokens, pools, step_tokens)
+        probe=_probe(executor, vocab_size, pools, step_tokens)
         if pooling is None
-        else _pooled_probe(executor, vocab_size, page_tokens, pools, pooling),
+        else _pooled_probe(executor, vocab_size, pools, pooling),
     )
 
 
-def _probe(executor: Executor, vocab_size: int, page_tokens: int, pools: CachePools, step_tokens: int) -> str:
+def _probe(executor: Executor, vocab_size: int, pools: CachePools, step_tokens: int) -> str:
     """A prompt, and the twenty best log probabilities of what comes next, exactly."""
     known = tuple((7 * index + 3) % vocab_size for index in range(PROBE_TOKENS))
     params = SamplingParams(temperature=0.0, max_tokens=1, logprobs=min(MAX_TOP_LOGPROBS, vocab_size))
@@ -71,7 +71,7 @@ def _probe(executor: Executor, vocab_size: int, page_tokens: int, pools: CachePo
     slot, copies = (0, ((-1, 0),)) if pools.state_slots else (-1, ())
     for start in range(0, PROBE_TOKENS, step_tokens):
         end = min(PROBE_TOKENS, start + step_tokens)
-        pages = (tuple(range(-(-end // page_tokens))),) * len(pools.pages)
+        pages = (tuple(range(-(-end // PAGE_TOKENS))),) * len(pools.pages)
         last = end == PROBE_TOKENS
         planned = PlannedSequence(request, start, end - start, known, pages, last, Role.PREFILL, state_slot=slot)
         result = executor.execute(Plan(0, (planned,), state_copies=() if start else copies))
@@ -83,15 +83,15 @@ def _probe(executor: Executor, vocab_size: int, page_tokens: int, pools: CachePo
 
 
 def _pooled_probe(
-    executor: Executor, vocab_size: int, page_tokens: int, pools: CachePools, pooling: Pooling
+    executor: Executor, vocab_size: int, pools: CachePools, pooling: Pooling
 ) -> str:
     """A text of one page, and the sum of its pooled rows, exactly."""
-    known = tuple((7 * index + 3) % vocab_size for index in range(page_tokens))
+    known = tuple((7 * index + 3) % vocab_size for index in range(PAGE_TOKENS))
     params, rows = SamplingParams(temperature=0.0, max_tokens=1), PooledRows(pooling)
     request = Request("probe", "probe", known, params, 0, 0, frozenset(), 0.0, pooling=rows)
     slot, copies = (0, ((-1, 0),)) if pools.state_slots else (-1, ())
-    pages, scores = ((0,),) * len(pools.pages), rows.positions(page_tokens)
-    planned = PlannedSequence(request, 0, page_tokens, known, pages, False, Role.PREFILL, scores, slot)
+    pages, scores = ((0,),) * len(pools.pages), rows.positions(PAGE_TOKENS)
+    planned = PlannedSequence(request, 0, PAGE_TOKENS, known, pages, False, Role.PREFILL, scores, slot)
     result = executor.execute(Plan(0, (planned,), state_copies=copies))
     return hashlib.blake2b(result.pooled["probe"], digest_size=16).hexdigest()
 

@@ -29,12 +29,8 @@ from twostroke.distributed.wire.frames import (
     WireStart,
 )
 from twostroke.distributed.wire.translate import requests_of, wire_event
-from twostroke.engine.book import PlanningBook
-from twostroke.engine.core import EngineCore, nothing_before
-from twostroke.engine.executor import Executor
-from twostroke.engine.forgive import ForgivingExecutor
-from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.engine.scheduler.estimates.step_time import StepTime
+from twostroke.engine.step_loop import StepLoop
 from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
 from twostroke.types.event import Event, FinishedEvent
 from twostroke.types.grammar import TokenMask
@@ -43,7 +39,6 @@ from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 
-MAX_FAULTS_IN_A_ROW = 3
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
@@ -71,42 +66,29 @@ class _Link:
 
 
 class ReplicaCore:
-    """One thread at a time. clock: seconds. times: predicts steps. report: called with every fault in full.
-    probe: raises where the machine itself is broken. explainer: its ledger records each request and each step.
+    """One thread at a time. times: predicts steps. explainer: its ledger records each request and each step.
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
-    flight: the plans that are computed at a time. why_not: why a request cannot be computed here, or nothing.
-    before: see EngineCore.
+    why_not: why a request cannot be computed here, or nothing.
     """
 
     def __init__(
         self,
-        book: PlanningBook,
-        executor: Executor,
-        clock: Callable[[], float],
+        loop: StepLoop,
         times: StepTime,
-        report: Callable[[BaseException], None],
-        probe: Callable[[], None],
         explainer: Explainer,
         pages: PageExchange | None = None,
-        flight: PlansInFlight | None = None,
         why_not: Callable[[Request], str] = always_possible,
-        before: Callable[[], bool] = nothing_before,
     ) -> None:
         self.outbox: deque[tuple[LinkId, Frame]] = deque()
         self.pulls, self.feeds = PagePulls(pages), PageFeeds(pages, self.outbox)
         self.page_rate = 0.0
-        self._book = book
-        self._forgiving = ForgivingExecutor(executor, report)
-        self._clock = clock
+        self._loop, self._book, self._clock = loop, loop.book, loop.clock
         self._times = times
         self._why_not = why_not
-        self._probe = probe
         self._explainer, self._ledger = explainer, explainer.ledger
-        self.flight = PlansInFlight() if flight is None else flight
-        self.flight.listener = self._ledger.begun
-        self._core = EngineCore(self._book, self._forgiving, self._computed, self.flight, before)
+        loop.listen(self._ledger.begun, self._computed)
         self._links: dict[LinkId, _Link] = {}
         self._starts: dict[str, WireStart] = {}
         self._step_s = 0.0
@@ -116,7 +98,7 @@ class ReplicaCore:
     @property
     def has_work(self) -> bool:
         """True while a request is waiting or running, or a plan is in flight."""
-        return self._core.has_work
+        return self._loop.has_work
 
     @property
     def idle(self) -> bool:
@@ -220,15 +202,16 @@ class ReplicaCore:
 
         A fault ends the requests of its plan. Raises EngineStopped where three steps in a row fail and the probe does.
         """
-        step = self._core.step(self._clock)
+        step = self._loop.step()
         if step is None:
             return None
         starts, self._starts = self._starts, {}
         load = self.load()
         self._tell_news(self._ended(step.events), starts, load)
         self._ledger.close_step(self._clock())
-        if self._forgiving.faults_in_a_row >= MAX_FAULTS_IN_A_ROW:
-            self._ask_probe()
+        self._loop.check_machine(
+            EngineStopped("The replica has stopped.", why="Its machine fails.", fix="Restart it.")
+        )
         return load
 
     def load(self) -> ReplicaLoad:
@@ -254,13 +237,6 @@ class ReplicaCore:
             page_rate=self.page_rate,
             guesses=self._guesses,
         )
-
-    def _ask_probe(self) -> None:
-        try:
-            self._probe()
-        except Exception as error:
-            raise EngineStopped("The replica has stopped.", why="Its machine fails.", fix="Restart it.") from error
-        self._forgiving.faults_in_a_row = 0
 
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
         """Learn from a step's time before it is committed, and note the sequences that it computed for the first

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from twostroke.engine.scheduler.limits.limits import StepLoad
-from twostroke.types.images import ImageTile
-from twostroke.types.plan import NO_COPIES, Copies, Hold, Plan, PlannedSequence, Preemption
+from twostroke.types.plan import NO_COPIES, NO_TURN, Copies, EncodeTurn, Hold, Plan, PlannedSequence, Preemption
 
 
 class PlanInWork(Struct):
@@ -26,10 +25,10 @@ class PlanInWork(Struct):
     held_calls: frozenset[str] = frozenset()
 
     def plan(
-        self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES, encode: ImageTile | None = None
+        self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES, turn: EncodeTurn = NO_TURN
     ) -> Plan:
         """The plan, now that all are in."""
         sequences = tuple(self.planned.values())
         drafted = sum([len(each.draft_token_ids) for each in sequences]) if self.drafts else 0
         preempted = (*self.made_room, *self.preempted)
-        return Plan(step_id, sequences, preempted, held, copies.states, drafted, copies.pages, encode)
+        return Plan(step_id, sequences, preempted, held, copies.states, drafted, copies.pages, *turn)

@@ -130,6 +130,7 @@ class Scheduler:
             if sequence.admission is not None:  # not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step.load), step)
         step.load.beside = self.under_way.beside(all_decoding, step.planned)
+        self.images.reserve(step.load, self.limiters)
         return self._plan_prefills(step)
 
     def _plan_prefills(self, step: PlanInWork) -> Plan | None:
@@ -157,10 +158,9 @@ class Scheduler:
             return None
         self._num_steps += 1
         self._given_up.clear()
-        self.steering.planned()
         copies = Copies(self._cache.take_copies(), self._cache.take_page_copies())
-        plan = step.plan(self._num_steps, held, copies, self.images.take())
-        self.under_way.open(plan, load)
+        plan = step.plan(self._num_steps, held, copies, self.images.take(load, self.limiters))
+        self.under_way.open(plan, load, self.steering.take_copied())
         return plan
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
@@ -168,15 +168,15 @@ class Scheduler:
         events: list[Event] = []
         self._now = max(self._now, now)
         measured_s, held = self.under_way.close(plan, result, now)
-        self.images.done(result.encoded, result.encode_s, (*self._queues.waiting, *self._queues.prefilling))
+        self.images.done(result.encodes, (*self._queues.waiting, *self._queues.prefilling))
         if result.cold:
             self._policy.observe_cold(self._parts(plan), measured_s)
         elif not (result.faulty or result.encode_s):  # a fault or an image says nothing of the next ones
             self._policy.observe(self._parts(plan), measured_s, now)
         self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty else measured_s)
         self._cache.settle_copies(result.faulty)
-        self.steering.settle(result.faulty)
-        for planned, (sequence, admission) in zip(plan.sequences, held, strict=True):
+        self.steering.give_up_copies(held.copied if result.faulty else [])
+        for planned, (sequence, admission) in zip(plan.sequences, held.sequences, strict=True):
             if sequence.admission == admission and self._queues.find(planned.request.request_id) is sequence:
                 self._commit_one(sequence, planned, result, now, events)
         for sequence, refusal in self._policy.overdue(self._queues, now):
@@ -214,7 +214,7 @@ class Scheduler:
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
         """Positions of a sequence that every limit lets into this step."""
-        wanted = num_tokens = self.images.limit(sequence, len(sequence.known) - sequence.computed, step)
+        wanted = num_tokens = self.images.limit(sequence, len(sequence.known) - sequence.computed, step, self.limiters)
         for limiter in self.limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
         num_tokens = self._spans.limit(sequence, num_tokens, step)

@@ -7,7 +7,6 @@ any other sequence; it is computed again then, with the same bits.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Positions
 
@@ -29,7 +28,6 @@ class Steering:
     def __init__(self, cache: CacheManager, queues: Queues, give_up: GiveUp) -> None:
         self._cache, self._queues, self._give_up = cache, queues, give_up
         self._copied: list[str] = []  # whose last page, or state, the next plan copies
-        self._in_flight: deque[list[str]] = deque()  # of each plan that is not committed, in order
 
     def extend(self, request_id: str, token_id: int) -> None:
         """This is the next token of a paused sequence, which goes on. Raises KeyError for an unknown one."""
@@ -61,15 +59,14 @@ class Steering:
         else:
             self._give_up(sequence, source_id)
 
-    def planned(self) -> None:
-        """The copies that were asked for so far are in the plan."""
-        self._in_flight.append(self._copied)
-        self._copied = []
+    def take_copied(self) -> list[str]:
+        """The requests whose copies the plan has that is made now."""
+        copied, self._copied = self._copied, []
+        return copied
 
-    def settle(self, failed: bool) -> None:
-        """The oldest of the plans was run. failed: perhaps not all of its copies were made."""
-        copied = self._in_flight.popleft()
-        for request_id in copied if failed else ():
+    def give_up_copies(self, copied: list[str]) -> None:
+        """A plan with these copies failed: perhaps not all of them were made."""
+        for request_id in copied:
             sequence = self._queues.find(request_id)
             if sequence is not None and sequence.admission is not None:
                 self._give_up(sequence, request_id)

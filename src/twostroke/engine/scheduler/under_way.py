@@ -14,14 +14,23 @@ once. The rules of several plans under way:
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from typing import NamedTuple
 
 from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
-Held = list[tuple[Sequence, int | None]]
-"""The sequences of a plan in its order, each with its admission when the plan was made."""
+
+class Held(NamedTuple):
+    """What a plan holds. sequences: its sequences in its order, each with its admission when the plan was made.
+
+    copied: the requests that are copied from others in this plan. since_s: the end of the last step before it.
+    """
+
+    sequences: list[tuple[Sequence, int | None]]
+    copied: list[str]
+    since_s: float
 
 
 Share = Callable[[list[Sequence]], int]
@@ -37,7 +46,7 @@ class UnderWay:
     def __init__(self, most: int, follows: bool) -> None:
         self._most, self._follows = most, follows
         self.share: Share = self._evenly
-        self._open: dict[int, tuple[float, Held]] = {}
+        self._open: dict[int, Held] = {}
         self._since_s = 0.0
 
     def __len__(self) -> int:
@@ -82,14 +91,14 @@ class UnderWay:
         again = sequence.admission is None or sequence.request.pooling is not None
         return self._follows and not again and sequence.remaining > 0
 
-    def open(self, plan: Plan, load: StepLoad) -> None:
-        """The plan was made of this load: its known positions count as computed from now on."""
-        held: Held = []
+    def open(self, plan: Plan, load: StepLoad, copied: list[str]) -> None:
+        """The plan was made of this load: its known positions count as computed from now on. copied: see Held."""
+        held = Held([], copied, self._since_s)
         for planned, (sequence, _) in zip(plan.sequences, load.parts, strict=True):
             sequence.computed = planned.start + planned.num_tokens - len(planned.draft_token_ids)
             sequence.under_way += 1
-            held.append((sequence, sequence.admission))
-        self._open[plan.step_id] = (self._since_s, held)
+            held.sequences.append((sequence, sequence.admission))
+        self._open[plan.step_id] = held
 
     def close(self, plan: Plan, result: StepResult, now: float) -> tuple[float, Held]:
         """The plan was computed: (how long its streams waited for it, in seconds; what it held).
@@ -97,8 +106,8 @@ class UnderWay:
         Streams wait from the end of the last step before the plan was made; what the driver does in between is
         included. Where the executor's own time after the plan is longer, that counts.
         """
-        since_s, held = self._open.pop(plan.step_id)
-        for sequence, _ in held:
+        held = self._open.pop(plan.step_id)
+        for sequence, _ in held.sequences:
             sequence.under_way -= 1
         self._since_s = now
-        return max(now - since_s, result.model_s + result.sampling_s - result.early_s), held
+        return max(now - held.since_s, result.model_s + result.sampling_s - result.early_s), held

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from twostroke.assembly.settings.config import kv_kind
 from twostroke.backends.cpu.limits import LimitMeter, Limits
 from twostroke.lab.bench.cases import bound, decode, prefill
 from twostroke.lab.bench.memory import peak_bytes
@@ -106,12 +105,12 @@ class PhaseBench:
         limits = self._limits(note)
         figures = tuple(self._figures(case, found, asked.new_tokens, limits) for case, found in speeds.items())
         settings = {setting.name: setting.value for setting in self._llm.resolved.settings}
-        expected = settings["weight_bytes"] + settings["kv_memory"]
+        expected = self._llm.resolved.memory.weight_bytes + self._llm.resolved.cache.kv_memory
         return PhasesReport(self._llm.model_name, settings, limits, asked.rounds, figures, peak, expected)
 
     def cases(self, asked: PhasesAsked) -> list[PhaseCase]:
         """Raises ConfigError where one is longer than the engine's context."""
-        room, longest = self._llm.resolved["context"], asked.longest
+        room, longest = self._llm.resolved.steps.context, asked.longest
         if longest > room:
             raise ConfigError(
                 f"The longest case needs {longest} tokens; the context is {room}.", fix="Ask for shorter ones."
@@ -125,7 +124,7 @@ class PhaseBench:
 
     def _limits(self, note: Note) -> Limits:
         note("the machine's limits")
-        meter = LimitMeter(self._llm.resolved["threads"], self._clock)
+        meter = LimitMeter(self._llm.resolved.cpu.threads, self._clock)
         try:
             return meter.measure()
         finally:
@@ -135,8 +134,8 @@ class PhaseBench:
         phase, batch, tokens = case
         asked = prefill(tokens) if phase == "prefill" else decode(batch, tokens, new_tokens)
         resolved = self._llm.resolved
-        chosen = None if resolved["weights"] == STORED else weight_format(resolved["weights"])
-        formats = (chosen, kv_kind(resolved["kv_format"]))
+        chosen = None if resolved.model.weights == STORED else weight_format(resolved.model.weights)
+        formats = (chosen, resolved.cache.kind)
         limit = bound(asked, self._llm.spec, *formats, limits)
         if limit is None:
             raise RuntimeError(f"no limit is known for {phase}")

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from twostroke.assembly.settings.config import kv_kind
 from twostroke.assembly.settings.env import Moment, others_share, read_moment
 from twostroke.cost.calibration import DISTURBED_SHARE, Calibration
 from twostroke.cost.model_cost import step_cost
@@ -84,8 +83,8 @@ def compare(
 ) -> list[Comparison]:
     """Every case on one loaded model. Raises ConfigError for cases longer than its context or formats not measured."""
     resolved = llm.resolved
-    weights, step_tokens = resolved["weights"], resolved["max_step_tokens"]
-    cost = step_cost(work_of(llm.spec, weights, kv_kind(resolved["kv_format"])), calibration)
+    weights, step_tokens = resolved.model.weights, resolved.steps.max_step_tokens
+    cost = step_cost(work_of(llm.spec, weights, resolved.cache.kind), calibration)
     bench = PhaseBench(llm, clock)
     cases = bench.cases(asked)
     rounds: dict[PhaseCase, list[Round]] = {case: [] for case in cases}

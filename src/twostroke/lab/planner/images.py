@@ -12,7 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from twostroke.assembly.folders import texts_of
-from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS, Resolver
+from twostroke.assembly.settings.config import IMAGE_CACHE, IMAGE_TOKENS
+from twostroke.assembly.settings.engine_settings import ModelSettings
+from twostroke.assembly.settings.resolver import Resolver
 from twostroke.assembly.sight import encoder_bytes, encoder_kv, processor_of
 from twostroke.assembly.sight_files import sight_files
 from twostroke.cost.calibration import Calibration
@@ -24,6 +26,7 @@ from twostroke.models.common.encoders import SightEncoder, encode_cost, read_enc
 from twostroke.models.common.work import work_of
 from twostroke.ops.program.model import Model
 from twostroke.types.errors import ConfigError, ModelError
+from twostroke.types.images import ImageTile
 from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.weights.json_file import read_object
 
@@ -77,11 +80,12 @@ class PlannedSight(Struct, frozen=True):
     def image(self, size: ImageSize, weights: str, machine: HardwareSpec | Calibration) -> PlannedImage:
         """An image of this size. Raises ConfigError as `cost` does."""
         cut = self.processor.cut(size.width, size.height)
-        patching = self.encoder.sight.patching
-        lines = [patching.lines(width, height) for width, height in cut.sizes]
+        lines = cut.lines(self.encoder.sight.patching)
         rows = [each * columns for each, columns in lines]
-        tokens = self.count(self.processor.text(cut, lines))
-        encode_s = sum(map(self.cost(weights, machine).seconds, rows))
+        tokens, cost = self.count(self.processor.text(cut, lines)), self.cost(weights, machine)
+        sheets = cut.sheets or (None,) * len(lines)
+        tiles = [ImageTile(-1, *shape, 0, 0, b"", sheet) for shape, sheet in zip(lines, sheets, strict=True)]
+        encode_s = sum(map(cost.tile_s, tiles))
         return PlannedImage(size.width, size.height, tuple(rows), tokens, encode_s)
 
 
@@ -99,7 +103,7 @@ def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> Plann
     wanted: raises ConfigError in place of None.
     """
     resolver = Resolver({})
-    resolver.put("model", source, "asked for")
+    resolver.put(ModelSettings.model, source, "asked for")
     why = "Its files describe no encoder of images that is implemented."
     try:
         files = sight_files(resolver, spec, folder, read_object(folder / "config.json"))

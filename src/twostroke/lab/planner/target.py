@@ -26,9 +26,19 @@ MEASURE = "twostroke doctor --fresh"
 
 
 @dataclass(frozen=True, slots=True)
+class Nodes:
+    """The memory nodes of a machine. threads: those that compute on each of them. far: see Topology."""
+
+    count: int
+    threads: int
+    level: str
+    far: float
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """memory_bytes: the memory of all devices together, or what is available here now. step_tokens: a step's token
-    budget. nodes: memory nodes that a process would spread over.
+    budget. nodes: memory nodes that a process would spread over; None for one.
 
     read_bytes_per_s: peak of the catalogue, or measured here. link: how processes of this machine exchange; None where
     nobody knows.
@@ -42,7 +52,7 @@ class Target:
     step_tokens: int
     assumptions: tuple[str, ...]
     link: LinkRates | None = None
-    nodes: int = 1
+    nodes: Nodes | None = None
 
     @property
     def is_gpu(self) -> bool:

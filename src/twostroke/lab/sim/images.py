@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from msgspec import Struct
 
 from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.encode_pieces import EncodePiece, EncodeWalk
 from twostroke.engine.executor import Executor
 from twostroke.lab.sim.clock import VirtualClock
-from twostroke.types.images import PIECES_S, ImageSpan, ImageTile
+from twostroke.types.images import EncodedTiles, ImageSpan, ImageTile
 from twostroke.types.plan import Plan
 from twostroke.types.request import Request
 from twostroke.types.result import StepResult
@@ -19,12 +21,11 @@ KEYS_OF_ONE = 1 << 16
 
 class SimulatedImages(Struct, frozen=True):
     """rows: the image rows of each part of a prompt's images. tokens: all of them, with the marks around. cost: what
-    encodes cost. pieces: how many pieces an encode has."""
+    encodes cost, piece by piece."""
 
     rows: tuple[int, ...]
     tokens: int
     cost: EncodeCost
-    pieces: int
 
     def shown_by(self, request: Request) -> Request:
         """The request with images of its own at the beginning of its prompt; as it is where they do not fit."""
@@ -43,33 +44,32 @@ class EncodingExecutor:
 
     def __init__(self, own: Executor, images: SimulatedImages, clock: VirtualClock) -> None:
         self._own, self._images, self._clock = own, images, clock
-        self._left: dict[int, float] = {}
+        self._walks: dict[int, EncodeWalk] = {}
 
     def execute(self, plan: Plan) -> StepResult:
         """Pieces of the tile that the plan names, and all of those whose positions it computes."""
+        taken = list[EncodePiece]()
         done: set[int] = set()
-        spent_s = 0.0 if plan.encode is None else self._work(plan.encode, done)
+        if plan.encode is not None:
+            self._work(plan.encode, plan.encode_s, taken, done)
         for planned in plan.sequences:
             for span in planned.request.images:
-                if span.first < planned.end and planned.start < span.end and self._left.get(span.tile.key) != 0.0:
-                    spent_s += self._left.get(span.tile.key, self._images.cost.seconds(span.tile.rows))
-                    self._left[span.tile.key] = 0.0
-                    done.add(span.tile.key)
+                if span.first < planned.end and planned.start < span.end:
+                    self._work(span.tile, inf, taken, done)
+        spent_s = sum(piece.seconds for piece in taken)
         self._clock.advance(spent_s)
         result = self._own.execute(plan)
-        if not spent_s:
-            return result
-        return replace(result, encoded=frozenset(done), encode_s=spent_s, model_s=result.model_s + spent_s)
+        if not taken:
+            return replace(result, encodes=EncodedTiles(frozenset(done))) if done else result
+        encodes = EncodedTiles(frozenset(done), spent_s, spent_s, len(taken))
+        return replace(result, encodes=encodes, model_s=result.model_s + spent_s)
 
-    def _work(self, tile: ImageTile, done: set[int]) -> float:
-        whole_s = self._images.cost.seconds(tile.rows)
-        left_s = self._left.get(tile.key, whole_s)
-        piece_s, spent_s = whole_s / self._images.pieces, 0.0
-        while spent_s < left_s:
-            spent_s = min(left_s, spent_s + piece_s)
-            if spent_s >= PIECES_S:
-                break
-        self._left[tile.key] = left_s - spent_s
-        if spent_s >= left_s:
-            done.add(tile.key)
-        return spent_s
+    def _work(self, tile: ImageTile, most_s: float, taken: list[EncodePiece], done: set[int]) -> None:
+        """Pieces of a tile that take at most so long together, at least one."""
+        walk = self._walks.setdefault(tile.key, self._images.cost.walk_of(tile))
+        left_s, least = most_s, True
+        while (piece := walk.take(left_s, least=least)) is not None:
+            taken.append(piece)
+            left_s, least = left_s - piece.seconds, False
+            if walk.done:
+                done.add(tile.key)

@@ -16,9 +16,11 @@ from twostroke.cost.shape import StepCost
 from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight, TextTurns
 from twostroke.ops.passes.patterns import PATTERNS
+from twostroke.ops.passes.row_cuts import with_row_cuts
 from twostroke.ops.program.check import check
 from twostroke.ops.program.fuse import fuse
 from twostroke.ops.program.model import Model
+from twostroke.ops.program.op import OpPart
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.lazy_module import LazyModule
@@ -45,7 +47,8 @@ ENCODERS: Mapping[str, LazyModule] = {
     **{"glm4v": _GLM4V, "glm46v": _GLM4V, "glm4v_moe": _GLM4V},
     **{"internvl": _INTERNVL, "lfm2_vl": _LFM2_VL},
     **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL},
-    **{"llava clip_vision_model": _LLAVA, "llava siglip_vision_model": _LLAVA},
+    **{f"{name} {tower}_vision_model": _LLAVA for name in ("llava", "llava_next") for tower in ("clip", "siglip")},
+    "llava_onevision siglip_vision_model": _LLAVA,
 }
 """Outer model_type, or it and that of vision_config where a family has several towers -> the file in models/vision."""
 
@@ -83,7 +86,7 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
     trace = Tracer()
     rows, *added = made(trace)
     plain = trace.program(rows, tuple(added))
-    program = fuse(plain, PATTERNS)
+    program = with_row_cuts(fuse(plain, PATTERNS))
     check(program)
     facts = replace(facts, dtype=text.dtype)
     model = Model.of(facts, f"encoder of {text.architecture}", plain, program, Task.EMBED)
@@ -94,10 +97,10 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
 def encode_cost(encoder: SightEncoder, cost: StepCost) -> EncodeCost:
     """What its encodes cost. cost: the cost of steps of its program."""
     sight, merge = encoder.sight, encoder.sight.patching.merge**2
+    layers = sum(call.PART is OpPart.ATTENTION for call in encoder.model.program.body)
     if sight.windows is None:
-        return EncodeCost(cost, merge)
-    share = len(sight.windows.whole) / max(1, encoder.model.num_layers)
-    return EncodeCost(cost, merge, sight.windows.side**2 * merge, share)
+        return EncodeCost(cost, merge, layers)
+    return EncodeCost(cost, merge, layers, sight.windows.side**2 * merge, frozenset(sight.windows.whole))
 
 
 def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:

@@ -6,6 +6,7 @@ import enum
 
 from msgspec import Struct
 
+from twostroke.images.processor import Tiling
 from twostroke.ops.program.values import Rope
 from twostroke.types.images import Patching, SpanLayers
 
@@ -95,7 +96,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     rows too. added: layers of the language model after which further image rows are added. spans: layers in which the
     rows of an image see each other. colors_last: the colours of a pixel are neighbours in a patch. filler: the token id
     that positions of image rows have for what the language model reads by ids, apart from the embedding; None for that
-    of the prompt.
+    of the prompt. newline: the tensor of the row that ends lines of a sheet. grids, most_tiles, apart: see Tiling.
     """
 
     family: str
@@ -112,6 +113,20 @@ class Sight(Struct, frozen=True, kw_only=True):
     spans: SpanLayers = SpanLayers.NONE
     colors_last: bool = False
     filler: int | None = None
+    newline: str = ""
+    grids: tuple[tuple[int, int], ...] = ()
+    most_tiles: int = 0
+    apart: bool = False
+
+    @property
+    def tensors(self) -> frozenset[str]:
+        """The names of tensors that the host reads."""
+        return (self.learned.tensors if self.learned else frozenset()) | {name for name in (self.newline,) if name}
+
+    def tiling(self, asked: int) -> Tiling:
+        """What a processor needs to know. asked: see most_rows."""
+        rows = self.most_rows(asked)
+        return Tiling(self.patching, self.side, rows, self.grids, self.most_tiles, self.apart)
 
     def most_rows(self, asked: int) -> int:
         """The most image rows of a tile. asked: the same where an image decides its size."""

@@ -6,6 +6,7 @@ is that of the published code, x / max(|x|, 1e-12).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from twostroke.models.common.blocks.decoder import Decoder, decoder_program
@@ -105,9 +106,9 @@ def _time_mix(t: Tracer, shape: Rwkv7Sizes, h: Value, first: Value | None) -> tu
     mix = t.vector_of(tuple(Tensor(t.name(f"attn.x_{way}"), (1, 1, width)) for way in WAYS), len(WAYS) * width)
     mixed = dict(zip(WAYS, token_shift(h, mix), strict=True))
     r, k, v = (linear(mixed[way], t.matrix(way, {f"attn.{way}_proj": width}, width)) for way in "rkv")
-    w = _small(t, "w", mixed["w"], shape.decay, width, Activation.IDENTITY, tanh=True)
+    w = _small(t, "w", mixed["w"], shape.decay, width, lambda low: soft_cap(low, 1.0))
     a = _small(t, "a", mixed["a"], shape.rate, width)
-    g = _small(t, "g", mixed["g"], shape.gate, width, Activation.SIGMOID, biased=False)
+    g = _small(t, "g", mixed["g"], shape.gate, width, lambda low: activate(low, Activation.SIGMOID), biased=False)
     if first is not None:
         share = _small(t, "v", mixed["v"], shape.value, width)
         apart = add(scale(take_columns(v, _identity(t, width)), -1.0), first)
@@ -131,15 +132,13 @@ def _small(
     h: Value,
     rank: int,
     width: int,
-    middle: Activation = Activation.IDENTITY,
+    middle: Callable[[Value], Value] | None = None,
     *,
-    tanh: bool = False,
     biased: bool = True,
 ) -> Value:
-    """Two products with few columns between them, and a function of these."""
+    """Two products with few columns between them. middle: a function of these columns."""
     low = linear(h, t.matrix("low", {f"attn.{name}_lora.lora.0": rank}, width))
-    low = soft_cap(low, 1.0) if tanh else low
-    low = low if middle is Activation.IDENTITY else activate(low, middle)
+    low = low if middle is None else middle(low)
     return linear(low, t.matrix("high", {f"attn.{name}_lora.lora.2": width}, rank, bias=biased))
 
 

@@ -1,11 +1,13 @@
-"""LLaVA 1.5 and models built like it: the tower of CLIP or SigLIP over one square tile. Each of its patches becomes an
-image row (Liu et al. 2023; Radford et al. 2021).
+"""LLaVA 1.5, NeXT and OneVision: the tower of CLIP or SigLIP over square tiles. Each of their patches becomes an image
+row (Liu et al. 2023, 2024; Li et al. 2024; Radford et al. 2021).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from twostroke.images.llava_next import NEXT_GRIDS, read_grids
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.tower import Patches, two_products, with_given_places
 from twostroke.models.common.encoders import EncoderText
@@ -28,19 +30,24 @@ SIGLIP = {
     **{"image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
 """What transformers assumes for either tower where vision_config is silent."""
+ONEVISION = "llava_onevision"
+ONEVISION_GRIDS = tuple((384 * lines, 384 * columns) for lines in range(1, 7) for columns in range(1, 7))
+NEWLINE, STORED_NEWLINE = "model.image_newline", "image_newline"
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     """Image rows are made of the layer that vision_feature_layer counts from the last one."""
     own = fields.group("vision_config") or fields.only({})
     clip = own.text("model_type", "") == "clip_vision_model"
+    kind = fields.text("model_type", "llava")
     tower = read_siglip(own, CLIP if clip else SIGLIP)
-    tower = replace(tower, layers=_layers(fields, tower.layers))
+    tower = replace(tower, layers=_layers(fields, tower.layers, -1 if kind == ONEVISION else -2))
     if fields.text("vision_feature_select_strategy", "default") != ("default" if clip else "full"):
         raise fields.wrong("vision_feature_select_strategy", "Image rows are made of all patches and of nothing else.")
     first = f"{TOWER}embeddings.class_embedding" if clip else ""
     sight = Sight(
-        family="llava",
+        family="llava" if kind == "llava" else "llava_next",
+        **_of_sheets(fields, kind, tower.side),
         placeholder=fields.integer(
             "image_token_index", 0, 1 << 24, default=fields.optional_integer("image_token_id", 0, 1 << 24) or 32_000
         ),
@@ -57,7 +64,8 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
         with t.layer(PROJECTOR):
             return (two_products(t, x, width, ("linear_1", "linear_2"), between, width, bias=biased),)
 
-    facts = CommonFacts(1, tower.width, tower.layers, 1, None, (), "float32", stored_prefixes=PREFIXES)
+    prefixes = (*PREFIXES, (STORED_NEWLINE, NEWLINE))
+    facts = CommonFacts(1, tower.width, tower.layers, 1, None, (), "float32", stored_prefixes=prefixes)
     return sight, facts, program
 
 
@@ -68,9 +76,26 @@ def _features(t: Tracer, tower: Siglip, *, clip: bool) -> Value:
     return tower.of_layers(t, x)
 
 
-def _layers(fields: Fields, count: int) -> int:
+def _of_sheets(fields: Fields, kind: str, side: int) -> dict[str, Any]:
+    """What a sight says of grids of tiles; nothing for a model of single tiles."""
+    if kind == "llava":
+        return {}
+    word = fields.text("vision_aspect_ratio", "anyres_max_9") if kind == ONEVISION else ""
+    most = word.removeprefix("anyres_max_")
+    if kind == ONEVISION and not (most.isascii() and most.isdigit() and 0 < len(most) < 4 and int(most)):
+        raise fields.wrong("vision_aspect_ratio", "It is anyres_max_ and the number of tiles whose rows are kept.")
+    usual = ONEVISION_GRIDS if kind == ONEVISION else NEXT_GRIDS
+    return {
+        "newline": NEWLINE,
+        "grids": read_grids(fields, usual),
+        "most_tiles": int(most) if most else 0,
+        "apart": kind == ONEVISION,
+    }
+
+
+def _layers(fields: Fields, count: int, usual: int) -> int:
     """How many layers come before image rows."""
-    asked = fields.value("vision_feature_layer", -2)
+    asked = fields.value("vision_feature_layer", usual)
     asked = asked[0] if isinstance(asked, list) and len(asked) == 1 else asked
     if not isinstance(asked, int) or not -count <= asked <= count or asked == 0:
         raise fields.wrong("vision_feature_layer", f"It is one of the tower's {count} layers.")

@@ -24,15 +24,14 @@ With int8 and int4 pages both products are sums of whole numbers. A row's query 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import first_seen, read_pages, read_value_integers, seen_pages
+from twostroke.ops.cases import PAGES, grid, times
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
 from twostroke.types.spec.formats import PAGE_TOKENS
 
@@ -169,21 +168,37 @@ def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Arr
     return found
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+_CASES: tuple[dict[str, object], ...] = (
+    {"G": (1, 2), "Q": (1, 3), "H": "G Q", "D": (15, 32, 64), "window": (0, 20, -40)},
+    {"G": 1, "H": (9, 17), "D": 24, "window": 0},
+    {"G": 2, "H": 4, "D": (48, 17), "V": (33, 64), "window": 0},
+    {"G": 2, "H": 4, "D": (20, 32), "window": -40, "ahead": 9},
+    {
+        **{"G": 2, "H": 6, "D": (20, 33), "window": (0, 40)},
+        **{"soft_cap": 5.0, "sinks": (None, times(1)), "slopes": (None, times(0.1))},
+    },
+)
+"""What the op's cases differ in, next to the kinds of pages."""
+
+
+@op
 class Attention(Op):
     """Softmax attention of the step's rows over their sequences' pages."""
 
-    NAME: ClassVar[str] = "attention"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         "out": "T H V",
         "q": "T H D",
         "layer": "* D V",
         "sinks": "H",
         "slopes": "H",
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    CASES = tuple(
+        grid(tolerance, **{"kinds": kinds, "scale": 0.2, "V": "D", "sinks": None, "slopes": None} | rest)
+        for tolerance, kinds in PAGES
+        for rest in _CASES
+    )
+    PART = OpPart.ATTENTION
+    BY_HEADS = True
 
     out: Value
     q: Value

@@ -9,15 +9,13 @@ Implementations may compute the scores of other positions and throw them away.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.ops.attention.kv_pages import latents_seen
 from twostroke.ops.attention.latent_attention import attended, check_latent, latent_cost, scaled_queries
+from twostroke.ops.cases import grid, rising, times
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, Sequences, Value, Vector
 
 
@@ -39,12 +37,11 @@ def reference(
         out[row] = attended(whole[row], seen[places], layer.value_dim, sinks)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class ChosenLatentAttention(Op):
     """Softmax attention of the step's rows over chosen latents of their sequences."""
 
-    NAME: ClassVar[str] = "chosen_latent_attention"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         "out": "T H L",
         "q": "T H L",
         "q_turned": "T H R",
@@ -52,8 +49,10 @@ class ChosenLatentAttention(Op):
         "layer": "1 * L",
         "sinks": "H",
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    CASES = (
+        grid(1e-4, H=(3, 20), L=(16, 40), R=8, K=20, chosen=rising(150), scale=0.1, sinks=(None, times(1))),
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     q: Value

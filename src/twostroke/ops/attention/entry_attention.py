@@ -16,15 +16,15 @@ One row's result depends on that row alone. Entries that a row does not see are 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E
 from twostroke.ops.attention.entries import entries_seen
+from twostroke.ops.cases import Filled, Sizes, grid, rising, times
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value, Vector
 
 BESIDE = 2
@@ -68,12 +68,18 @@ def reference(
         out[row] = made / total[:, None]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+def _begun(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> F32Array:
+    """The result of a call that a softmax began with: its sum of weights is above 0."""
+    found = random.standard_normal(shape, dtype=np.float32)
+    found[..., -1] = 1 + np.abs(found[..., -1])
+    return found
+
+
+@op
 class EntryAttention(Op):
     """Softmax attention of the step's rows over entries of their sequences."""
 
-    NAME: ClassVar[str] = "entry_attention"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         "out": "T H *",
         "q": "T H D",
         "chosen": "T K",
@@ -81,8 +87,17 @@ class EntryAttention(Op):
         "layer": "1 * *",
         "sinks": "H",
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    CASES = tuple(
+        grid(
+            1e-4, H=(1, 3), D=dim, K=9, scale=0.1, rate=rate, window=window, chosen=(None, rising(20)),
+            **({"out": f"{dim + 2}", "before": None, "sinks": None} if begins else
+               {"out": "D", "before": (None, Filled(f"{dim + 2}", _begun)), "sinks": (None, times(1))}),
+        )
+        for dim in (20, 64)
+        for rate, window in ((1, 24), (1, 700), (4, 0), (24, 0))
+        for begins in (True, False)
+    )  # fmt: skip
+    PART = OpPart.ATTENTION
 
     out: Value
     q: Value

@@ -10,17 +10,16 @@ One row's result depends on that row alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.entries import entries_seen
 from twostroke.ops.attention.index_select import FLOPS_PER_HEAD, largest
+from twostroke.ops.cases import between, grid
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+from twostroke.types.spec.formats import KVKind
 
 
 def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch, rate: int) -> None:
@@ -29,14 +28,24 @@ def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, bat
         out[row] = largest(weights[row] @ np.maximum(q[row] @ seen.T, 0), out.shape[1])
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class EntrySelect(Op):
     """The entries that each row attends to."""
 
-    NAME: ClassVar[str] = "entry_select"
-    SHAPES: ClassVar[Shapes] = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 * *"}
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 * *"}
+    CASES = (
+        grid(
+            H=(1, 9, 64),
+            D=(16, 40, 128),
+            K=(1, 7, 64),
+            kinds=KVKind.F32,
+            q=between(-3, 3),
+            weights=between(-3, 3),
+            layer=between(-3, 3),
+            rate=(1, 4, 6, 24),
+        ),
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     q: Value

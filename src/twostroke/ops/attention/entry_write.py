@@ -7,15 +7,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.entries import write_entries
+from twostroke.ops.cases import grid, wild
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Cache, Indices, LatentKV, Value
 from twostroke.types.spec.formats import PAGE_TOKENS
 
@@ -28,13 +26,12 @@ def reference(layer: KVLayer, rows: F32Array, slots: I32Array, positions: I32Arr
     write_entries(layer, rows[closing], slots[closing] // PAGE_TOKENS, slots[closing] % PAGE_TOKENS // rate)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class EntryWrite(Op):
     """Entries that close in this step into their pages."""
 
-    NAME: ClassVar[str] = "entry_write"
-    SHAPES: ClassVar[Shapes] = {"layer": "1 * *", "rows": "T D", "slots": "T", "positions": "T"}
-    reference = staticmethod(reference)
+    SHAPES = {"layer": "1 * *", "rows": "T D", "slots": "T", "positions": "T"}
+    CASES = (grid(T=130, D=(2, 40, 512), rate=(1, 4, 6, 24, 128), rows=wild),)
 
     layer: Cache
     rows: Value

@@ -13,16 +13,15 @@ One row's result depends on that row alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import latents_seen
+from twostroke.ops.cases import between, grid
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
+from twostroke.types.spec.formats import KVKind
 
 FLOPS_PER_HEAD = 3
 """A comparison, a product and an addition for each score of a head."""
@@ -42,14 +41,23 @@ def largest(scores: F32Array, count: int) -> F32Array:
     return found
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class IndexSelect(Op):
     """The positions that each row attends to."""
 
-    NAME: ClassVar[str] = "index_select"
-    SHAPES: ClassVar[Shapes] = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 D *"}
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T K", "q": "T H D", "weights": "T H", "layer": "1 D *"}
+    CASES = (
+        grid(
+            H=(1, 7, 64),
+            D=(16, 40, 128),
+            K=(1, 7, 64, 700),
+            kinds=KVKind.F32,
+            q=between(-3, 3),
+            weights=between(-3, 3),
+            layer=between(-3, 3),
+        ),
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     q: Value

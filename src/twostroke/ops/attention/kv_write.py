@@ -7,13 +7,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import write_rows
+from twostroke.ops.cases import grid, wild
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Cache, Indices, Value
 from twostroke.types.spec.formats import PAGE_TOKENS
 
@@ -25,14 +23,16 @@ def reference(layer: KVLayer, k: F32Array, v: F32Array, slots: I32Array) -> None
     write_rows(layer, k, v, slots // PAGE_TOKENS, slots % PAGE_TOKENS)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class KVWrite(Op):
     """K and V of new positions into their pages."""
 
-    NAME: ClassVar[str] = "kv_write"
-    SHAPES: ClassVar[Shapes] = {"layer": "H D V", "k": "T H D", "v": "T H V", "slots": "T"}
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"layer": "H D V", "k": "T H D", "v": "T H V", "slots": "T"}
+    CASES = (
+        grid(T=(1, 20), H=(1, 2), D=(1, 15, 31, 64), V="D", k=wild, v=wild),
+        grid(T=5, H=2, D=(48, 17), V=(33, 64)),
+    )
+    BY_HEADS = True
 
     layer: Cache
     k: Value

@@ -16,16 +16,14 @@ are widened to float32 first: both products are of floats in every format.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E, weights_of
 from twostroke.ops.attention.kv_pages import latents_seen
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value
 
 
@@ -52,14 +50,16 @@ def attended(queries: F32Array, seen: F32Array, value_dim: int, sinks: F32Array 
     return found
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class LatentAttention(Op):
     """Softmax attention of the step's rows over their sequences' latents."""
 
-    NAME: ClassVar[str] = "latent_attention"
-    SHAPES: ClassVar[Shapes] = {"out": "T H L", "q": "T H L", "q_turned": "T H R", "layer": "1 * L"}
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T H L", "q": "T H L", "q_turned": "T H R", "layer": "1 * L"}
+    CASES = (
+        grid(1e-4, H=(1, 5, 16), L=(16, 64), R=(4, 8), scale=0.1, window=(0, 40)),
+        grid(1e-4, H=3, L=512, R=64, scale=0.05, window=0),
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     q: Value

@@ -7,13 +7,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import write_latents
+from twostroke.ops.cases import grid, wild
 from twostroke.ops.operands import F32Array, I32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Cache, Indices, LatentKV, Value
 from twostroke.types.spec.formats import PAGE_TOKENS
 
@@ -25,13 +23,15 @@ def reference(layer: KVLayer, rows: F32Array, slots: I32Array) -> None:
     write_latents(layer, rows, slots // PAGE_TOKENS, slots % PAGE_TOKENS)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class LatentWrite(Op):
     """Latents of new positions into their pages."""
 
-    NAME: ClassVar[str] = "latent_write"
-    SHAPES: ClassVar[Shapes] = {"layer": "1 D *", "rows": "T D", "slots": "T"}
-    reference = staticmethod(reference)
+    SHAPES = {"layer": "1 D *", "rows": "T D", "slots": "T"}
+    CASES = tuple(
+        grid(T=(1, 21), D=latent + turned, L=latent, rows=wild)
+        for latent, turned in ((16, 8), (20, 6), (15, 2), (7, 5), (512, 64))
+    )
 
     layer: Cache
     rows: Value

@@ -8,14 +8,12 @@ Sums go over d in order, so one row's result depends on that row alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 
@@ -24,14 +22,13 @@ def reference(out: F32Array, x: F32Array, table: F32Array) -> None:
     out[...] = np.einsum("thd,hdb->thb", x, table.reshape(x.shape[1], x.shape[2], -1))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class PlaceScores(Op):
     """A score of each place, for each head of each row."""
 
-    NAME: ClassVar[str] = "place_scores"
-    SHAPES: ClassVar[Shapes] = {"out": "T H B", "x": "T H D", "table": "*"}
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T H B", "x": "T H D", "table": "*"}
+    CASES = (grid(1e-5, T=(1, 3, 37), H=(1, 3), D=(1, 15), B=(1, 17, 100), table="H D B"),)
+    PART = OpPart.PRODUCT
 
     out: Value
     x: Value

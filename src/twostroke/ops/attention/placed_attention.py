@@ -15,16 +15,14 @@ One row's arithmetic depends on that row and on its sequence's keys alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E, gather, gather_values, scaled_query, softened
+from twostroke.ops.cases import PAGES, Filled, Sizes, grid, times
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
-from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.values import ALL_AHEAD, SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 
@@ -66,17 +64,44 @@ def reference(
             out[row] = softened(scores, values, (0, end))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+def _places(_random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> F32Array:
+    """Places of rising numbers, from 0 to the last."""
+    return np.floor(np.linspace(0, sizes["B"] - 0.01, shape[0])).astype(np.float32)
+
+
+@op
 class PlacedAttention(Op):
     """Softmax attention of the step's rows over their sequences' pages, with scores by place."""
 
-    NAME: ClassVar[str] = "placed_attention"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         **{"out": "T H V", "q": "T H D", "layer": "* D V", "places": "*", "table": "*"},
         **{"by_row": "T H B", "by_key": "T H B"},
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    CASES = tuple(
+        grid(
+            tolerance,
+            kinds=kinds,
+            steps=(((40, 40), (1, 1), (70, 70)),),
+            G=(1, 2),
+            Q=(1, 3),
+            H="G Q",
+            D=(20, 32),
+            V="D",
+            B=9,
+            scale=0.2,
+            places=Filled("41", _places),
+            table=table,
+            by_row=by_row,
+            by_key=by_key,
+            ahead=ALL_AHEAD,
+        )
+        for tolerance, kinds in PAGES
+        for table, by_row, by_key in (
+            *(("H B", None, None), (None, times(3), times(3))),
+            *(("H B", times(3), times(3)), (None, None, times(3))),
+        )
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     q: Value

@@ -7,12 +7,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
+from twostroke.ops.cases import below, grid
 from twostroke.ops.operands import F32Array, I32Array, RopeTable
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Indices, Rope, Value
 
 
@@ -25,14 +23,15 @@ def reference(x: F32Array, table: RopeTable, positions: I32Array) -> None:
     x[..., half : 2 * half] = high * cos + low * sin
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Rotate(Op):
     """Rotary embedding of each head, in place."""
 
-    NAME: ClassVar[str] = "rope"
-    SHAPES: ClassVar[Shapes] = {"out": "T H D", "positions": "T"}
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T H D", "positions": "T"}
+    CASES = (
+        grid(2e-5, T=(1, 9), H=(1, 3), P=50, R=(1, 8, 10, 64), D=("2 R", "3 R"), positions=below("P")),
+    )
+    BY_HEADS = True
 
     out: Value
     table: Rope

@@ -133,8 +133,8 @@ class TurnedRows:
         shape = (max_rows, len(self._axes))
         self.rows = RopeTable(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
 
-    def write(self, places: I32Array) -> None:
-        """The rows of a step. places (A, rows): each below the positions of the usual table."""
-        at, count = places[self._axes].T, places.shape[1]
-        self.rows.cos[:count] = self._usual.cos[at, self._pairs]
-        self.rows.sin[:count] = self._usual.sin[at, self._pairs]
+    def write(self, places: I32Array, first: int = 0) -> None:
+        """The rows of a step. places (A, rows): each below the positions of the usual table. first: the first row."""
+        at, end = places[self._axes].T, first + places.shape[1]
+        self.rows.cos[first:end] = self._usual.cos[at, self._pairs]
+        self.rows.sin[first:end] = self._usual.sin[at, self._pairs]

@@ -7,13 +7,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import Attention, attend
+from twostroke.ops.cases import PAGES, between, grid
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import ROW_ENDS, Cache, Indices, PagedKV, Sequences, Value
 
 
@@ -31,15 +29,28 @@ def reference(
     attend(out, q, layer, batch, scale, window, lambda row, position: max(position + 1, int(ends[row])), soft_cap)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class SpanAttention(Op):
     """Softmax attention over pages, with rows that also see later rows of their span."""
 
-    NAME: ClassVar[str] = "span_attention"
-    SHAPES: ClassVar[Shapes] = {"out": "T H V", "q": "T H D", "layer": "* D V", "ends": "T"}
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T H V", "q": "T H D", "layer": "* D V", "ends": "T"}
+    CASES = tuple(
+        grid(
+            tolerance,
+            kinds=kinds,
+            G=(1, 2),
+            Q=(1, 3),
+            H="G Q",
+            D=(15, 32),
+            V="D",
+            ends=between(0, 80),
+            scale=0.2,
+            window=(0, 20),
+        )
+        for tolerance, kinds in PAGES
+    )
+    PART = OpPart.ATTENTION
+    BY_HEADS = True
 
     out: Value
     q: Value

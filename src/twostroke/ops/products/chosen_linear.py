@@ -10,15 +10,13 @@ afterwards is not said. One row's result depends on that row alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import CODES, FLOATS, grid, routes
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
 
 
@@ -37,12 +35,11 @@ def reference(
             out[met, choice] = made[: len(met)]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class ChosenLinear(Op):
     """A product for each choice of each row."""
 
-    NAME: ClassVar[str] = "chosen_linear"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         "out": "T C N",
         "x": "T * K",
         "routes": "T 2C",
@@ -50,9 +47,23 @@ class ChosenLinear(Op):
         "rows": "T K",
         "made": "T N",
     }
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
-    SCRATCH: ClassVar[tuple[str, ...]] = ("rows", "made")
-    reference = staticmethod(reference)
+    CASES = tuple(
+        grid(
+            tolerance,
+            formats=formats,
+            T=(1, 21),
+            C=(1, 2),
+            N=(16, 65),
+            K=(40, 130),
+            x=("1", "C"),
+            weight="N",
+            bank=5,
+            routes=routes("bank"),
+        )
+        for tolerance, formats in ((1e-4, FLOATS), (0.03, CODES))
+    )
+    PART = OpPart.PRODUCT
+    SCRATCH = ("rows", "made")
 
     out: Value
     x: Value

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import below, grid
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Indices, Value, Weight
 from twostroke.ops.unpack import unpack
@@ -25,13 +23,12 @@ def reference(out: F32Array, table: PackedWeight, token_ids: I32Array) -> None:
     out[...] = unpack(table)[np.asarray(token_ids)]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Embed(Op):
     """One row of the table for each id."""
 
-    NAME: ClassVar[str] = "embed"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "table": "N D", "token_ids": "T"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "table": "N D", "token_ids": "T"}
+    CASES = (grid(T=(0, 1, 6), N=(1, 63, 200), D=(1, 31, 300), token_ids=below("N")),)
 
     out: Value
     table: Weight

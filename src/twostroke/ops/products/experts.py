@@ -22,14 +22,14 @@ columns where there is a gate other than silu(gate) * up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import CODES, FLOATS, grid, routes
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear, linear_silu
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rows import activate, gate
 from twostroke.ops.rows.activation import Activation
@@ -91,12 +91,22 @@ def activated(
         gate.reference(inner, middle, *act)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+_KINDS: tuple[dict[str, object], ...] = (
+    {},
+    {"middle": "2 F", "activation": Activation.QUICK_GELU, "limit": 1.5, "shift": 1.0},
+    {"middle": "2 F", "limit": 0.6, "hold_values": 1},
+    {"weigh_inputs": 1},
+    {"gate_up": "F", "activation": Activation.RELU2},
+    {"idle": 3},
+)
+"""What the op's cases differ in, next to sizes."""
+
+
+@op
 class Experts(Op):
     """The weighted sum of the chosen experts."""
 
-    NAME: ClassVar[str] = "experts"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         "out": "T N",
         "x": "T D",
         "routes": "T 2C",
@@ -106,10 +116,18 @@ class Experts(Op):
         "middle": "T *",
         "pairs": "T 2",
     }
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
-    SCRATCH: ClassVar[tuple[str, ...]] = ("rows", "middle", "pairs")
-    DIVIDED_WEIGHT: ClassVar[str] = "down"
-    reference = staticmethod(reference)
+    CASES = tuple(
+        grid(
+            tolerance, T=(3, 70), D=(40, 130), N="D", F=(1, 65), C=(1, 3), bank=6,
+            routes=routes("9" if "idle" in kind else "6"),
+            **{"formats": formats, "gate_up": "2 F", "down": "N", "middle": "F"} | kind,
+        )
+        for tolerance, formats in ((2e-5, FLOATS), (0.03, CODES))
+        for kind in _KINDS
+    )  # fmt: skip
+    PART = OpPart.PRODUCT
+    SCRATCH = ("rows", "middle", "pairs")
+    DIVIDED_WEIGHT = "down"
 
     out: Value
     x: Value

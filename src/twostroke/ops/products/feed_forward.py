@@ -7,12 +7,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
+from twostroke.ops.cases import CODES, FLOATS, grid
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear_add, linear_silu
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
 
 
@@ -22,15 +20,17 @@ def reference(out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWei
     linear_add.reference(out, middle, down)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class FeedForward(Op):
     """SwiGLU added to `out`. No model asks for it: `fuse` makes it of linear_silu and linear_add."""
 
-    NAME: ClassVar[str] = "feed_forward"
-    SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "gate_up": "2F K", "down": "N F", "middle": "T F"}
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
-    SCRATCH: ClassVar[tuple[str, ...]] = ("middle",)
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T N", "x": "T K", "gate_up": "2F K", "down": "N F", "middle": "T F"}
+    CASES = tuple(
+        grid(tolerance, formats=formats, T=(1, 7, 40), N=(1, 64), K=(40, 130), F=(1, 65, 150))
+        for tolerance, formats in ((1e-4, FLOATS), (0.05, CODES))
+    )
+    PART = OpPart.PRODUCT
+    SCRATCH = ("middle",)
 
     out: Value
     x: Value

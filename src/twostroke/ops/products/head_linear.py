@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
 
 
@@ -26,14 +24,13 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
         out[:, head] = made
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class HeadLinear(Op):
     """A product for each head."""
 
-    NAME: ClassVar[str] = "head_linear"
-    SHAPES: ClassVar[Shapes] = {"out": "T H N", "x": "T H K", "weight": "* K"}
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T H N", "x": "T H K", "weight": "* K"}
+    CASES = (grid(1e-5, T=(1, 9), H=(1, 3), N=(16, 70), K=(40, 130), weight="N", bank="H"),)
+    PART = OpPart.PRODUCT
 
     out: Value
     x: Value

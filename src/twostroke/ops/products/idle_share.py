@@ -8,14 +8,12 @@ Such an expert gives back its input, so a row's sum over them is the row times t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, routes
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 
@@ -27,13 +25,12 @@ def reference(out: F32Array, routes: F32Array, experts: int) -> None:
         out[:, 0] += np.where(numbers[:, place] >= experts, weights[:, place], np.float32(0))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class IdleShare(Op):
     """The sum of the weights of experts that compute nothing."""
 
-    NAME: ClassVar[str] = "idle_share"
-    SHAPES: ClassVar[Shapes] = {"out": "T 1", "routes": "T 2C"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T 1", "routes": "T 2C"}
+    CASES = (grid(T=(1, 30), C=(1, 3), routes=routes("9"), experts=4),)
 
     out: Value
     routes: Value

@@ -12,14 +12,14 @@ on that row alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array, PackedWeight, unpack_integers
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rotation import rotated_columns
 from twostroke.ops.stored_layout import stored_product
@@ -84,22 +84,21 @@ def product_cost(weight: Weight, formats: StoredFormats) -> OpCost:
 class MatrixOp(Op):
     """What ops with one product have in common."""
 
-    SHAPES: ClassVar[Shapes] = {"out": "T N", "x": "T K", "weight": "N K"}
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
+    SHAPES = {"out": "T N", "x": "T K", "weight": "N K"}
+    CASES = (grid(5e-6, T=(0, 1, 6, 37), N=(1, 65, 200), K=(1, 64, 300)),)
+    PART = OpPart.PRODUCT
 
     out: Value
     x: Value
     weight: Weight
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Linear(MatrixOp):
     """A product with a packed matrix."""
 
-    NAME: ClassVar[str] = "linear"
-    DIVIDED_WEIGHT: ClassVar[str] = "weight"
-    ROUNDED: ClassVar[str] = "x"
-    reference = staticmethod(reference)
+    DIVIDED_WEIGHT = "weight"
+    ROUNDED = "x"
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """2 FLOPs a weight and row; the weights are read once for all rows."""

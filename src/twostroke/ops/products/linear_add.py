@@ -6,15 +6,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
-from twostroke.ops.program.op import Op, OpCost, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.rows.add import Add
 
 
@@ -25,12 +22,10 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
     out += product
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class LinearAdd(linear.MatrixOp):
     """A product added to `out`. No model asks for it: `fuse` makes it of a product and an addition."""
 
-    NAME: ClassVar[str] = "linear_add"
-    reference = staticmethod(reference)
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """The product, an addition and one more read for each output element."""

@@ -6,15 +6,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.rows.gate import Activation, GateProduct
 
 
@@ -30,13 +28,12 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
         out[...] = (gate / (1.0 + np.exp(-gate)) * up).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class LinearSilu(linear.MatrixOp):
     """Both products and the gate. No model asks for it: `fuse` makes it of a product and a gate."""
 
-    NAME: ClassVar[str] = "linear_silu"
-    SHAPES: ClassVar[Shapes] = {"out": "T F", "x": "T K", "weight": "2F K"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T F", "x": "T K", "weight": "2F K"}
+    CASES = (grid(1e-4, T=(0, 1, 6, 37), F=(1, 31, 100), K=(1, 64, 300)),)
 
     def cost(self, formats: StoredFormats) -> OpCost:
         """The products, and 5 FLOPs for each output element."""

@@ -15,16 +15,15 @@ middle (T, R) is room: what it holds afterwards is not said.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import between, grid, of
 from twostroke.ops.operands import F32Array, I32Array, PackedWeight
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Indices, Value, Vector, Weight
 from twostroke.ops.unpack import unpack
+from twostroke.types.spec.formats import BF16, COLUMNS8, F32
 
 RANK_STEP = 8
 """What ranks of banks are a multiple of."""
@@ -53,12 +52,11 @@ def reference(
         out[rows, first : first + up.rows] += middles @ unpack(up.expert(adapter))[:, :rank].T
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class LowRank(Op):
     """A product with what each row's adapter adds. No model asks for it: ops/passes/with_adapters.py adds it."""
 
-    NAME: ClassVar[str] = "low_rank"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         "out": "T N",
         "product": "T N",
         "x": "T D",
@@ -68,9 +66,27 @@ class LowRank(Op):
         "adapters": "T",
         "middle": "T R",
     }
-    PART: ClassVar[OpPart] = OpPart.PRODUCT
-    SCRATCH: ClassVar[tuple[str, ...]] = ("middle",)
-    reference = staticmethod(reference)
+    CASES = (
+        grid(
+            1e-5,
+            T=44,
+            D=(1, 64),
+            U=(1, 96),
+            N=101,
+            E=4,
+            R=16,
+            bank="E",
+            down="D",
+            up="U",
+            formats=(F32, BF16, COLUMNS8),
+            biased=False,
+            ranks=of(8, 16, 16, 0),
+            adapters=between(-1, 3),
+            first=3,
+        ),
+    )
+    PART = OpPart.PRODUCT
+    SCRATCH = ("middle",)
 
     out: Value
     product: Value

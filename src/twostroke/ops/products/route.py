@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import around, grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 FLOPS_PER_EXPERT = 7
@@ -101,13 +101,29 @@ def _open(choices: F32Array, groups: int, kept: int, best: int) -> NDArray[np.bo
     return np.repeat(found, experts // groups, axis=1)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Route(Op):
     """The k experts of each row, and their weights."""
 
-    NAME: ClassVar[str] = "route"
-    SHAPES: ClassVar[Shapes] = {"out": "T 2C", "logits": "T E", "bias": "E", "shares": "E"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T 2C", "logits": "T E", "bias": "E", "shares": "E"}
+    CASES = (
+        *(
+            grid(3e-6, T=33, E=experts, C=chosen, logits=times(3), normalised=(0, 1), bias=None, shares=None)
+            for experts, chosen in ((1, 1), (8, 2), (15, 3), (16, 16), (128, 8), (1024, 9))
+        ),
+        *(
+            grid(3e-6, T=33, E=(16, 40), C=3, logits=times(2), normalised=(0, 1), bias=bias, scores=scores,
+                 groups=groups, kept=kept, best=best, least=least, added=added, factor=factor, shares=(None, around(1)))
+            for bias, scores, groups, kept, best, least, added, factor in (
+                (times(0.2), Scores.SIGMOID, 1, 1, 1, 0.0, 1e-20, 1.0),
+                (times(0.2), Scores.SIGMOID, 4, 2, 2, 0.0, 1e-20, 2.5),
+                (times(0.2), Scores.SOFTMAX, 1, 1, 1, 0.4, 0.0, 1.0),
+                (None, Scores.SOFTMAX, 8, 3, 1, 0.0, 0.0, 16.0),
+                (times(0.2), Scores.SQRT_SOFTPLUS, 1, 1, 1, 0.0, 0.0, 1.5),
+                (times(0.2), Scores.SIGMOID_OF_LOGIT, 4, 2, 2, 0.0, 0.0, 1.0),
+            )
+        ),
+    )  # fmt: skip
 
     out: Value
     logits: Value

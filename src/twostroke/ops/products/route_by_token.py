@@ -9,15 +9,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import Filled, below, between, grid, times
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.ops.products.route import FLOPS_PER_EXPERT, RouteRule, scores_of
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.products.route import FLOPS_PER_EXPERT, RouteRule, Scores, scores_of
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Indices, Value, Vector
 
 
@@ -40,13 +38,26 @@ def reference(
     out[:, :count], out[:, count:] = weights, chosen
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class RouteByToken(Op):
     """The k experts of each row's token, and their weights."""
 
-    NAME: ClassVar[str] = "route_by_token"
-    SHAPES: ClassVar[Shapes] = {"out": "T 2C", "logits": "T E", "token_ids": "T", "table": "*"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T 2C", "logits": "T E", "token_ids": "T", "table": "*"}
+    CASES = (
+        grid(
+            3e-6,
+            T=9,
+            E=13,
+            C=3,
+            V=5,
+            logits=times(4),
+            token_ids=below("V"),
+            table=Filled("V C", between(0, 12)),
+            scores=tuple(Scores),
+            added=1e-20,
+            factor=1.5,
+        ),
+    )
 
     out: Value
     logits: Value

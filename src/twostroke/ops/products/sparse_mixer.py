@@ -9,14 +9,12 @@ logit that is not finite has k different numbers and weights that are NaN. One r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 FLOPS_PER_EXPERT = 9
@@ -40,13 +38,15 @@ def reference(out: F32Array, logits: F32Array, jitter: float) -> None:
     out[~np.isfinite(logits).all(axis=1), :count] = np.nan
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class SparseMixer(Op):
     """The k experts of each row, one after the other."""
 
-    NAME: ClassVar[str] = "sparse_mixer"
-    SHAPES: ClassVar[Shapes] = {"out": "T 2C", "logits": "T E"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T 2C", "logits": "T E"}
+    CASES = tuple(
+        grid(3e-6, T=33, E=experts, C=chosen, jitter=(0.0, 0.01, 0.4))
+        for experts, chosen in ((1, 1), (6, 2), (16, 2), (41, 5))
+    )
 
     out: Value
     logits: Value

@@ -8,14 +8,12 @@ elements of heads, and for copies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, permutation
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 MOST_COLUMNS = 1 << 24
@@ -27,13 +25,12 @@ def reference(out: F32Array, x: F32Array, order: F32Array) -> None:
     out[...] = x[:, order.astype(np.int64)]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class TakeColumns(Op):
     """Columns of x, in a given order."""
 
-    NAME: ClassVar[str] = "take_columns"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T E", "order": "D"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T E", "order": "D"}
+    CASES = (grid(T=(0, 1, 5), D=(1, 15, 200), E="D", order=permutation),)
 
     out: Value
     x: Value

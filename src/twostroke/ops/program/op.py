@@ -1,9 +1,8 @@
 """Op: one op of a program with its operands. Each op is a dataclass in `ops/`; its fields are its signature.
 
-    @dataclass(frozen=True, eq=False, slots=True)
+    @op
     class RmsNorm(Op):
-        NAME: ClassVar[str] = "rms_norm"
-        SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "weight": "D"}
+        SHAPES = {"out": "T D", "x": "T D", "weight": "D"}
 
         out: Value
         x: Value
@@ -12,6 +11,7 @@
 
 The order of the fields is the order of the reference's arguments, and of the members of the native struct. A shape
 names each axis; a name stands for one number in the whole call, `2F` for twice that number, `*` for any.
+`op` gives the class the name of its module, and the module's function `reference`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 from msgspec import Struct
 
 from twostroke.cost.work import Work
+from twostroke.ops.program.cases import CaseGrid
 from twostroke.ops.program.values import Cache, Indices, Rope, Sequences, StateCache, Value, Vector, Weight
 from twostroke.types.spec.formats import KVKind, WeightFormat
 
@@ -103,12 +105,14 @@ class OpCost(Struct, frozen=True):
 
 
 class Op:
-    """One op with its operands. Subclasses are frozen dataclasses in `ops/`, which also define `reference`, a static
-    function on arrays with the fields as arguments."""
+    """One op with its operands. Subclasses are made by `op`, in modules that also define `reference`, a function on
+    arrays with the fields as arguments."""
 
     __slots__ = ()
     NAME: ClassVar[str]
     SHAPES: ClassVar[Shapes]
+    CASES: ClassVar[tuple[CaseGrid, ...]] = ()
+    """The calls that it is tested with, on every backend."""
     PART: ClassVar[OpPart] = OpPart.OTHER
     SCRATCH: ClassVar[tuple[str, ...]] = ()
     """Operands that are room to work in: their content is lost."""
@@ -159,6 +163,19 @@ class Op:
             for value in found
             if value is not self.result or value.changed
         )
+
+
+Kind = TypeVar("Kind", bound=Op)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def op(kind: type[Kind]) -> type[Kind]:
+    """The class as a frozen dataclass, with the name of its module and the `reference` that the module defines."""
+    module = sys.modules[kind.__module__]
+    made = dataclasses.dataclass(frozen=True, eq=False, slots=True)(kind)
+    made.NAME = module.__name__.rpartition(".")[2]
+    made.reference = staticmethod(module.reference)
+    return made
 
 
 _KINDS = {

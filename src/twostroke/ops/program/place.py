@@ -6,6 +6,7 @@ long as it lives (greedy by size; Pisarchyk and Lee, 2020).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -68,7 +69,20 @@ def _lives(program: Program, rows: Mapping[Size, int]) -> dict[Value, _Life]:
             life.last = end if in_head and life.first < len(program.body) else index
     for value in (program.logits, *program.kept):
         lives[value.root].last = end
+    if program.cuts:
+        for life in lives.values():
+            _keep_across_cuts(life, program)
     return lives
+
+
+def _keep_across_cuts(life: _Life, program: Program) -> None:
+    """A value that crosses a cut lives as long as any row of the parts around it is computed."""
+    edges = [0, *program.cuts, len(program.body)]
+    first, last = (bisect_right(edges, at) - 1 for at in (life.first, life.last))
+    if first != last and life.first < len(program.body):
+        life.first = edges[first]
+        if life.last < len(program.body):
+            life.last = edges[last + 1] - 1
 
 
 def _num_bytes(root: Value, rows: Mapping[Size, int]) -> int:

@@ -18,6 +18,9 @@ class Program:
 
     given: values that no call makes; they are filled before each step. kept: values that may be read after the step,
     next to the logits, until the head or the program runs again.
+
+    cuts: places in the body at which all rows wait for each other. Between two of them the rows may be computed block
+    by block, so a value that lives across a cut keeps all of its rows.
     """
 
     body: tuple[Op, ...]
@@ -29,6 +32,7 @@ class Program:
     ropes: tuple[Rope, ...]
     given: tuple[Value, ...] = ()
     kept: tuple[Value, ...] = ()
+    cuts: tuple[int, ...] = ()
 
     @classmethod
     def of(

@@ -13,12 +13,9 @@ The reference is that of a rank alone: its part is the whole. Ranks meet in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
-from twostroke.ops.program.op import FormatChoice, Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import FormatChoice, Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
 
 ELEMENT_BYTES = 4
@@ -29,13 +26,11 @@ def reference(out: F32Array, part: F32Array, reader: PackedWeight | None = None,
     out[...] = part
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Gather(Op):
     """out (T, W): the parts (T, V) of all ranks, one after the other, in the order of the ranks."""
 
-    NAME: ClassVar[str] = "gather"
-    SHAPES: ClassVar[Shapes] = {"out": "T W", "part": "T V", "reader": "R C"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T W", "part": "T V", "reader": "R C"}
 
     out: Value
     part: Value

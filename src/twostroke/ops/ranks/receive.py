@@ -7,12 +7,9 @@ The reference is that of one process: the value is there already.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 ELEMENT_BYTES = 4
@@ -22,13 +19,11 @@ def reference(out: F32Array) -> None:
     """See the module."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Receive(Op):
     """out (T, W): what the stage before hands over."""
 
-    NAME: ClassVar[str] = "receive"
-    SHAPES: ClassVar[Shapes] = {"out": "T W"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T W"}
 
     out: Value
 

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
@@ -20,14 +18,13 @@ def reference(x: F32Array, activation: int) -> None:
     x[...] = activated(x, activation)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Activate(Op):
     """act(x), over x."""
 
-    NAME: ClassVar[str] = "activate"
-    SHAPES: ClassVar[Shapes] = {"out": "T F"}
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T F"}
+    CASES = (grid(2e-6, T=(0, 5), F=(1, 15, 33), out=times(4), activation=tuple(Activation)),)
+    BY_HEADS = True
 
     out: Value
     activation: int

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 
@@ -19,14 +17,13 @@ def reference(out: F32Array, x: F32Array) -> None:
     out += x
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Add(Op):
     """out += x."""
 
-    NAME: ClassVar[str] = "add"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D"}
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T D"}
+    CASES = (grid(T=(0, 1, 19), D=(1, 15, 16, 33, 200)),)
+    BY_HEADS = True
 
     out: Value
     x: Value

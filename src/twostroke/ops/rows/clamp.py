@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, wild
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 
@@ -21,14 +19,13 @@ def reference(x: F32Array, limit: float) -> None:
     np.clip(x, np.float32(-limit), np.float32(limit), out=x)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Clamp(Op):
     """x between -limit and limit, over x."""
 
-    NAME: ClassVar[str] = "clamp"
-    SHAPES: ClassVar[Shapes] = {"out": "T D"}
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D"}
+    CASES = (grid(T=(0, 1, 6), D=(1, 15, 33, 200), out=wild, limit=0.3),)
+    BY_HEADS = True
 
     out: Value
     limit: float

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import Filled, grid, of, wild
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 
@@ -21,13 +19,19 @@ def reference(out: F32Array, x: F32Array, bounds: F32Array) -> None:
     np.minimum(np.maximum(x, bounds[0]), bounds[1], out=out)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class ClipRows(Op):
     """x between two bounds."""
 
-    NAME: ClassVar[str] = "clip_rows"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "bounds": "*"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T D", "bounds": "*"}
+    CASES = (
+        grid(
+            T=(0, 1, 6),
+            D=(1, 15, 200),
+            x=wild,
+            bounds=tuple(Filled("2", of(*each)) for each in ((-0.5, 0.25), (0, 0), (-np.inf, 0.5), (-np.inf, np.inf))),
+        ),
+    )
 
     out: Value
     x: Value

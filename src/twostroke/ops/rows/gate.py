@@ -10,14 +10,12 @@ out may lie over the first half of x.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
@@ -37,14 +35,25 @@ def reference(
         out[...] = (values * (np.clip(ups, -most, most) + np.float32(shift))).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class GateProduct(Op):
     """act(gate) * (up + shift), both held within a limit."""
 
-    NAME: ClassVar[str] = "gate"
-    SHAPES: ClassVar[Shapes] = {"out": "T F", "x": "T 2F"}
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T F", "x": "T 2F"}
+    CASES = (
+        grid(2e-6, T=(0, 5), F=(1, 15, 33), x=times(4), activation=tuple(Activation)),
+        grid(
+            1e-5,
+            T=5,
+            F=(1, 33),
+            x=times(4),
+            activation=(Activation.SILU, Activation.QUICK_GELU),
+            limit=(0.0, 1.5),
+            shift=(0.0, 1.0),
+            hold_values=(0, 1),
+        ),
+    )
+    BY_HEADS = True
 
     out: Value
     x: Value

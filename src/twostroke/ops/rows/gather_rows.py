@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
+from twostroke.ops.cases import below, grid
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Indices, Value
 
 
@@ -19,13 +17,12 @@ def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:
     out[...] = x[rows]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class GatherRows(Op):
     """Some rows of x, in a given order."""
 
-    NAME: ClassVar[str] = "gather_rows"
-    SHAPES: ClassVar[Shapes] = {"out": "R D", "x": "T D", "rows": "R"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "R D", "x": "T D", "rows": "R"}
+    CASES = (grid(T=(1, 7), R=(0, 5), D=(1, 15, 64, 200), rows=below("T")),)
 
     out: Value
     x: Value

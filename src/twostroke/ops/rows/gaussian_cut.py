@@ -6,14 +6,12 @@ of Gemma 3n).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 
@@ -24,13 +22,12 @@ def reference(x: F32Array, factor: float) -> None:
     x[...] = np.maximum(wide - cut, 0.0)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class GaussianCut(Op):
     """What lies above each row's cut, in place."""
 
-    NAME: ClassVar[str] = "gaussian_cut"
-    SHAPES: ClassVar[Shapes] = {"out": "T F"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T F"}
+    CASES = (grid(5e-6, T=(0, 1, 5), F=(1, 15, 33, 200), out=times(3), factor=(0.4, 1.2)),)
 
     out: Value
     factor: float

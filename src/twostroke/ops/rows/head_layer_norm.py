@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows import layer_norm
 
@@ -25,15 +23,17 @@ def reference(x: F32Array, weight: F32Array, bias: F32Array | None, eps: float) 
     layer_norm.reference(x, x, heads, biases, eps)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class HeadLayerNorm(Op):
     """The layer norm of each head, in place."""
 
-    NAME: ClassVar[str] = "head_layer_norm"
-    SHAPES: ClassVar[Shapes] = {"out": "T H D", "weight": "*", "bias": "*"}
-    BY_HEADS: ClassVar[bool] = True
-    COLUMN_VECTOR: ClassVar[str] = "weight"
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T H D", "weight": "*", "bias": "*"}
+    CASES = (
+        grid(2e-5, T=(1, 9), H=(1, 3), D=(2, 20, 128), weight="D", bias=("D", None), eps=1e-5),
+        grid(2e-5, T=(1, 9), H=(1, 3), D=(2, 20, 128), weight="H D", bias=None, eps=1e-5),
+    )
+    BY_HEADS = True
+    COLUMN_VECTOR = "weight"
 
     out: Value
     weight: Vector

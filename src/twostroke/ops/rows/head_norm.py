@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 
@@ -22,14 +20,13 @@ def reference(x: F32Array, weight: F32Array, eps: float) -> None:
     x[...] = (x / np.sqrt(mean_square + eps) * weight).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class HeadNorm(Op):
     """The norm of each head, in place."""
 
-    NAME: ClassVar[str] = "head_norm"
-    SHAPES: ClassVar[Shapes] = {"out": "T H D", "weight": "D"}
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T H D", "weight": "D"}
+    CASES = (grid(3e-6, T=(1, 9), H=(1, 3), D=(2, 16, 20, 64, 300), eps=1e-6),)
+    BY_HEADS = True
 
     out: Value
     weight: Vector

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import below, grid
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Indices, Value
 
 
@@ -23,13 +21,12 @@ def reference(out: F32Array, x: F32Array, rows: I32Array) -> None:
     out[...] = x[(np.asarray(rows)[:, None] * group + np.arange(group)).reshape(-1)].reshape(out.shape)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class JoinRows(Op):
     """Groups of neighbouring rows, each as one row."""
 
-    NAME: ClassVar[str] = "join_rows"
-    SHAPES: ClassVar[Shapes] = {"out": "R *", "x": "T D", "rows": "R"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "R *", "x": "T D", "rows": "R"}
+    CASES = (grid(N=(1, 4), M=(1, 2, 3), T="N M", R=(0, 5), D=(1, 15, 200), out="M D", rows=below("N")),)
 
     out: Value
     x: Value

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import around, grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 
@@ -25,13 +23,15 @@ def reference(out: F32Array, x: F32Array, weight: F32Array, bias: F32Array | Non
     out[...] = (centred / np.sqrt(variance + eps) * weight + (0 if bias is None else bias)).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class LayerNorm(Op):
     """The norm of each row."""
 
-    NAME: ClassVar[str] = "layer_norm"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "weight": "D", "bias": "D"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T D", "weight": "D", "bias": "D"}
+    CASES = (
+        grid(4e-6, T=(0, 1, 5), D=(1, 15, 33, 200), bias=(times(1), None), eps=1e-5),
+        grid(4e-4, T=(1, 5), D=(15, 200), x=around(300), bias=(times(1), None), eps=1e-5),
+    )
 
     out: Value
     x: Value

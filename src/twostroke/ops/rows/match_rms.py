@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 
@@ -22,13 +20,12 @@ def reference(x: F32Array, like: F32Array, least: float) -> None:
     x[...] = x * np.sqrt(wanted / np.maximum(own, least))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class MatchRms(Op):
     """x with the root mean square of `like`, in place."""
 
-    NAME: ClassVar[str] = "match_rms"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "like": "T D"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "like": "T D"}
+    CASES = (grid(5e-6, T=(0, 1, 5), D=(1, 15, 33, 200), out=times(3), least=1e-5),)
 
     out: Value
     like: Value

@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 
@@ -23,13 +21,12 @@ def reference(out: F32Array, base: F32Array, x: F32Array, weights: F32Array, shi
     out[...] = base + np.einsum("tnm,tmd->tnd", shares, x)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class MixStreams(Op):
     """base plus weighted sums of x."""
 
-    NAME: ClassVar[str] = "mix_streams"
-    SHAPES: ClassVar[Shapes] = {"out": "T N D", "base": "T N D", "x": "T M D", "weights": "T *"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T N D", "base": "T N D", "x": "T M D", "weights": "T *"}
+    CASES = (grid(3e-6, T=7, N=(1, 2, 4), M=(1, 4, 5), D=(1, 15, 33), weights="N M", shift=0.5),)
 
     out: Value
     base: Value

@@ -7,14 +7,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import Filled, grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
@@ -27,13 +25,22 @@ def reference(out: F32Array, x: F32Array, gate: F32Array, activation: int) -> No
     out[...] = (x * factors.reshape(x.shape)).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Multiply(Op):
     """x * act(gate)."""
 
-    NAME: ClassVar[str] = "multiply"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "gate": "T *"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T D", "gate": "T *"}
+    CASES = (
+        grid(
+            3e-6,
+            T=(0, 9),
+            G=(1, 4),
+            W=(1, 15, 64),
+            D="G W",
+            gate=(Filled("D", times(3)), Filled("G", times(3))),
+            activation=(Activation.IDENTITY, Activation.SIGMOID, Activation.SILU),
+        ),
+    )
 
     out: Value
     x: Value

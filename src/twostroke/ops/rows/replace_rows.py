@@ -8,14 +8,12 @@ Rows of `given` without a mark are never read, so that they may hold anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import between, grid
 from twostroke.ops.operands import F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Indices, Value
 
 
@@ -24,13 +22,12 @@ def reference(out: F32Array, x: F32Array, given: F32Array, marks: I32Array, adde
     out[...] = np.where(np.asarray(marks)[:, None] != 0, x + given if added else given, x)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class ReplaceRows(Op):
     """Each row, or the given one where it is marked."""
 
-    NAME: ClassVar[str] = "replace_rows"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "given": "T D", "marks": "T"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T D", "given": "T D", "marks": "T"}
+    CASES = (grid(T=(0, 1, 12), D=(1, 15, 200), marks=between(0, 2), added=(0, 1)),)
 
     out: Value
     x: Value

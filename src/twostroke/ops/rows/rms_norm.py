@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 
@@ -22,13 +20,12 @@ def reference(out: F32Array, x: F32Array, weight: F32Array, eps: float) -> None:
     out[...] = (x / np.sqrt(mean_square + eps) * weight).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class RmsNorm(Op):
     """The norm of each row."""
 
-    NAME: ClassVar[str] = "rms_norm"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "weight": "D"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T D", "weight": "D"}
+    CASES = (grid(3e-6, T=(0, 1, 7, 33), D=(1, 15, 16, 17, 64, 200), eps=1e-5),)
 
     out: Value
     x: Value

@@ -8,14 +8,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 from twostroke.ops.rotation import times_hadamard
 
@@ -39,14 +37,13 @@ def reference(out: F32Array, x: F32Array, inverse: int) -> None:
         out[..., first : first + order] = block * np.float32(1 / order) if inverse else block
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class RotateHeads(Op):
     """Each head's numbers spread over one another."""
 
-    NAME: ClassVar[str] = "rotate_heads"
-    SHAPES: ClassVar[Shapes] = {"out": "T H D", "x": "T H D"}
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T H D", "x": "T H D"}
+    CASES = (grid(T=(1, 5), H=(1, 3), D=(1, 7, 24, 64, 80, 128, 320), inverse=(0, 1)),)
+    BY_HEADS = True
 
     out: Value
     x: Value

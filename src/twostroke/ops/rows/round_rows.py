@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times, with_nan
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 LEAST = np.float32(1e-5)
@@ -25,13 +23,12 @@ def reference(out: F32Array, x: F32Array) -> None:
     out[...] = np.clip(np.rint(x * steps), -128, 127) / steps
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class RoundRows(Op):
     """Each row as a few whole numbers times one number."""
 
-    NAME: ClassVar[str] = "round_rows"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T D"}
+    CASES = (grid(T=(0, 1, 7), D=(1, 15, 40, 300), x=(times(3), with_nan)),)
 
     out: Value
     x: Value

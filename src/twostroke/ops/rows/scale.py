@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 
@@ -21,13 +19,12 @@ def reference(x: F32Array, factor: float) -> None:
     x *= np.float32(factor)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Scale(Op):
     """x * factor, over x."""
 
-    NAME: ClassVar[str] = "scale"
-    SHAPES: ClassVar[Shapes] = {"out": "T D"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D"}
+    CASES = (grid(T=(0, 1, 5), D=(1, 15, 200, 9000), factor=0.3),)
 
     out: Value
     factor: float

@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 
@@ -19,15 +17,14 @@ def reference(x: F32Array, weight: F32Array) -> None:
     x *= weight
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class ScaleColumns(Op):
     """x * weight, over x."""
 
-    NAME: ClassVar[str] = "scale_columns"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "weight": "*"}
-    BY_HEADS: ClassVar[bool] = True
-    COLUMN_VECTOR: ClassVar[str] = "weight"
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "weight": "*"}
+    CASES = (grid(T=(0, 1, 5), D=(1, 15, 200), weight=("1", "D")),)
+    BY_HEADS = True
+    COLUMN_VECTOR = "weight"
 
     out: Value
     weight: Vector

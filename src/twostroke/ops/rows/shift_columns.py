@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 
@@ -19,13 +17,12 @@ def reference(x: F32Array, weight: F32Array) -> None:
     x -= weight
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class ShiftColumns(Op):
     """x - weight, over x."""
 
-    NAME: ClassVar[str] = "shift_columns"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "weight": "D"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "weight": "D"}
+    CASES = (grid(T=(0, 1, 19), D=(1, 15, 200)),)
 
     out: Value
     weight: Vector

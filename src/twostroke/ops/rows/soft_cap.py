@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 
@@ -21,13 +19,12 @@ def reference(x: F32Array, cap: float) -> None:
     x[...] = np.tanh(x.astype(np.float64) / cap) * cap
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class SoftCap(Op):
     """cap * tanh(x / cap), over x."""
 
-    NAME: ClassVar[str] = "soft_cap"
-    SHAPES: ClassVar[Shapes] = {"out": "T D"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D"}
+    CASES = (grid(1e-6, T=(0, 1, 5), D=(1, 15, 200), out=times(20), cap=(0.5, 30.0, 1e6)),)
 
     out: Value
     cap: float

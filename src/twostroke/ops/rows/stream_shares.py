@@ -11,14 +11,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 MOST_STREAMS = 8
@@ -46,13 +44,18 @@ def reference(
     out[:, 2 * n :] = square.swapaxes(1, 2).reshape(-1, n * n)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class StreamShares(Op):
     """The shares of a block."""
 
-    NAME: ClassVar[str] = "stream_shares"
-    SHAPES: ClassVar[Shapes] = {"out": "T W", "x": "T W", "base": "W", "factor": "*"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T W", "x": "T W", "base": "W", "factor": "*"}
+    CASES = (
+        *(
+            grid(3e-6, T=7, streams=n, W=n * (n + 2), x=times(3), factor="3", rounds=(1, 20), eps=1e-6)
+            for n in (2, 4, 5, 8)
+        ),
+        grid(3e-6, T=7, streams=4, W=4, x=times(3), factor="1", rounds=1, eps=1e-6),
+    )
 
     out: Value
     x: Value

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 
@@ -21,13 +19,12 @@ def reference(out: F32Array, x: F32Array, weights: F32Array) -> None:
     out[...] = np.einsum("tnm,tmd->tnd", weights.reshape(len(weights), out.shape[1], x.shape[1]), x)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class WeighStreams(Op):
     """Weighted sums of x."""
 
-    NAME: ClassVar[str] = "weigh_streams"
-    SHAPES: ClassVar[Shapes] = {"out": "T N D", "x": "T M D", "weights": "T *"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T N D", "x": "T M D", "weights": "T *"}
+    CASES = (grid(3e-6, T=7, N=(1, 3, 4), M=(1, 4, 5), D=(1, 15, 33), weights="N M"),)
 
     out: Value
     x: Value

@@ -7,14 +7,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, of, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows.activation import FLOPS
 
@@ -29,14 +27,13 @@ def reference(x: F32Array, numbers: F32Array) -> None:
     x[...] = np.where(wide > 0, above, below)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Xielu(Op):
     """The activation of each element, in place."""
 
-    NAME: ClassVar[str] = "xielu"
-    SHAPES: ClassVar[Shapes] = {"out": "T F", "numbers": "C"}
-    BY_HEADS: ClassVar[bool] = True
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T F", "numbers": "C"}
+    CASES = (grid(5e-6, T=(0, 1, 5), F=(1, 15, 33, 200), C=4, out=times(3), numbers=of(0.3, -0.7, 0.5, -1e-6)),)
+    BY_HEADS = True
 
     out: Value
     numbers: Vector

@@ -14,15 +14,13 @@ added in their order by the online softmax, so bits do not depend on how a seque
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E
+from twostroke.ops.cases import Filled, grid, times, with_sums
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 LOWEST = np.float32(-3.0e38)
@@ -63,14 +61,23 @@ def reference(
                 out[row] = held[0, 2] / held[0, 1]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Compress(Op):
     """The entries that close in this step; the state is changed."""
 
-    NAME: ClassVar[str] = "compress"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T *", "bias": "*", "slots": "S"}
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T *", "bias": "*", "slots": "S"}
+    CASES = (
+        grid(
+            3e-5,
+            D=(2, 40, 300),
+            Z=(1, 2),
+            rate=(2, 4, 9),
+            x=Filled("2 Z D", times(3)),
+            bias="rate Z D",
+            state=Filled("3 Z D", with_sums("D")),
+        ),
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     x: Value

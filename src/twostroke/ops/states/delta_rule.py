@@ -15,14 +15,12 @@ Products with the state are summed in the order of its rows, so bits do not depe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, negative, times
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 UNIT_EPS = 1e-6
@@ -71,17 +69,31 @@ def reference(
         state[slot] = h.reshape(-1)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class DeltaRule(Op):
     """The scan of the step's rows; the state is changed."""
 
-    NAME: ClassVar[str] = "delta_rule"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         **{"out": "T H V", "q": "T G K", "k": "T G K", "v": "T H V", "a": "T A", "b": "T H"},
         **{"decay": "H", "dt_bias": "A", "slots": "S"},
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    CASES = (
+        grid(
+            2e-5,
+            G=(1, 2),
+            Q=(1, 3),
+            H="G Q",
+            K=(1, 16, 33),
+            V=(1, 20, 64, 72),
+            A=("H", "H K"),
+            a=times(2),
+            decay=negative,
+            state="H K V",
+            strength=(1.0, 2.0),
+            lowest=(0.0, -5.0),
+        ),
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     q: Value

@@ -7,14 +7,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
@@ -43,13 +41,25 @@ def reference(
     out[...] = values.reshape(out.shape).astype(np.float32)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class GatedNorm(Op):
     """The norm of each group, gated."""
 
-    NAME: ClassVar[str] = "gated_norm"
-    SHAPES: ClassVar[Shapes] = {"out": "T D", "x": "T D", "gate": "T D", "weight": "*"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T D", "x": "T D", "gate": "T D", "weight": "*"}
+    CASES = (
+        grid(
+            1e-5,
+            T=(1, 19),
+            groups=(1, 3),
+            W=(1, 15, 32, 70),
+            D="groups W",
+            gate=times(3),
+            weight=("D", "W"),
+            eps=1e-5,
+            activation=(Activation.SILU, Activation.SIGMOID),
+            gate_first=(0, 1),
+        ),
+    )
 
     out: Value
     x: Value

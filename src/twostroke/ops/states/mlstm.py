@@ -13,14 +13,12 @@ Sums run over K in order, so bits do not depend on how a sequence is cut into st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value
 
 MOST_ROWS = 4096
@@ -56,17 +54,28 @@ def reference(
         state[slot] = np.concatenate((c.reshape(-1), n.reshape(-1), m))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Mlstm(Op):
     """The scan over the step's rows; the state is changed."""
 
-    NAME: ClassVar[str] = "mlstm"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         **{"out": "T H V", "q": "T H K", "k": "T H K", "v": "T H V"},
         **{"input_gate": "T H", "forget_gate": "T H", "slots": "S"},
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    CASES = tuple(
+        grid(
+            3e-5,
+            H=heads,
+            K=rows,
+            V=width,
+            input_gate=times(3),
+            forget_gate=times(3),
+            state=heads * (rows * width + rows + 1),
+            eps=1e-6,
+        )
+        for heads, rows, width in ((1, 1, 1), (3, 20, 33), (2, 64, 16), (1, 64, 130))
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     q: Value

@@ -12,14 +12,12 @@ Channels do not meet, so bits do not depend on how a sequence is cut into steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.rows.activation import Activation, activated
 
@@ -53,17 +51,18 @@ def reference(
         state[slot] = h
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class RgLru(Op):
     """The recurrence over the step's rows; the state is changed."""
 
-    NAME: ClassVar[str] = "rg_lru"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         **{"out": "T C", "x": "T C", "input_gate": "T C", "recurrent_gate": "T C"},
         **{"rates": "C", "slots": "S"},
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    CASES = (
+        grid(3e-6, C=(1, 16, 40, 150, 300), input_gate=times(2), recurrent_gate=times(2), state="C"),
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     x: Value

@@ -12,14 +12,12 @@ c @ state is summed in the order of n, so bits do not depend on how a sequence i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import Filled, grid, negative, times
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_NUMBER = 11
@@ -50,17 +48,20 @@ def reference(
         state[slot] = h.reshape(-1)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class SelectiveScan(Op):
     """The scan of the step's rows; the state is changed."""
 
-    NAME: ClassVar[str] = "selective_scan"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         **{"out": "T C", "x": "T C", "dt": "T C", "b": "T N", "c": "T N"},
         **{"decay": "*", "skip": "C", "slots": "S"},
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    CASES = (
+        grid(
+            1e-5, C=(1, 16, 40, 150), N=(1, 5, 16, 70), dt=times(2), decay=Filled("N C", negative), state="N C"
+        ),
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     x: Value

@@ -11,14 +11,12 @@ steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, times
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
@@ -47,14 +45,23 @@ def reference(
         state[slot] = seen[len(seen) - (width - 1) :].reshape(-1)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class ShortConv(Op):
     """The convolution of the step's rows; the state is changed."""
 
-    NAME: ClassVar[str] = "short_conv"
-    SHAPES: ClassVar[Shapes] = {"out": "T C", "x": "T C", "taps": "*", "bias": "C", "slots": "S"}
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T C", "x": "T C", "taps": "*", "bias": "C", "slots": "S"}
+    CASES = tuple(
+        grid(
+            3e-6,
+            C=(1, 15, 48, 300),
+            taps=f"{taps} C",
+            bias=(None, times(1)),
+            state=f"{taps - 1} C",
+            activation=(Activation.SILU, Activation.IDENTITY),
+        )
+        for taps in (2, 3, 4, 7)
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     x: Value

@@ -12,14 +12,12 @@ c @ state is summed in the order of n, so bits do not depend on how a sequence i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid, negative, times
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_STEP = 20
@@ -55,17 +53,31 @@ def reference(
         state[slot] = h.reshape(-1)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class SsdScan(Op):
     """The scan of the step's rows; the state is changed."""
 
-    NAME: ClassVar[str] = "ssd_scan"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         **{"out": "T H P", "x": "T H P", "b": "T G N", "c": "T G N", "dt": "T H"},
         **{"decay": "H", "skip": "H", "dt_bias": "H", "slots": "S"},
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    CASES = tuple(
+        grid(
+            1e-5,
+            G=(1, 2),
+            Q=(1, 3),
+            H="G Q",
+            P=(1, 16, 20, 64),
+            N=(1, 33),
+            dt=times(2),
+            decay=negative,
+            state="H P N",
+            dt_least=least,
+            dt_most=most,
+        )
+        for least, most in ((0.0, np.inf), (0.1, 0.9))
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     x: Value

@@ -8,14 +8,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 
@@ -35,13 +33,12 @@ def reference(
         state[slot] = x[end - 1]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class TokenShift(Op):
     """Each row mixed with the one before; the state is changed."""
 
-    NAME: ClassVar[str] = "token_shift"
-    SHAPES: ClassVar[Shapes] = {"out": "T M", "x": "T D", "mix": "M", "slots": "S"}
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T M", "x": "T D", "mix": "M", "slots": "S"}
+    CASES = (grid(3e-6, D=(1, 15, 64, 100, 300), W=(1, 3, 5), M="W D", state="D"),)
 
     out: Value
     x: Value

@@ -14,14 +14,12 @@ Channels do not meet, so bits do not depend on how a sequence is cut into steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import Filled, grid, negative, times, with_sums
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_CHANNEL = 40
@@ -64,14 +62,15 @@ def _joined(held: np.ndarray, key: np.ndarray, value: np.ndarray, decay: np.ndar
     return np.stack((kept * num + added * value, kept * den + added, largest))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Wkv4(Op):
     """The scan over the step's rows; the state is changed."""
 
-    NAME: ClassVar[str] = "wkv4"
-    SHAPES: ClassVar[Shapes] = {"out": "T C", "k": "T C", "v": "T C", "first": "C", "decay": "C", "slots": "S"}
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    SHAPES = {"out": "T C", "k": "T C", "v": "T C", "first": "C", "decay": "C", "slots": "S"}
+    CASES = (
+        grid(3e-5, C=(1, 16, 40, 150, 300), k=times(3), decay=negative, state=Filled("3 C", with_sums("C"))),
+    )
+    PART = OpPart.ATTENTION
 
     out: Value
     k: Value

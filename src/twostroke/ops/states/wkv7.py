@@ -15,13 +15,13 @@ Products with the state are summed in the order of its rows, so bits do not depe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from twostroke.cost.work import Work
+from twostroke.ops.cases import grid
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, Shapes, StoredFormats
+from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.states.wkv import norm_of_heads, state_of_heads
 
@@ -73,17 +73,16 @@ def _sigmoid(x: F32Array) -> np.ndarray:
     return 1.0 / (1.0 + np.exp(-x.astype(np.float64)))
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@op
 class Wkv7(Op):
     """The scan of the step's rows; the state is changed."""
 
-    NAME: ClassVar[str] = "wkv7"
-    SHAPES: ClassVar[Shapes] = {
+    SHAPES = {
         **{"out": "T H N", "r": "T H N", "w": "T H N", "k": "T H N", "v": "T H N", "a": "T H N"},
         **{"removal": "D", "growth": "D", "bonus": "D", "weight": "D", "bias": "D", "slots": "S"},
     }
-    PART: ClassVar[OpPart] = OpPart.ATTENTION
-    reference = staticmethod(reference)
+    CASES = (grid(2e-5, H=(1, 3), N=(1, 15, 16, 40, 64), D="H N", state="H N N", eps=1e-3),)
+    PART = OpPart.ATTENTION
 
     out: Value
     r: Value

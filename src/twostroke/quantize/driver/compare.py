@@ -8,8 +8,9 @@ both models, and what goes between stages of every such run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -121,29 +122,33 @@ def compare(
     last, own_last = exact.weights(count - 1), other.weights(others - 1)
     whole = Divergence()
     for at, ids in enumerate(runs):
-        _add(whole, ids, exact, last, truth[at] if truth else None, other, own_last, found[at] if found else None)
+        right = _Head(exact, last, truth[at] if truth else None)
+        _add(whole, ids, right, _Head(other, own_last, found[at] if found else None))
     for a in alone:
         for at, ids in enumerate(short):
-            _add(a.sums, ids, exact, last, short_truth[at], exact, last, a.values[at])
+            _add(a.sums, ids, _Head(exact, last, short_truth[at]), _Head(exact, last, a.values[at]))
     if each and short_truth and _differ(other, count - 1):
         alone.append(_Alone(_name(exact, count - 1), 0.0, short_truth))
         for at, ids in enumerate(short):
-            _add(alone[-1].sums, ids, exact, last, short_truth[at], other, own_last, short_truth[at])
+            right, rounded = _Head(exact, last, short_truth[at]), _Head(other, own_last, short_truth[at])
+            _add(alone[-1].sums, ids, right, rounded)
     return ModelComparison(whole, [StageCost(a.name, a.sums.mean_kl, a.drift) for a in alone])
 
 
-def _add(
-    sums: Divergence,
-    ids: I32Array,
-    exact: StagedModel,
-    weights: ModelWeights,
-    given: F32Array | None,
-    other: StagedModel,
-    own: ModelWeights,
-    found: F32Array | None,
-) -> None:
+class _Head(NamedTuple):
+    """A model at its last stage. rows: what its other stages gave; None for a model that has no others."""
+
+    model: StagedModel
+    weights: ModelWeights
+    rows: F32Array | None
+
+    def logits(self, ids: I32Array) -> Iterator[F32Array]:
+        return self.model.logits(self.weights, ids, self.rows)
+
+
+def _add(sums: Divergence, ids: I32Array, exact: _Head, other: _Head) -> None:
     first = 0
-    for exact_rows, other_rows in zip(exact.logits(weights, ids, given), other.logits(own, ids, found), strict=True):
+    for exact_rows, other_rows in zip(exact.logits(ids), other.logits(ids), strict=True):
         sums.add(exact_rows, other_rows, ids[first + 1 : first + 1 + len(exact_rows)])
         first += len(exact_rows)
 

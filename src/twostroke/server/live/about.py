@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from twostroke.assembly.settings.config import Resolved
+from twostroke.assembly.settings.engine_settings import CacheSettings, CpuSettings, ModelSettings, StepSettings
+from twostroke.assembly.settings.option import Field
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.cost.what_if import WhatIf
 from twostroke.distributed.wire.frames import ReplicaFacts
 from twostroke.types.spec.formats import PAGE_TOKENS, WeightKind
 
-SHOWN = (
-    *("weights", "kv_format", "key_factors", "threads", "cpu_level"),
-    *("context", "max_step_tokens", "max_sequences", "kv_tokens"),
+SHOWN: tuple[Field[Any], ...] = (
+    *(ModelSettings.weights, CacheSettings.kv_format, CacheSettings.key_factors),
+    *(CpuSettings.threads, CpuSettings.cpu_level),
+    *(StepSettings.context, StepSettings.max_step_tokens, StepSettings.max_sequences, CacheSettings.kv_tokens),
 )
 
 
 def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
     """Settings, objectives in seconds (null: none), and the roof: rates as measured here, or of the catalogue."""
     kind = costs.formats[costs.weights].kind.arithmetic if costs.weights in costs.formats else WeightKind.INT8  # stored
-    asked = {setting.name: setting.value for setting in resolved.settings}
     return {
         "version": version,
-        "model": resolved["served_name"],
+        "model": resolved.names.served_name,
         "page_tokens": PAGE_TOKENS,
-        "settings": {name: resolved[name] for name in SHOWN},
-        "objectives": {"ttft_s": asked.get("ttft"), "itl_s": asked.get("itl")},
+        "settings": resolved.values(*SHOWN),
+        "objectives": {"ttft_s": resolved.steps.ttft, "itl_s": resolved.steps.itl},
         "limits": {
             "measured": costs.measured,
             "source": costs.source,
@@ -42,7 +44,7 @@ def front_about(resolved: Resolved, facts: ReplicaFacts, num_replicas: int, vers
     """
     return {
         "version": version,
-        "model": resolved["served_name"],
+        "model": resolved.names.served_name,
         "page_tokens": facts.page_tokens,
         "settings": {
             "weights": facts.arithmetic.weights,
@@ -59,13 +61,12 @@ def front_about(resolved: Resolved, facts: ReplicaFacts, num_replicas: int, vers
 
 def planned_about(resolved: Resolved, version: str) -> dict[str, Any]:
     """The facts of one model of several, from its settings: its process need not run."""
-    asked = {setting.name: setting.value for setting in resolved.settings}
     return {
         "version": version,
-        "model": resolved["served_name"],
+        "model": resolved.names.served_name,
         "page_tokens": PAGE_TOKENS,
-        "settings": {**{name: resolved[name] for name in SHOWN}, "replicas": 1},
-        "objectives": {"ttft_s": asked.get("ttft"), "itl_s": asked.get("itl")},
+        "settings": {**resolved.values(*SHOWN), "replicas": 1},
+        "objectives": {"ttft_s": resolved.steps.ttft, "itl_s": resolved.steps.itl},
     }
 
 

@@ -19,8 +19,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from twostroke.cost.history.account import record_of
+from twostroke.cost.history.perfetto import trace
 from twostroke.cost.history.record import RequestRecord, StepRecord
-from twostroke.lab.sim.perfetto import trace
 from twostroke.server.api.sse import Event, line_json
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames

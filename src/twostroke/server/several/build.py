@@ -9,8 +9,9 @@ from typing import Any, cast
 from starlette.types import ASGIApp
 
 from twostroke.assembly.machine.heap import keep_little
-from twostroke.assembly.settings.config import Resolver, collect, resolve_overload, resolve_server
+from twostroke.assembly.settings.config import resolve_overload, resolve_server
 from twostroke.assembly.settings.env import asked_by_environment
+from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.distributed.fleet.loading import LoadingRules
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.server.app import attach_stored, guarded

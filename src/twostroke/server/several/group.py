@@ -13,7 +13,8 @@ from starlette.types import ASGIApp
 
 from twostroke import __version__
 from twostroke.assembly.planned import ModelTexts, PlannedProcess, plan_model, read_texts
-from twostroke.assembly.settings.config import Resolved, resolve_overload, resolve_server
+from twostroke.assembly.settings.config import resolve_overload, resolve_server
+from twostroke.assembly.settings.resolver import Resolved
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.cluster.model_process import Heard, ModelProcess
@@ -137,7 +138,7 @@ class ModelGroup:
         return None if plan is None else FixedAdapters([name for name, _ in plan.asked])
 
     def _own_parts(self, resolved: Resolved, texts: ModelTexts, metrics: ServerMetrics) -> ServerParts:
-        found, stepper = self.plan().found, self.stepper
+        found, stepper, weights = self.plan().found, self.stepper, resolved.model.weights
         return server_parts(
             resolved,
             found.folder.path,
@@ -145,11 +146,11 @@ class ModelGroup:
             engine=GroupEngine(stepper, self._wanted),
             tokenizer=texts.tokenizer,
             template=texts.template,
-            context_tokens=resolved["context"],
+            context_tokens=resolved.steps.context,
             defaults={**texts.generation.sampling, **self.source.defaults},
             fingerprint=resolved_fingerprint(resolved),
             metrics=metrics,
-            card=card_of(found.folder.path, found.name, resolved["weights"], found.spec, resolved["weight_bytes"]),
+            card=card_of(found.folder.path, found.name, weights, found.spec, resolved.memory.weight_bytes),
             explain=stepper.explain,
             adapters=ServedAdapters(self._adapters()),
             embedder=texts.made.embedder,

@@ -154,7 +154,7 @@ class ServerMetrics(Observer):
         self.decode_tokens.observe(plan.num_tokens - prompt - plan.num_draft_tokens)
         self.step_tokens.observe(prompt + sum(map(len, result.sampled.values())))
         if result.encode_s:
-            self.tiles.inc(len(result.encoded))
+            self.tiles.inc(len(result.encodes.keys))
             self.encode_s.inc(result.encode_s)
         if plan.num_draft_tokens:
             self.guesses.on_step(plan, result)

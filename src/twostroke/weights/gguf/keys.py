@@ -131,6 +131,14 @@ class Keys:
             raise self.wrong(key, f"It must be {count} numbers.")
         return [float(number) for number in found]
 
+    def integers(self, key: str) -> list[int]:
+        """Whole numbers, however many."""
+        self._read.add(key)
+        found = self._values.get(key)
+        if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "iu":
+            raise self.wrong(key, "It must be whole numbers.")
+        return [int(number) for number in found]
+
     def same(self, key: str, value: object) -> None:
         """Raises UnsupportedModel where the file says another value."""
         self._read.add(key)

@@ -19,15 +19,15 @@ from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.container import GgufFile
 from twostroke.weights.gguf.keys import Keys
-from twostroke.weights.gguf.projectors import siglip, turning
-from twostroke.weights.gguf.projectors.kind import VISION, Config, ProjectorKind
+from twostroke.weights.gguf.projectors import llava, siglip, turning
+from twostroke.weights.gguf.projectors.kind import VISION, Config, ProjectorKind, length
 from twostroke.weights.gguf.row_orders import halves_of_pairs
 from twostroke.weights.gguf.tensors import GgufTensor, whole
 from twostroke.weights.open_file import check_rows
 from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSource
 
 ARCHITECTURE = "clip"
-KINDS: Mapping[str, ProjectorKind] = {**siglip.KINDS, **turning.KINDS}
+KINDS: Mapping[str, ProjectorKind] = {**siglip.KINDS, **turning.KINDS, **llava.KINDS}
 """clip.projector_type -> what it means."""
 _LAYER = re.compile(r"v\.blk\.(\d{1,5})\.(\w+)\.(weight|bias|(?:in|out)put_(?:min|max))")
 _DEEP = re.compile(r"v\.deepstack\.(\d{1,5})\.(norm|fc1|fc2)\.(weight|bias)")
@@ -63,11 +63,12 @@ def read_projector(path: Path) -> Projector:
             "layer_norm_eps": keys.number(VISION + "attention.layer_norm_epsilon"),
             "hidden_act": "gelu_pytorch_tanh",
         }
-        config, settings = kind.config(keys, tower, {name: each.shape for name, each in file.tensors.items()})
+        shapes = {name: each.shape for name, each in file.tensors.items()}
+        config, settings = kind.config(keys, tower, shapes)
         for name in ("image_mean", "image_std"):
             if keys.has(VISION + name):
                 settings[name] = keys.floats(VISION + name, 3)
-        width = int(keys.number(VISION + "projection_dim", 0))
+        width = length(shapes, kind.wide, 0) if kind.wide else int(keys.number(VISION + "projection_dim", 0))
         return Projector(path, kind, word, config, settings, width)
     finally:
         file.close()
@@ -94,6 +95,7 @@ def _kind_of(file: GgufFile) -> tuple[Keys, str, ProjectorKind]:
         )
     keys = Keys(values, ARCHITECTURE, name, file.tensors)
     word = keys.text(VISION + "projector_type", "") or keys.text("projector_type", "")
+    word = word or ("mlp" if keys.truth("has_llava_projector", False) else "")
     if word not in KINDS:
         raise UnsupportedModel(
             f"{name}: the projector {word[:40]!r} is not implemented.",

@@ -29,7 +29,7 @@ from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import MappedFile
 from twostroke.weights.packed.blobs import plan_blobs, weights_from_blobs
 from twostroke.weights.packed.cold_file import read_cold
-from twostroke.weights.packed.file import PartialFile, header_of, map_file, new_file, remove_abandoned
+from twostroke.weights.packed.file import PackedFile, PartialFile, header_of, map_file, new_file, remove_abandoned
 from twostroke.weights.packed.fingerprint import fingerprint
 from twostroke.weights.packed.fresh_file import FreshFile, PackedImage
 from twostroke.weights.packed.header import FilePlan, Key, StaleFile, plan_file
@@ -59,10 +59,12 @@ class CacheEntry(Struct, frozen=True):
 
 
 class CachedWeights(Struct, frozen=True):
-    """Weights, and the file that they are views of; None where they were packed into memory."""
+    """Weights, and the file that they are views of; None where they were packed into memory. sources: the files of the
+    checkpoint."""
 
     weights: ModelWeights
     file: MappedFile | None = None
+    sources: tuple[Path, ...] = ()
 
 
 def cache_entry(folder: Path, checkpoint: Checkpoint, model: Model, format_for: FormatChoice) -> CacheEntry:
@@ -107,9 +109,8 @@ def cached_weights(
     entry = cache_entry(folder.path, checkpoint, model, format_for)
     if entry.path.exists():
         try:
-            mapped = map_file(entry.path, entry.plan)
-            if progress is not None and folder.holds(entry.plan.file_bytes):
-                read_cold(entry.path, mapped.whole, progress)
+            told = progress if folder.holds(entry.plan.file_bytes) else None
+            mapped = map_file(entry.path, entry.plan, lambda file: _read_cold(file, told))
             weights = weights_from_blobs(model, format_for, entry.plan.blobs(mapped.whole).__getitem__)
             return CachedWeights(replace(weights, mapped=mapped.whole), mapped)
         except StaleFile as reason:
@@ -124,6 +125,11 @@ def cached_weights(
         weights = weights_from_blobs(model, format_for, entry.plan.blobs(image.whole).__getitem__)
         fresh = None if file is None else FreshFile(file, image.whole, warn, closing.pop_all())
     return CachedWeights(weights, fresh)
+
+
+def _read_cold(file: PackedFile, progress: Progress | None) -> None:
+    if progress is not None:
+        read_cold(file.path, file.whole, progress, compare=file.check_bytes)
 
 
 def _tell_older(folder: Path, entry: CacheEntry, warn: Callable[[str], None]) -> None:

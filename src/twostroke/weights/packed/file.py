@@ -134,11 +134,21 @@ class PackedFile:
         self.header = header
         self.whole = whole
         self._identity = identity
+        self._compared = np.zeros(self.num_blocks, bool)
 
     @property
     def num_blocks(self) -> int:
         """Blocks with a checksum."""
         return num_blocks(self.whole.size - self.header.data_start)
+
+    def check_bytes(self, offset: int, num_bytes: int) -> None:
+        """Compare the blocks that end in these bytes of the file; `check_all` leaves them out. Raises StaleFile."""
+        end = offset + num_bytes
+        upto = self.num_blocks if end >= self.whole.size else max(0, end - self.header.data_start) // BLOCK_BYTES
+        first = max(0, offset - self.header.data_start) // BLOCK_BYTES
+        if first < upto:
+            self.check_blocks(first, upto - first)
+            self._compared[first:upto] = True
 
     def check_blocks(self, first: int, count: int) -> None:
         """Compare blocks [first, first + count), fewer at the end, with their checksums. Raises StaleFile."""
@@ -159,14 +169,15 @@ class PackedFile:
             self.check_blocks(place, 1)
 
     def check_all(self, go_on: GoOn = always, on_bytes: Callable[[int], None] = lambda num_bytes: None) -> bool:
-        """Compare every block; False where `go_on` said no before the end. Raises StaleFile.
+        """Compare every block that `check_bytes` did not; False where `go_on` said no before the end. Raises StaleFile.
 
         on_bytes: called with the bytes compared so far.
         """
         for first in range(0, self.num_blocks, CHUNK_BLOCKS):
             if not go_on(0.0):
                 return False
-            self.check_blocks(first, CHUNK_BLOCKS)
+            if not self._compared[first : first + CHUNK_BLOCKS].all():
+                self.check_blocks(first, CHUNK_BLOCKS)
             on_bytes(min((first + CHUNK_BLOCKS) * BLOCK_BYTES, self.whole.size))
         return True
 
@@ -195,9 +206,13 @@ def new_file(path: Path, plan: FilePlan, origin: str = "") -> Iterator[PartialFi
             os.unlink(name)
 
 
-def map_file(path: Path, plan: FilePlan) -> PackedFile:
-    """The file, mapped read-only, a sample of it compared. Raises StaleFile where it is not as planned."""
+def map_file(path: Path, plan: FilePlan, read: Callable[[PackedFile], object] = lambda file: None) -> PackedFile:
+    """The file, mapped read-only, a sample of it compared. Raises StaleFile where it is not as planned.
+
+    read: brings it into memory in order, before the sample is read from places that lie far apart.
+    """
     file = open_file(path, lambda header: header.require(plan))
+    read(file)
     file.check_sample()
     mark_used(path)
     return file

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from msgspec import Struct
 
 from twostroke.cost.shape import Segment
@@ -67,11 +69,19 @@ class GapLimiter:
             return wanted_tokens
         base, adapter = step.segments(), sequence.request.adapter
         whole = Segment.prefill(sequence.computed, wanted_tokens, wanted_tokens == sequence.remaining, adapter)
-        whole_s = self._times.now_s([*base, whole])
+        whole_s = self._times.now_s([*base, whole]) + step.encode_s
         if whole_s <= KEPT_SHARE * self.rule.least_s:
             return wanted_tokens
         bound_s = KEPT_SHARE * self.rule.bound_s(self._times.low_s, streams)
         if whole_s <= bound_s:
             return wanted_tokens
-        chunk = self._sizer.chunk(base, sequence.computed, wanted_tokens, sequence.remaining, bound_s, adapter)
+        left_s = bound_s - step.encode_s
+        chunk = self._sizer.chunk(base, sequence.computed, wanted_tokens, sequence.remaining, left_s, adapter)
         return chunk.num_tokens if chunk.within or not step.num_prefill_tokens else 0
+
+    def left_s(self, step: StepLoad) -> float:
+        """See TimeLimiter."""
+        streams = step.streams()
+        if not streams:
+            return inf
+        return KEPT_SHARE * self.rule.bound_s(self._times.low_s, streams) - self._times.now_s(step.segments())

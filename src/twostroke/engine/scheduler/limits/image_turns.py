@@ -1,29 +1,40 @@
 """When tiles of images are encoded: next to streams piece by piece, and a prompt waits in front of a tile until then.
 
-    num_tokens = turns.limit(sequence, num_tokens, step)     before the other limits: it stops this sequence alone
-    plan.encode = turns.take()                               the tile that the step works on
-    turns.done(result.encoded, result.encode_s, sequences)
+    num_tokens = turns.limit(sequence, num_tokens, step, limiters)     before the limiters: it stops this sequence alone
+    plan.encode, plan.encode_s = turns.take(step, limiters)            the tile that the step works on, and for how long
+    turns.done(result.encodes, sequences)
 
-Without streams a tile is encoded in the step that computes its positions, one tile of a sequence in one step. What is
-ready is what was encoded lately: where its rows are gone, the step encodes it again and takes longer.
+A step works on a tile for the seconds that its streams leave, so no gap grows beyond the rule. Without streams a tile
+is encoded in the step that computes its positions, one tile of a sequence in one step. What is ready is what was
+encoded lately and is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from collections.abc import Sequence as Positions
+from math import inf
 
 from twostroke.cost.encode_cost import EncodeCost
-from twostroke.engine.scheduler.limits.limits import StepLoad
+from twostroke.engine.scheduler.limits.limits import Limiter, StepLoad, TimeLimiter
 from twostroke.engine.scheduler.sequence import Sequence
-from twostroke.types.images import ImageTile
-from twostroke.types.plan import Role
+from twostroke.types.images import EncodedTiles, ImageTile
+from twostroke.types.plan import NO_TURN, EncodeTurn, Role
 
 MOST_READY = 4096
 """Tiles that are remembered as encoded."""
+UNBOUND_S = 0.1
+"""Seconds of an encode next to streams for which no limit is kept."""
+SHARE = 0.5
+"""The share of the seconds that are left which an encode keeps from prompts that are planned after it."""
+UNMEASURED_SHARE = 0.125
+"""The share of its seconds that an encode takes while none was measured: predictions may be wrong by so much."""
+KEPT_EVIDENCE = 0.75
+"""How much of what was measured counts as much again in the next step."""
 
 
 class ImageTurns:
-    """Satisfies `scheduler.limits.limits.Limiter`. The first sequence that waits for a tile has the turn.
+    """The first sequence that waits for a tile has the turn until the tile is encoded.
 
     cost: predicts encodes, corrected by what the last ones took; None where there is no prediction.
     """
@@ -31,23 +42,30 @@ class ImageTurns:
     def __init__(self, cost: EncodeCost | None = None) -> None:
         self.cost = cost
         self._ready: dict[int, None] = {}
-        self._next: ImageTile | None = None
+        self._open: ImageTile | None = None
         self._predicted: dict[int, float] = {}
-        self._open_s, self._factor = 0.0, 1.0
+        self._measured_s = self._expected_s = 0.0
+
+    @property
+    def _factor(self) -> float:
+        """How many times longer encodes take than predicted."""
+        return self._measured_s / self._expected_s if self._expected_s else 1.0
 
     def arrived(self, sequence: Sequence) -> None:
         """Predict the encodes of a sequence that is queued now."""
         if self.cost is not None and sequence.request.images:
             for tile in {span.tile.key: span.tile for span in sequence.request.images}.values():
                 if tile.key not in self._ready and tile.key not in self._predicted:
-                    self._predicted[tile.key] = self.cost.seconds(tile.rows)
+                    self._predicted[tile.key] = self.cost.tile_s(tile)
             self._predict(sequence)
 
     def _predict(self, sequence: Sequence) -> None:
         keys = {span.tile.key for span in sequence.request.images if span.end > sequence.computed}
         sequence.encode_s = self._factor * sum(self._predicted.get(key, 0.0) for key in keys)
 
-    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+    def limit(
+        self, sequence: Sequence, wanted_tokens: int, step: StepLoad, limiters: Positions[Limiter] = ()
+    ) -> int:
         """Up to the first tile that is not ready; with that tile where nobody waits for a token."""
         images = sequence.request.images
         if not images or sequence.role is Role.DECODE:
@@ -58,32 +76,51 @@ class ImageTurns:
                 continue
             if span.first >= end:
                 break
-            if not any(each.role is Role.DECODE for each, _ in step.parts):
+            if not step.streams():
                 return min(end, span.end) - start
-            if self._next is None:
-                self._next = span.tile
+            if self._open is None:
+                self._open = span.tile
+                self.reserve(step, limiters)
             return max(0, span.first - start)
         return wanted_tokens
 
-    def take(self) -> ImageTile | None:
-        """The tile to work on in the step that is planned now; forgotten here."""
-        found, self._next = self._next, None
-        return found
+    def reserve(self, step: StepLoad, limiters: Positions[Limiter]) -> None:
+        """Keep time for a tile that was begun, once all that decodes is planned: prompts may fill every step."""
+        if self._open is not None:
+            step.encode_s = max(0.0, SHARE * min(_left_s(step, limiters), UNBOUND_S / SHARE))
 
-    def done(self, keys: Collection[int], seconds: float, waiting: Iterable[Sequence]) -> None:
-        """Tiles with these keys were encoded; all pieces of a step took so long. waiting: those that may show them."""
-        self._open_s += seconds
-        predicted_s = sum(self._predicted.pop(key, 0.0) for key in keys)
-        if predicted_s and self._open_s:
-            self._factor += (self._open_s / predicted_s - self._factor) / 2
-            self._open_s = 0.0
-        for key in keys:
+    def take(self, step: StepLoad, limiters: Positions[Limiter]) -> EncodeTurn:
+        """The tile to work on in the step that is planned now, and for how long."""
+        if self._open is None:
+            return NO_TURN
+        left_s = _left_s(step, limiters)
+        if left_s == inf:
+            left_s = UNBOUND_S
+        sure = 1.0 if self._expected_s else UNMEASURED_SHARE
+        return EncodeTurn(self._open, max(0.0, sure * left_s / self._factor))
+
+    def done(self, encodes: EncodedTiles, waiting: Iterable[Sequence]) -> None:
+        """Pieces were computed, or rows were dropped. waiting: the sequences that may show them."""
+        if encodes.predicted_s > 0:
+            self._measured_s = KEPT_EVIDENCE * self._measured_s + encodes.seconds
+            self._expected_s = KEPT_EVIDENCE * self._expected_s + encodes.predicted_s
+        for key in encodes.keys:
+            self._predicted.pop(key, None)
             self._ready.pop(key, None)
             self._ready[key] = None
+        for key in encodes.dropped:
+            self._ready.pop(key, None)
+        if self._open is not None and self._open.key in encodes.keys:
+            self._open = None
         while len(self._ready) > MOST_READY:
             del self._ready[next(iter(self._ready))]
         while len(self._predicted) > MOST_READY:
             del self._predicted[next(iter(self._predicted))]
-        for sequence in waiting if keys and self.cost is not None else ():
+        for sequence in waiting if encodes.keys and self.cost is not None else ():
             if sequence.request.images:
                 self._predict(sequence)
+
+
+def _left_s(step: StepLoad, limiters: Positions[Limiter]) -> float:
+    """The least of what the limits leave."""
+    return min((each.left_s(step) for each in limiters if isinstance(each, TimeLimiter)), default=inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from twostroke.cost.shape import Segment
 from twostroke.engine.scheduler.estimates.step_time import StepTime
@@ -38,9 +39,15 @@ class ItlLimiter:
             return wanted_tokens
         base = step.segments()
         chunk = self.sizer.chunk(
-            base, sequence.computed, wanted_tokens, sequence.remaining, bound_s, sequence.request.adapter
+            *(base, sequence.computed, wanted_tokens, sequence.remaining),
+            *(bound_s - step.encode_s, sequence.request.adapter),
         )
         return chunk.num_tokens if chunk.within or not step.num_prefill_tokens else 0
+
+    def left_s(self, step: StepLoad) -> float:
+        """See TimeLimiter."""
+        bound_s = self.bound_s(step.waiting())
+        return inf if bound_s is None else bound_s - self._times.now_s(step.segments())
 
     def bound_s(self, others: Sequence[Waiting]) -> float | None:
         """Seconds that a step with these sequences may take; None where no stream waits for its end."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Positions
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
@@ -41,7 +41,7 @@ class StepLoad(Struct):
     decode, once all of them are in: they are first.
 
     full: a limit cut one sequence short, so no other gets more. beside: sequences that decode in other plans, which the
-    pipeline computes after or before this one: they wait for it, too.
+    pipeline computes after or before this one: they wait for it, too. encode_s: seconds that an encode may take.
     """
 
     num_tokens: int = 0
@@ -49,6 +49,7 @@ class StepLoad(Struct):
     full: bool = False
     parts: list[tuple[Sequence, int]] = field(default_factory=list)
     beside: Positions[Sequence] = ()
+    encode_s: float = 0.0
 
     @property
     def num_sequences(self) -> int:
@@ -90,6 +91,14 @@ class Limiter(Protocol):
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
         """How many tokens the sequence may have, at most wanted_tokens; 0 leaves it out of this step."""
+
+
+@runtime_checkable
+class TimeLimiter(Limiter, Protocol):
+    """A limit in seconds."""
+
+    def left_s(self, step: StepLoad) -> float:
+        """The seconds that the step may still take, as it is planned so far; infinity without a bound."""
 
 
 class TokenBudget(Struct, frozen=True):

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from twostroke.assembly.engine import build_heart, find_model
+from twostroke.assembly.engine import build_heart
+from twostroke.assembly.find import find_model
 from twostroke.cost.calibration import Calibration, HostRates
 from twostroke.cost.model_cost import step_cost
 from twostroke.cost.shape import Segment

@@ -32,7 +32,7 @@ class ProjectorKind(Struct, frozen=True, kw_only=True):
 
     joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. paired: rows of q
     and k lie as pairs that turn together. colors_last: kernels of patches are matrices of pixels whose colours are
-    neighbours.
+    neighbours. wide: the tensor that has a row for each element of an image row, where no key says their number.
     """
 
     mark: str
@@ -48,6 +48,7 @@ class ProjectorKind(Struct, frozen=True, kw_only=True):
     joined: str = ""
     paired: bool = False
     colors_last: bool = False
+    wide: str = ""
 
 
 def bounds_of_area(keys: Keys, least: int, most: int) -> Config:

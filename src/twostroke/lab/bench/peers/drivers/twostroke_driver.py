@@ -39,7 +39,7 @@ class Driver:
             "speculate": "off",
         }
         if source == model and not model.endswith(".gguf"):
-            settings["weights"] = weights
+            settings.model.weights = weights
         self.llm = LLM(source, **settings)
         self.seed, self.started = 0, False
         return time.perf_counter() - began
@@ -91,7 +91,7 @@ class Driver:
         """See protocol.py."""
         from twostroke.ops.quant.formats import format_choice
 
-        formats, weights = format_choice(self.llm.resolved["weights"]), self.llm.spec.plain.weights
+        formats, weights = format_choice(self.llm.resolved.model.weights), self.llm.spec.plain.weights
         return sum(formats(weight).total_bytes(weight.all_rows, weight.columns) for weight in weights)
 
     def gap(self, context, new_tokens):

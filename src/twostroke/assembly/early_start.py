@@ -1,0 +1,51 @@
+"""Begins to read a model's files before the modules of the engine are imported: what the words of a command tell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from twostroke.assembly.settings.env import asked_by_environment, free_memory_bytes, user_cache_folder
+from twostroke.weights.early.reading import begin_reading, weight_files
+from twostroke.weights.early.record import files_of, named_model
+
+LOADING = frozenset({"serve", "generate", "chat", "run", "replica", "start", "server", "complete", "completion"})
+"""Verbs, and other words for them, that load a model in this process or in one that it starts at once."""
+NO_CACHE = "off"
+
+
+def read_early(words: Sequence[str]) -> None:
+    """Begin to read what the command of these words will load, where that is known and not in memory. Words that mean
+    nothing are no error here: the command itself names what is wrong with them."""
+    if not words or words[0] not in LOADING:
+        return
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # of a home or a folder that is not there
+        files = list(expected_files(words[1:]))
+        if files:
+            begin_reading(files, free_memory_bytes())
+
+
+def expected_files(words: Sequence[str]) -> Iterator[str]:
+    """The files that the engine will read, by the record of the last start or by the model's name alone."""
+    asked = asked_by_environment()
+    cache, weights = (_value(words, name) or asked.get(name) for name in ("cache", "weights"))
+    if cache == NO_CACHE:
+        named = (word for word in words if not word.startswith("-"))
+        yield from next(filter(None, (list(weight_files(word)) for word in named)), [])
+        return
+    folder = Path(cache).expanduser() if cache else user_cache_folder()
+    model = named_model(words, folder)
+    if model is not None:
+        yield from files_of(folder, model, weights)
+
+
+def _value(words: Sequence[str], name: str) -> str | None:
+    """What follows --NAME, or --NAME=, the last time."""
+    flag, found = f"--{name}", None
+    for place, word in enumerate(words):
+        if word == flag and place + 1 < len(words):
+            found = words[place + 1]
+        elif word.startswith(flag + "="):
+            found = word[len(flag) + 1 :]
+    return found

@@ -1,0 +1,119 @@
+"""What is known of a model before its weights are read: its folder, its settings, its memory, what its steps cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from twostroke.assembly import device as placing
+from twostroke.assembly import ranks
+from twostroke.assembly.adapters import AdapterPlan, plan_adapters
+from twostroke.assembly.caches import needs_of
+from twostroke.assembly.calibrated_keys import with_calibrated_keys
+from twostroke.assembly.cost_here import check_objectives
+from twostroke.assembly.folders import calibrated, compared_heads_folder, locate, name_of
+from twostroke.assembly.guesses import GuessingModel, find_guessing
+from twostroke.assembly.seeing import plan_sight
+from twostroke.assembly.settings.config import (
+    ModelFacts,
+    resolve_engine,
+    resolve_memory,
+    resolve_overload,
+    resolve_server,
+)
+from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings, StepSettings
+from twostroke.assembly.settings.env import Machine, asked_by_environment, read_machine
+from twostroke.assembly.settings.kv_disk import resolve_kv_disk, why_no_disk
+from twostroke.assembly.settings.resolver import Resolved, Resolver, collect
+from twostroke.assembly.task import read_for_task
+from twostroke.backends.cpu import best_level, require_level
+from twostroke.cost.memory import KVPlan
+from twostroke.cost.what_if import WhatIf
+from twostroke.ops.program.model import Model
+from twostroke.runner.retrieval.sentence_files import SentenceFiles
+from twostroke.weights.hub.hub import ModelFolder
+from twostroke.weights.packed.cache import kept_folder
+
+if TYPE_CHECKING:
+    from twostroke.assembly.sight import SightPlan
+    from twostroke.backends.cuda import CudaDevice
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model whose settings are known and whose weights are not read yet."""
+
+    folder: ModelFolder
+    spec: Model
+    resolver: Resolver
+    machine: Machine
+    kv_plan: KVPlan
+    costs: WhatIf
+    guessing: GuessingModel | None = None
+    adapters: AdapterPlan | None = None
+    files: SentenceFiles = field(default_factory=SentenceFiles)
+    device: CudaDevice | None = None
+    places: ranks.RankPlaces | None = None
+    sight: SightPlan | None = None
+
+    @property
+    def part(self) -> Model:
+        """What this process computes of the model."""
+        return self.spec if self.places is None else self.places.division.own(self.spec)
+
+    @property
+    def name(self) -> str:
+        """See `name_of`."""
+        return name_of(self.folder)
+
+
+def find_model(model: str, options: Mapping[str, Any]) -> Found:
+    """Resolve everything up to memory; downloads where `model` is a hub id. Raises TwostrokeError."""
+    resolver = Resolver(collect(options, asked_by_environment()))
+    asked = ranks.asked_division(resolver)
+    division = None if asked is None else asked.division
+    machine = read_machine() if asked is None else asked.share_of(read_machine())
+    kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
+    named = locate(model, resolver.asked_value(ModelSettings.revision), kept=kept)
+    folder = calibrated(resolver, named, kept) if asked is None else named  # other machines have no such result
+    spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
+    resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
+    settings = resolver.resolved()
+    require_level(settings.cpu.cpu_level)
+    device = placing.choose_device(resolver, spec)
+    sequences = settings.steps.max_sequences
+    spec = with_calibrated_keys(spec, named.path, resolver)
+    spec, guessing = find_guessing(resolver, spec, folder, machine)
+    device = placing.able_to_guess(device, guessing, resolver)
+    placing.settle_early_steps(device, spec, guessing, resolver)
+    spec, seeing = plan_sight(resolver, spec, folder.path, alone=device is None and asked is None)
+    needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
+    adapters = plan_adapters(resolver, spec)
+    if adapters is not None:
+        needs = adapters.added_to(needs, settings.steps.max_step_tokens, sequences)
+        adapters.check_beside(guessing)
+    if guessing is not None:
+        needs = guessing.added_to(needs, settings)
+    if seeing is not None:
+        needs = seeing.added_to(needs, resolver.resolved())
+    kv_plan = resolve_memory(
+        resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
+    )
+    shared = {"whole_prompts": spec.whole_prompts, "divided": asked is not None, "guessed": guessing is not None}
+    resolve_kv_disk(resolver, why_no_disk(**shared, on_device=device is not None), kept)
+    whole = spec if adapters is None else adapters.counted
+    counted = whole if division is None else division.counted(whole)
+    costs = placing.costs_for(device, machine, settings)(counted)
+    if settings.steps.objectives.any:
+        check_objectives(costs, settings.steps.objectives)
+        resolver.put(StepSettings.step_cost, "measured" if costs.measured else "guessed", costs.source)
+    return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
+
+
+def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
+    """Every setting with its reason; no weights are read."""
+    found = find_model(model, options)
+    resolve_server(found.resolver, found.name)
+    resolve_overload(found.resolver, found.kv_plan.tokens)
+    return found.resolver.resolved()

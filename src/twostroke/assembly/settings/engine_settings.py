@@ -1,0 +1,336 @@
+"""The settings of an engine, in groups by the part of it that uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twostroke.assembly.settings.option import Field, Group, ListOption, NamesOption, Option
+from twostroke.assembly.settings.option_values import (
+    KEPT,
+    WEIGHTS,
+    each,
+    member_of,
+    one_of,
+    parse_adapter,
+    parse_address,
+    parse_bytes,
+    parse_count,
+    parse_device,
+    parse_disk,
+    parse_image_hosts,
+    parse_seconds,
+    parse_speculate,
+    parse_text,
+)
+from twostroke.types.objectives import LatencyObjectives
+from twostroke.types.pooling import Pooling, Task
+from twostroke.types.spec.formats import KVKind
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelSettings(Group):
+    """Which model, and the format of its weights."""
+
+    model: Field[str] = Field()
+    revision: Option[str | None] = Option("REV", parse_text, "Hub revision (branch, tag or commit) to use.", "main")
+    weights: Option[str] = Option(
+        "FORMAT",
+        one_of(*WEIGHTS),
+        "Weight format: f32, bf16, int8, int6, int5, int4, or stored (as a GGUF file has them).",
+        "stored for GGUF, else int8 for a 16-bit checkpoint and f32 for a 32-bit one",
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CacheSettings(Group):
+    """The cache of K and V. key_factors: the digest of calibrated keys. kv_tokens: how many tokens it holds."""
+
+    kv_format: Option[str] = Option(
+        "FORMAT",
+        one_of(*KEPT),
+        "KV cache format: f32, bf16, int8 or int4.",
+        "f32 or bf16 as the weights; else int8 (bf16 with latents and at level generic)",
+    )
+    kv_memory: Option[int] = Option(
+        "SIZE",
+        parse_bytes,
+        "Memory for the KV cache, such as 2GB.",
+        "90% of the free memory, at most what can be used",
+    )
+    kv_tokens: Field[int] = Field()
+    key_factors: Field[str] = Field()
+
+    @property
+    def kind(self) -> KVKind:
+        """The format of K and V."""
+        return KVKind[self.kv_format.upper()]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TaskSettings(Group):
+    """What the model is served for."""
+
+    task: Option[str] = Option(
+        "TASK",
+        one_of("auto", *Task),
+        "What the model is served for: generate text, embed texts, or rerank documents. auto: what the checkpoint is "
+        "made for.",
+        "auto",
+    )
+    pooling: Option[Pooling | None] = Option(
+        "ROWS",
+        member_of(Pooling),
+        "Which rows of a text make its embedding: the last, cls (the first), or the mean of all.",
+        "what modules.json says, else last for a decoder and cls for an encoder",
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StepSettings(Group):
+    """How long requests may be, what is promised to them, and how much one step computes.
+
+    step_limiter: what sizes prompts next to running streams. step_cost: how step times are known, where times are
+    promised.
+    """
+
+    context: Option[int] = Option(
+        "TOKENS",
+        parse_count,
+        "Longest prompt and answer together.",
+        "the model's own, at most 32768",
+    )
+    ttft: Option[float | None] = Option(
+        "TIME",
+        parse_seconds,
+        "Objective: time to first token, such as 1s. Requests keep their place; one that would be late is refused.",
+        "none: in order of arrival, no request is refused",
+    )
+    itl: Option[float | None] = Option(
+        "TIME",
+        parse_seconds,
+        "Objective: 95% of a request's gaps between tokens, such as 50ms. Sizes each step's prefill.",
+        "none: no gap beyond 250 ms, or 8 decode steps where one takes more than 50 ms",
+    )
+    max_step_tokens: Option[int] = Option(
+        "TOKENS",
+        parse_count,
+        "For experts: most tokens of one engine step. With objectives a step's size follows from them, up to this; "
+        "without, every step is filled to this.",
+        "512 for prompts alone and fewer beside running streams; 2048 with objectives",
+    )
+    max_sequences: Option[int] = Option("COUNT", parse_count, "Sequences in one step.", "64")
+    step_limiter: Field[str] = Field()
+    step_cost: Field[str] = Field()
+
+    @property
+    def objectives(self) -> LatencyObjectives:
+        """What is promised."""
+        return LatencyObjectives(self.ttft, self.itl)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageSettings(Group):
+    """Images in prompts."""
+
+    images: Option[str] = Option(
+        "WORD",
+        one_of("on", "off"),
+        "Read images in prompts.",
+        "on where the model has an encoder",
+    )
+    mmproj: Option[str | None] = Option(
+        "FILE",
+        str,
+        "The GGUF file that contains the encoder of images.",
+        "the one next to the model's GGUF file",
+    )
+    image_tokens: Option[int] = Option("COUNT", parse_count, "Most image rows of an image whose size decides.", "4096")
+    image_urls: NamesOption = NamesOption(
+        "HOSTS",
+        parse_image_hosts,
+        "Hosts that images may be fetched from over https, by name, such as images.example.org; HOST:PORT, "
+        "http://HOST, * for all public ones; a private address must be listed by its digits.",
+        "none: image URLs are refused",
+    )
+    image_cache: Option[int] = Option("BYTES", parse_bytes, "Most bytes of encoded images that are kept.", "256MiB")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CpuSettings(Group):
+    """The processor that computes. cpus: the hardware threads on which threads are kept, in words."""
+
+    threads: Option[int] = Option("COUNT", parse_count, "CPU threads.", "the cores this process may use")
+    cpu_level: Option[str] = Option(
+        "LEVEL",
+        one_of("generic", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod", "i8mm"),
+        "Instruction-set level of the kernels: generic, avx2, avxvnni, avx512, amx; on aarch64 generic, neon, dotprod, "
+        "i8mm.",
+        "the best that this CPU has",
+    )
+    cpus: Field[str] = Field()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankSettings(Group):
+    """Several processes that compute one model."""
+
+    tensor_parallel: Option[int] = Option(
+        "COUNT",
+        parse_count,
+        "Processes that each hold a share of every layer's rows and heads, and compute each step together.",
+        "1",
+    )
+    pipeline_parallel: Option[int] = Option(
+        "COUNT",
+        parse_count,
+        "Processes that each hold a run of layers: for a model that no process has memory for.",
+        "1",
+    )
+    rank_addresses: ListOption[tuple[str, int]] = ListOption(
+        "HOST:PORT",
+        each(parse_address),
+        "Where the other ranks or stages listen (`twostroke rank`), in their order, with commas between.",
+        "none: they are processes of this machine",
+    )
+    rank_timeout: Option[float] = Option(
+        "TIME",
+        parse_seconds,
+        "Longest wait of one rank or stage for another within a step; after it the engine ends and names the one that "
+        "hangs.",
+        "60s",
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DeviceSettings(Group):
+    """The device that computes."""
+
+    device: Option[str] = Option(
+        "DEVICE",
+        parse_device,
+        "Where the model runs: cpu, cuda or cuda:N (an NVIDIA GPU of compute capability 8.0 or higher), or auto: cuda "
+        "where a device can run this model, else the CPU.",
+        "cpu",
+    )
+    early_steps: Option[str] = Option(
+        "WHEN",
+        one_of("auto", "on", "off"),
+        "Begin the next decode step on a GPU before the host has looked at the tokens of this one, so that the GPU "
+        "does not wait for the host; the answers stay the same, bit for bit.",
+        "auto: on for a GPU, off for the CPU, models that keep states, and where a model or its heads guess",
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpeculateSettings(Group):
+    """How tokens are guessed."""
+
+    speculate: Option[str] = Option(
+        "WAY",
+        parse_speculate,
+        "Guess the next tokens and verify several in a step, where that is faster; the answers stay the same, bit for "
+        "bit. ngram: from the request's own text. suffix: from finished answers under the same salt, too. auto: "
+        "suffix. draft:MODEL: by a small model of the same vocabulary (draft:spark-draft for spark). medusa:PATH: by "
+        "heads on the model's hidden state, in a folder with medusa_lm_head.safetensors (medusa alone: spark's). "
+        "eagle:PATH: by a layer of EAGLE 1, 2 or 3 over hidden states (eagle alone: spark's). mtp: by the layer of the "
+        "model's own checkpoint that predicts a further token (DeepSeek-V3, GLM-4.5, Qwen3-Next and those like them).",
+        "auto; off for models with states",
+    )
+
+    @property
+    def way(self) -> str:
+        """The way to guess, without the model or the folder that it names."""
+        return self.speculate.partition(":")[0]
+
+    @property
+    def source(self) -> str:
+        """The model or the folder that it names; empty where it names none."""
+        return self.speculate.partition(":")[2]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiskSettings(Group):
+    """What an engine writes to the disk, and where."""
+
+    cache: Option[str] = Option(
+        "FOLDER",
+        parse_text,
+        "Folder for packed weights; 'off' keeps none.",
+        "$XDG_CACHE_HOME/twostroke",
+    )
+    cache_limit: Option[int | None] = Option(
+        "SIZE",
+        parse_bytes,
+        "Most bytes of packed weights in that folder, such as 100GB. The files used longest ago are removed first, and "
+        "never one in use.",
+        "half of what the disk would have free without them",
+    )
+    kv_disk: Option[int] = Option(
+        "SIZE",
+        parse_disk,
+        "Keep computed prompts on disk, in the folder kv of the cache folder, and read them after a restart where that "
+        "is sooner than computing them: the most bytes of them, such as 10GB, auto (10GB, at most 5% of what is free), "
+        "or off. What clients wrote can be derived from these files: they are readable by this user alone.",
+        "off",
+    )
+    trace: Option[str | None] = Option(
+        "FILE",
+        parse_text,
+        "File for the record of every step, as JSON lines, whole at the end.",
+        "none",
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MemorySettings(Group):
+    """The bytes that a model was found to need, besides its cache of K and V."""
+
+    weight_bytes: Field[int] = Field()
+    buffer_bytes: Field[int] = Field()
+    table_bytes: Field[int] = Field()
+    adapter_bytes: Field[int] = Field()
+    process_bytes: Field[int] = Field()
+
+    @property
+    def total(self) -> int:
+        """All of these together. Places for adapters are settled where there are any."""
+        adapters = self.adapter_bytes if self.has(MemorySettings.adapter_bytes) else 0
+        return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes + adapters
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AdapterSettings(Group):
+    """LoRA adapters: those that are given, and those that clients may load later."""
+
+    adapter: ListOption[tuple[str, str]] = ListOption(
+        "NAME=FOLDER",
+        each(parse_adapter),
+        "A LoRA adapter as PEFT saves it, asked for as a model of this name; may be given several times.",
+        "none",
+    )
+    adapter_folder: Option[str | None] = Option(
+        "FOLDER",
+        parse_text,
+        "Clients may load adapters that lie in this folder, and unload any: POST /v1/load_lora_adapter.",
+        "none: they may not",
+    )
+    max_adapters: Option[int] = Option(
+        "COUNT",
+        parse_count,
+        "Most adapters at a time.",
+        "those given; 8 more with a folder",
+    )
+    adapter_rank: Option[int] = Option("COUNT", parse_count, "Largest rank of adapters that are loaded later.", "16")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClusterSettings(Group):
+    """Several processes that trust each other."""
+
+    cluster_secret: Option[str | None] = Option(
+        "TEXT",
+        parse_text,
+        "Secret that a front and its replicas prove to each other; needed where an address is not loopback.",
+        "none (loopback only)",
+        secret=True,
+    )

@@ -1,0 +1,142 @@
+"""What was asked for, by options and by the environment, and what it is resolved to: each value with its reason."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+
+from twostroke.assembly.settings import engine_settings as engine
+from twostroke.assembly.settings import server_settings as server
+from twostroke.assembly.settings.option import Field, Group, Option, Setting
+from twostroke.assembly.settings.options import BY_NAME
+from twostroke.types.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Asked(Struct, frozen=True):
+    """One value that was asked for, and where."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Resolved:
+    """All settings, frozen, in groups. settings: all of them in the order that `twostroke config` prints."""
+
+    settings: tuple[Setting[Any], ...]
+    model: engine.ModelSettings = engine.ModelSettings()
+    cache: engine.CacheSettings = engine.CacheSettings()
+    task: engine.TaskSettings = engine.TaskSettings()
+    steps: engine.StepSettings = engine.StepSettings()
+    images: engine.ImageSettings = engine.ImageSettings()
+    cpu: engine.CpuSettings = engine.CpuSettings()
+    ranks: engine.RankSettings = engine.RankSettings()
+    device: engine.DeviceSettings = engine.DeviceSettings()
+    guesses: engine.SpeculateSettings = engine.SpeculateSettings()
+    disk: engine.DiskSettings = engine.DiskSettings()
+    memory: engine.MemorySettings = engine.MemorySettings()
+    adapters: engine.AdapterSettings = engine.AdapterSettings()
+    listen: server.ListenSettings = server.ListenSettings()
+    talk: server.TalkSettings = server.TalkSettings()
+    names: server.NameSettings = server.NameSettings()
+    load: server.LoadSettings = server.LoadSettings()
+    requests: server.RequestSettings = server.RequestSettings()
+    stored: server.StoredSettings = server.StoredSettings()
+    tracing: server.TraceSettings = server.TraceSettings()
+
+    @classmethod
+    def of(cls, settings: tuple[Setting[Any], ...]) -> Resolved:
+        """Put each setting into its group."""
+        settled = {setting.name: setting for setting in reversed(settings)}
+        groups: dict[str, Any] = {
+            each.name: type(each.default).of(settled) for each in fields(cls) if isinstance(each.default, Group)
+        }
+        return cls(settings=settings, **groups)
+
+    def reason_of(self, field: Field[Any]) -> str:
+        """Why a setting has its value."""
+        return next(setting.reason for setting in self.settings if setting.name == field.name)
+
+    def values(self, *wanted: Field[Any]) -> dict[str, Any]:
+        """The values of these settings by their names, in this order, for what is shown or sent."""
+        return {field.name: self._value(field.name) for field in wanted}
+
+    def _value(self, name: str) -> Any:
+        return next(setting.value for setting in self.settings if setting.name == name)
+
+    if not TYPE_CHECKING:  # users of LLM.resolved read by name; a type checker finds such reading in this package
+
+        def __getitem__(self, name: str) -> Any:
+            return self._value(name)
+
+
+def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Asked]:
+    """Options given by a caller (text or ready values; None means not given) over the environment's.
+
+    Raises ConfigError for an unknown name, with the nearest known one, or an unreadable value.
+    """
+    asked: dict[str, Asked] = {}
+    for name, text in environment.items():
+        if name in BY_NAME:
+            source = f"the variable TWOSTROKE_{name.upper()}"
+            asked[name] = Asked(BY_NAME[name].read(text, source), source)
+    for name, value in options.items():
+        if value is None or value == ():
+            continue
+        if name not in BY_NAME:
+            near = difflib.get_close_matches(name, BY_NAME, 1)
+            hint = f"Did you mean {near[0]!r}?" if near else "Options: " + ", ".join(BY_NAME) + "."
+            raise ConfigError(f"There is no option {name!r}.", fix=hint)
+        option = BY_NAME[name]
+        asked[name] = Asked(option.read(value, option.flag), option.flag)
+    return asked
+
+
+class Resolver:
+    """Takes each asked value or a default, and writes down why."""
+
+    def __init__(self, asked: Mapping[str, Asked]) -> None:
+        self._asked = asked
+        self._settings: list[Setting[Any]] = []
+
+    def pick(self, option: Option[T], default: T, reason: str) -> T:
+        """The asked value of an option, or the default with its reason."""
+        found = self._asked.get(option.name)
+        return self.put(option, default if found is None else found.value, reason if found is None else found.source)
+
+    def put(self, field: Field[T], value: T, reason: str) -> T:
+        """Record a value that cannot be asked for."""
+        self._settings.append(Setting(field.name, value, reason))
+        return value
+
+    def asked_value(self, option: Option[T]) -> T | None:
+        """The asked value, or None."""
+        found = self._asked.get(option.name)
+        return None if found is None else found.value
+
+    def source_of(self, option: Option[Any]) -> str:
+        """Where a value was asked for; "" where it was not."""
+        found = self._asked.get(option.name)
+        return "" if found is None else found.source
+
+    def first_asked(self, *options: Option[Any]) -> Option[Any] | None:
+        """The first of these options that is asked for, or None."""
+        return next((option for option in options if option.name in self._asked), None)
+
+    def forget(self, option: Option[Any]) -> None:
+        """Nothing was asked for by this option."""
+        self._asked = {name: asked for name, asked in self._asked.items() if name != option.name}
+
+    def ask_instead(self, option: Option[T], value: T, source: str) -> None:
+        """Another value counts as asked for. source: what was asked for, and why it is another."""
+        self._asked = {**self._asked, option.name: Asked(value, source)}
+
+    def resolved(self) -> Resolved:
+        """Freeze."""
+        return Resolved.of(tuple(self._settings))

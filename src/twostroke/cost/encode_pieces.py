@@ -1,0 +1,112 @@
+"""Pieces of an encode: rows of one part of the encoder, as many as a step has time for.
+
+    walk = cost.walk(rows)
+    while (piece := walk.take(seconds_left, least=True)) is not None: ...
+
+Whoever encodes and whoever simulates it takes the same pieces for the same seconds. The rows have the same bits however
+they are divided.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+from msgspec import Struct
+
+LEAST_ROWS = 32
+"""Rows of the least piece, which is done in a step that has no time left."""
+
+
+class PieceKind(enum.Enum):
+    """PRODUCTS: what makes a row of the same row, between two attentions. ATTENTION: rows that see the whole part.
+    WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line."""
+
+    PRODUCTS = enum.auto()
+    ATTENTION = enum.auto()
+    WINDOWS = enum.auto()
+    HEAD = enum.auto()
+    SHEET = enum.auto()
+
+
+PieceSeconds = Callable[[PieceKind, int, int], float]
+"""(kind, rows, patches of the whole) -> predicted seconds."""
+
+
+class EncodePiece(Struct, frozen=True):
+    """Rows [first, end) of one part of the encoder. part: its place; the head is the last one. rows: all rows of the
+    part. seconds: what it is predicted to take."""
+
+    part: int
+    kind: PieceKind
+    first: int
+    end: int
+    rows: int
+    seconds: float
+
+    @property
+    def ends_part(self) -> bool:
+        """Whether the next piece is of the next part."""
+        return self.end == self.rows
+
+
+class EncodeWalk:
+    """kinds: those of the encoder's parts, in order. patches: rows of all parts but the head. rows: those of the head.
+    sheet: those of a sheet.
+    """
+
+    def __init__(
+        self, kinds: tuple[PieceKind, ...], patches: int, rows: int, seconds: PieceSeconds, sheet: int = 0
+    ) -> None:
+        self._kinds, self._patches, self._seconds = kinds, patches, seconds
+        self._rows = {PieceKind.HEAD: rows, PieceKind.SHEET: sheet}
+        self._known: dict[tuple[PieceKind, int], float] = {}
+        self._part = self._row = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether all pieces were taken."""
+        return self._part == len(self._kinds)
+
+    def is_windowed(self, part: int) -> bool:
+        """Whether K and V that a part of the body reads, or writes for the next one, are those of windows."""
+        return PieceKind.WINDOWS in self._kinds[part : part + 2]
+
+    def take(self, most_s: float, *, least: bool) -> EncodePiece | None:
+        """The largest next piece that takes at most so long; None where there is none.
+
+        least: take a piece of LEAST_ROWS even where it takes longer.
+        """
+        if self.done:
+            return None
+        kind = self._kinds[self._part]
+        rows = self._rows.get(kind, self._patches)
+        count = self._within(kind, rows - self._row, most_s)
+        if not count:
+            if not least:
+                return None
+            count = min(LEAST_ROWS, rows - self._row)
+        begin, self._row = self._row, self._row + count
+        piece = EncodePiece(self._part, kind, begin, self._row, rows, self._predicted(kind, count))
+        if piece.ends_part:
+            self._part, self._row = self._part + 1, 0
+        return piece
+
+    def _within(self, kind: PieceKind, left: int, most_s: float) -> int:
+        """The most rows that take at most so long: all that are left, or a multiple of LEAST_ROWS."""
+        if self._predicted(kind, left) <= most_s:
+            return left
+        low, high = 0, -(-left // LEAST_ROWS)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._predicted(kind, middle * LEAST_ROWS) <= most_s:
+                low = middle
+            else:
+                high = middle
+        return low * LEAST_ROWS
+
+    def _predicted(self, kind: PieceKind, rows: int) -> float:
+        found = self._known.get((kind, rows))
+        if found is None:
+            found = self._known[kind, rows] = self._seconds(kind, rows, self._patches)
+        return found

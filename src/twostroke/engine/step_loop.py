@@ -1,0 +1,93 @@
+"""The loop of steps that an engine and a replica share. It runs plans, forgives faults and checks the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twostroke.engine.book import PlanningBook
+from twostroke.engine.core import Computed, EngineCore, Step, do_nothing, nothing_before
+from twostroke.engine.executor import Executor
+from twostroke.engine.forgive import ForgivingExecutor
+from twostroke.engine.plans_in_flight import Begun, PlansInFlight
+from twostroke.types.errors import EngineStopped
+from twostroke.types.plan import Plan
+from twostroke.types.result import StepResult
+
+MAX_FAULTS_IN_A_ROW = 3
+
+ReportFault = Callable[[BaseException], None]
+
+
+def no_probe() -> None:
+    """Default health check: raises, so three faulty steps in a row stop the engine."""
+    raise EngineStopped("The executor cannot be asked for its health.")
+
+
+def no_report(_error: BaseException) -> None:
+    """Default fault report: does nothing."""
+
+
+class StepLoop:
+    """Owns the book of requests and the executor. One thread at a time uses it.
+
+    report_fault: gets every fault in full. probe: raises where the machine itself is broken; it is asked after three
+    faulty steps in a row. flight: the plans in flight, for an executor with several stages that computes some at a
+    time. before: see EngineCore.
+    """
+
+    def __init__(
+        self,
+        book: PlanningBook,
+        executor: Executor,
+        clock: Callable[[], float],
+        report_fault: ReportFault = no_report,
+        probe: Callable[[], None] = no_probe,
+        flight: PlansInFlight | None = None,
+        before: Callable[[], bool] = nothing_before,
+    ) -> None:
+        self.book, self.clock, self.report_fault, self.probe = book, clock, report_fault, probe
+        self.forgiving = ForgivingExecutor(executor, report_fault)
+        self._flight = PlansInFlight() if flight is None else flight
+        self._core = EngineCore(book, self.forgiving, self._tell_computed, self._flight, before)
+        self._computed: Computed = do_nothing
+
+    def listen(self, begun: Begun, computed: Computed) -> None:
+        """begun: called for each plan that begins after others in flight. computed: called before each commit."""
+        self._flight.listener, self._computed = begun, computed
+
+    def _tell_computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
+        self._computed(plan, result, begin_s, commit_s)
+
+    @property
+    def executor(self) -> Executor:
+        """The executor that runs the plans."""
+        return self.forgiving.inner
+
+    @property
+    def has_work(self) -> bool:
+        """True while a request is waiting or running, or a plan is in flight."""
+        return self._core.has_work
+
+    @property
+    def waited(self) -> bool:
+        """Did the last step wait for what its requests need?"""
+        return self._core.waited
+
+    def step(self) -> Step | None:
+        """One step; None where no plan can be made. See EngineCore."""
+        return self._core.step(self.clock)
+
+    def take_interrupted(self) -> Step | None:
+        """The step that Ctrl-C or the like ended, once."""
+        interrupted, self._core.interrupted = self._core.interrupted, None
+        return interrupted
+
+    def check_machine(self, stopped: EngineStopped) -> None:
+        """Raises `stopped` where three steps in a row were faulty and the probe is too: the machine is broken then."""
+        if self.forgiving.faults_in_a_row < MAX_FAULTS_IN_A_ROW:
+            return
+        try:
+            self.probe()
+        except Exception as error:
+            raise stopped from error
+        self.forgiving.faults_in_a_row = 0

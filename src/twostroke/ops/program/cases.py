@@ -1,0 +1,54 @@
+"""The calls that an op is tested with, as sizes and numbers: `tools/gpu/op_cases.py` makes operands of them.
+
+    CASES = (grid(3e-6, T=(1, 19), G=3, W=(1, 15), D="G W", weight=("W", "D"), groups="G"),)
+
+A name stands for an axis of `SHAPES`, for an operand that is a number, or for the axis `*` of an operand. Each value is
+one choice, or a tuple of choices, of which every combination is a case. Words are a product: "2 F" is twice the number
+of F. A function makes the content of an operand; without one it is Gaussian. `Filled` is a product with its function.
+None leaves an operand out.
+
+Five more names exist. `bank` is how many matrices each weight has, `biased` whether they have biases. `formats` are
+those of weights, `kinds` those of pages; without these names all are meant. `steps` has (position after the last row,
+rows) of each sequence of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+Sizes: TypeAlias = Mapping[str, Any]
+Content: TypeAlias = Callable[[Any, tuple[int, ...], Sizes], Any]
+"""content(random, shape, sizes): the numbers of an operand. random: a generator of NumPy."""
+
+
+class CaseGrid(Struct, frozen=True):
+    """Calls of an op. tolerance: how far results may lie from the reference's, relative to their largest; 0 for the
+    same bits."""
+
+    tolerance: float
+    choices: Mapping[str, tuple[Any, ...]]
+
+
+def grid(tolerance: float = 0.0, **choices: object) -> CaseGrid:
+    """The calls with every combination of the choices."""
+    return CaseGrid(tolerance, {name: each if isinstance(each, tuple) else (each,) for name, each in choices.items()})
+
+
+class Filled(Struct, frozen=True):
+    """The axis `*` of an operand, and its content."""
+
+    size: str
+    content: Content
+
+
+def product(size: object, sizes: Sizes) -> int:
+    """The number that a text such as "2 F" stands for; a number stands for itself."""
+    if not isinstance(size, str):
+        return int(size)  # type: ignore[call-overload, no-any-return]
+    found = 1
+    for word in size.split():
+        found *= int(word) if word.isdecimal() else product(sizes[word], sizes)
+    return found

@@ -1,0 +1,142 @@
+"""Reads a model's files from the disk while the modules of a start are still imported.
+
+What is not in memory is read in the order of the file, in few calls during which Python goes on. The parts are found
+before the thread begins: a thread that asks for each piece would wait for the interpreter, which a tokenizer holds for
+seconds. Only modules that each start needs first are imported here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from twostroke.system import here
+
+PIECE_BYTES = 8 << 20
+"""The least that is read at a time, but at the end of a file."""
+PROBE_BYTES = 2 << 20
+"""One byte of each so many is asked for. Where none of a piece is missing, the piece is not read."""
+MOST_AT_ONCE = 1 << 30
+"""The system takes a little less than 2 GiB in one call."""
+LAST_STREAM = 2
+"""The descriptor of standard error."""
+MEMORY_SHARE = 0.5
+"""Files above this share of the free memory are left to the engine: what is read early could be forgotten again."""
+
+
+class Part(NamedTuple):
+    """Bytes [first, end) of a file."""
+
+    first: int
+    end: int
+
+
+class Fetched(Protocol):
+    """A file whose bytes the system brings into memory."""
+
+    num_bytes: int
+
+    def is_in_memory(self, offset: int) -> bool:
+        """Whether this byte is."""
+
+    def fetch(self, offset: int, num_bytes: int) -> int:
+        """Wait until so many bytes are; how many there were, 0 where the system cannot. Raises OSError."""
+
+
+class SystemFile:
+    """Satisfies `Fetched`: a file of this machine."""
+
+    def __init__(self, path: str) -> None:
+        """Raises OSError; also where the file would take the place of a standard stream that is closed."""
+        self._descriptor = os.open(path, os.O_RDONLY | here.file_flags(wait=False))
+        self.num_bytes = os.fstat(self._descriptor).st_size
+        if self._descriptor <= LAST_STREAM:
+            self.close()
+            raise OSError(errno.EBADF, "a standard stream is closed")
+
+    def is_in_memory(self, offset: int) -> bool:
+        """See Fetched."""
+        return here.is_in_memory(self._descriptor, offset)
+
+    def fetch(self, offset: int, num_bytes: int) -> int:
+        """See Fetched."""
+        return here.fetch(self._descriptor, offset, num_bytes)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def missing_parts(file: Fetched) -> list[Part]:
+    """What is not in memory, in order: whole pieces, those that touch as one part."""
+    found: list[Part] = []
+    for first in range(0, file.num_bytes, PIECE_BYTES):
+        end = min(first + PIECE_BYTES, file.num_bytes)
+        if all(file.is_in_memory(offset) for offset in (*range(first, end, PROBE_BYTES), end - 1)):
+            continue
+        if found and found[-1].end == first:
+            found[-1] = Part(found[-1].first, end)
+        else:
+            found.append(Part(first, end))
+    return found
+
+
+def read_parts(file: Fetched, parts: Iterable[Part]) -> int:
+    """Read the parts one after the other; the bytes. It ends where the system reads no more."""
+    read_bytes = 0
+    for part in parts:
+        at = part.first
+        while at < part.end:
+            got = file.fetch(at, min(part.end - at, MOST_AT_ONCE))
+            if got <= 0:
+                return read_bytes
+            at, read_bytes = at + got, read_bytes + got
+    return read_bytes
+
+
+def begin_reading(paths: Iterable[str], free_bytes: int) -> threading.Thread | None:
+    """Read the files, in their order, in a thread; None where all are in memory, or memory does not hold them. Trouble
+    is no error here: who needs the bytes meets the same trouble and names it."""
+    work = []
+    with contextlib.ExitStack() as closing:
+        for path in paths:
+            with contextlib.suppress(OSError):
+                file = SystemFile(path)
+                closing.callback(file.close)
+                work.append((file, missing_parts(file)))
+        if not any(parts for _, parts in work) or sum(file.num_bytes for file, _ in work) > MEMORY_SHARE * free_bytes:
+            return None
+        thread = threading.Thread(target=_read, args=(work, closing.pop_all()), name="twostroke-early", daemon=True)
+        thread.start()
+    return thread
+
+
+def _read(work: list[tuple[SystemFile, list[Part]]], closing: contextlib.ExitStack) -> None:
+    with closing, contextlib.suppress(OSError):
+        for file, parts in work:
+            read_parts(file, parts)
+
+
+def weight_files(model: str) -> Iterator[str]:
+    """The files of weights that a word names: a GGUF file with its parts, or those of a folder. None for others."""
+    with contextlib.suppress(OSError):
+        if os.path.isdir(model):
+            yield from (entry.path for entry in sorted(os.scandir(model), key=_name) if _is_weights(entry))
+        elif model.lower().endswith(".gguf") and os.path.isfile(model):
+            stem, _, rest = model.rpartition("-00001-of-")
+            names = sorted(os.scandir(os.path.dirname(model) or "."), key=_name) if stem else []
+            kept = os.path.basename(stem) + "-"
+            split = [entry.path for entry in names if entry.name.startswith(kept) and entry.name.endswith(rest)]
+            yield from split or [model]
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name
+
+
+def _is_weights(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".safetensors") and not entry.name.startswith(("adapter_model", "consolidated", "."))

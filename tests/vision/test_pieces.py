@@ -1,0 +1,143 @@
+"""Encodes in pieces of rows: the same bits however they are cut, and no piece longer than it may be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.scheduler.fakes import LineCost
+from tests.vision.families import FAMILIES
+from tests.vision.folders import picture, png
+from tests.vision.towers import found_encoder, open_encoder
+from twostroke.backends.cpu import available_levels
+from twostroke.cost import encode_pieces
+from twostroke.cost.encode_cost import EncodeCost
+from twostroke.cost.encode_pieces import EncodePiece, PieceKind
+from twostroke.cost.shape import Bound, PartPrediction, StepPrediction
+from twostroke.cost.work import Work
+from twostroke.images.decoder import ImageDecoder, ImageLimits
+from twostroke.images.eyes import Eyes
+from twostroke.images.families import read_processor, read_settings
+from twostroke.images.parts import AskedImage
+from twostroke.types.images import ImageTile
+
+SIZES = ((90, 31), (150, 140))
+
+
+def tiles_of(folder: Path) -> tuple[np.ndarray, list[ImageTile]]:
+    """Tiles of some pictures as the folder's family cuts them, and what bytes mean there."""
+    sight = found_encoder(folder).sight
+    processor = read_processor(sight.family, sight.tiling(64), read_settings(folder))
+    eyes = Eyes(processor, ImageDecoder(ImageLimits()), sight.patching, sight.placeholder)
+    try:
+        found = [eyes.open(AskedImage(png(picture(*size)), False)).tiles[0] for size in SIZES]
+    finally:
+        eyes.close()
+    return np.array(processor.values, np.float32), found
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rows_have_the_same_bits_however_they_are_cut(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of 1, 5, 32 and 50 rows, and different ones in turn, at the best level, which has the most kernels."""
+    FAMILIES[name].write(tmp_path)
+    values, tiles = tiles_of(tmp_path)
+    for weights in ("f32", "int8"):
+        with open_encoder(tmp_path, available_levels()[-1], values, weights_format=weights) as encoder:
+            whole = [encoder.encode(tile) for tile in tiles]
+            for most in (1, 5, 32, 50):
+                monkeypatch.setattr(encode_pieces, "LEAST_ROWS", min(most, 32))
+                for tile, law in zip(tiles, whole, strict=True):
+                    assert np.array_equal(encoder.encode(tile, most), law), (weights, most)
+            monkeypatch.setattr(encode_pieces, "LEAST_ROWS", 1)
+            encoder.begin(tiles[1])
+            turn = 0
+            while (made := encoder.take_rows()) is None:
+                turn = turn % 37 + 3
+                encoder.advance(turn)
+            assert np.array_equal(made, whole[1])
+
+
+def test_a_tile_given_up_leaves_nothing_in_the_next_one(tmp_path: Path) -> None:
+    FAMILIES["qwen2.5-vl"].write(tmp_path)
+    values, tiles = tiles_of(tmp_path)
+    with open_encoder(tmp_path, available_levels()[0], values) as encoder:
+        law = encoder.encode(tiles[0])
+        encoder.begin(tiles[1])
+        for _ in range(5):
+            encoder.advance(32)
+        assert np.array_equal(encoder.encode(tiles[0], 32), law)
+
+
+class Parts(LineCost):
+    """A second for each row of products, of attention, and of the head."""
+
+    def predict(self, segments):  # type: ignore[no-untyped-def]
+        rows, head = sum(each.num_tokens for each in segments), sum(each.logit_rows for each in segments)
+        pairs = sum(each.num_tokens * (each.start + (each.num_tokens + 1) / 2) for each in segments)
+        parts = (("weights", rows), ("attention", pairs / 100), ("head", head), ("other", rows))
+        return StepPrediction(tuple(PartPrediction(name, float(s), Work(), Bound.HOST) for name, s in parts))
+
+
+COST = EncodeCost(Parts(), 4, layers=2)
+
+
+def pieces(most_s: float) -> list[EncodePiece]:
+    walk, found = COST.walk(100), []
+    while (piece := walk.take(most_s, least=True)) is not None:
+        found.append(piece)
+    assert walk.done
+    return found
+
+
+@pytest.mark.parametrize("most_s", [0.0, 30.0, 100.0, 1e9])
+def test_pieces_cover_all_rows_and_take_no_longer_than_they_may(most_s: float) -> None:
+    found = pieces(most_s)
+    P, A, H = PieceKind.PRODUCTS, PieceKind.ATTENTION, PieceKind.HEAD
+    assert [each.kind for each in found if each.first == 0] == [P, A, P, A, P, H]
+    for part in range(6):
+        own = [each for each in found if each.part == part]
+        assert [each.first for each in own] == [0, *(each.end for each in own[:-1])]
+        assert own[-1].end == (100 if part == 5 else 400) and own[-1].ends_part
+    for each in found:
+        assert each.seconds <= most_s or each.end - each.first <= encode_pieces.LEAST_ROWS
+    assert sum(each.seconds for each in found) == pytest.approx(COST.seconds(100), rel=0.01)
+
+
+def test_a_piece_is_the_largest_that_fits() -> None:
+    walk = COST.walk(100)
+    first = walk.take(70.0, least=False)  # products of a part: two seconds for three rows
+    assert first is not None and first.end == 96
+    assert walk.take(1.0, least=False) is None and not walk.done
+    forced = walk.take(1.0, least=True)
+    assert forced is not None and (forced.first, forced.end) == (96, 128)
+
+
+def test_rows_of_a_window_see_the_window_alone() -> None:
+    cost = EncodeCost(Parts(), 4, layers=3, window=64, whole=frozenset({1}))
+    walk, kinds = cost.walk(100), []
+    while (piece := walk.take(1e9, least=True)) is not None:
+        kinds.append(piece.kind)
+    assert [each for each in kinds if each is not PieceKind.PRODUCTS] == [
+        *(PieceKind.WINDOWS, PieceKind.ATTENTION, PieceKind.WINDOWS, PieceKind.HEAD)
+    ]
+    assert [walk.is_windowed(part) for part in range(7)] == [True, True, False, False, True, True, False]
+    rows = 32
+    assert cost.piece_s(PieceKind.WINDOWS, rows, 400) == pytest.approx(rows * 64 / 300, rel=0.02)
+    assert cost.piece_s(PieceKind.ATTENTION, rows, 400) == pytest.approx(rows * 400 / 300, rel=0.02)
+
+
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="the system knows no niceness")
+def test_the_process_that_opens_images_stands_back() -> None:
+    decoder = ImageDecoder(ImageLimits())
+    try:
+        with decoder._lock:
+            process = decoder._started()
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, own + 5)
+    finally:
+        decoder.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -145,6 +146,27 @@ def test_a_model_that_left_is_loaded_again_for_the_next_request(server: Several)
     assert server.chat("second") == before
     with server.client.chat.completions.create(model="second", messages=HELLO, max_tokens=3, stream=True) as stream:
         assert [each.choices[0].finish_reason for each in stream][-1] == "length"
+
+
+def test_events_tell_what_becomes_of_a_model(server: Several) -> None:
+    server.chat("second")
+    with server.http.stream("GET", "/models/sse") as stream:
+        lines = stream.iter_lines()
+        assert next(lines).startswith(":"), "from here on nothing is missed"
+        server.http.post("/models/unload", json={"model": "second"})
+        found = list[tuple[str, str]]()
+        for line in lines:
+            if line.startswith("data: "):
+                event = json.loads(line.removeprefix("data: "))
+                assert event["model"] == "second"
+                found.append((event["event"], event["data"]["status"]))
+                if event["data"]["status"] == "unloaded":
+                    server.http.post("/models/load", json={"model": "second"})
+                if event["data"]["status"] == "loaded":
+                    break
+    assert found[0] == ("status_change", "unloaded")
+    assert ("model_status", "loading") in found
+    assert found[-1] == ("status_change", "loaded")
 
 
 def test_keep_alive_of_ollama_reaches_the_model(server: Several) -> None:

@@ -59,8 +59,8 @@ class SamplerFields:
     are looked at; -1 is all. dry_sequence_breakers: a repetition stops at a token that contains one of these texts; an
     engine takes them as dry_breaker_ids (text.dry_breakers makes these).
     mirostat: its two versions, 1 and 2, hold the surprise of the output near mirostat_tau bits, with the learning rate
-    mirostat_eta, in place of top_k, top_p and the like; 0 is off. adaptive_target: prefer tokens near this probability;
-    below 0 is off.
+    mirostat_eta. They take the place of top_k, top_p and the like; 0 is off. adaptive_target: prefer tokens near this
+    probability; below 0 is off.
     adaptive_decay: how much of the history of chosen probabilities counts.
     samplers: which samplers run and in what order, as llama.cpp has it; None is this engine's own order.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from twostroke.distributed.fleet.loading import ModelState
@@ -21,6 +21,7 @@ from twostroke.server.api.sse import line_json
 from twostroke.server.errors import HttpProblem, unknown_among, unknown_request
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import body_kind, decode
+from twostroke.server.several.events import model_events
 from twostroke.server.several.group import ModelGroup
 from twostroke.server.several.metrics import all_metrics
 from twostroke.server.several.models import Models
@@ -38,12 +39,13 @@ class NamedModel(msgspec.Struct, kw_only=True):
 
 
 def list_routes(models: Models) -> list[Route]:
-    """GET /v1/models, /api/tags, /api/ps, /models, /health, /ready, /live, /metrics; POST /models/load, /unload."""
+    """GET /v1/models, /api/tags, /api/ps, /models, its events, /health, /ready, /live, /metrics; POST /models/load."""
     told = ModelLists(models)
     return [
         Route("/v1/models", told.page, methods=["GET"]),
         Route("/v1/models/{name:path}", told.one, methods=["GET"]),
         Route("/models", told.page, methods=["GET"]),
+        Route("/models/sse", told.events, methods=["GET"]),
         Route("/models/load", told.load, methods=["POST"]),
         Route("/models/unload", told.unload, methods=["POST"]),
         Route("/api/tags", told.tags, methods=["GET", "HEAD"]),
@@ -90,6 +92,11 @@ class ModelLists:
         found = self.objects()
         ends = {"first_id": found[0]["id"], "last_id": found[-1]["id"]}
         return _json({"object": "list", "data": found, "has_more": False, **ends})
+
+    async def events(self, _request: Request) -> Response:
+        """What becomes of each model from now on."""
+        events = model_events(self._models)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
     async def one(self, request: Request) -> Response:
         """One model by any of its names. Raises HttpProblem (404)."""

@@ -98,8 +98,7 @@ def test_nothing_is_said_of_what_is_not_known() -> None:
 
 
 def test_without_a_cost_model_parts_and_causes_remain() -> None:
-    lab = Lab()
-    lab.ledger = lab.session.ledger = Ledger(None)
+    lab = Lab(ledger=Ledger(None))
     lab.request(0, "victim", text(1, 20), 30)
     lab.request(0.05, "long", text(2, 1500), 2)
     lab.run()

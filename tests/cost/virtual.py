@@ -93,13 +93,13 @@ class Lab:
     clock: VirtualClock = field(default_factory=VirtualClock)
     deltas: list[Delta] = field(default_factory=list)
     zero_s: float = 100.0  # what `at` counts from
+    ledger: Ledger = field(default_factory=lambda: Ledger(COST))
 
     def __post_init__(self) -> None:
         limits = SchedulerLimits(self.max_step_tokens, self.max_sequences)
         self.cache = CacheManager(self.num_pages, PAGE_TOKENS)
         self.scheduler = Scheduler(self.cache, limits)
         self.executor = PricedExecutor(self.clock)
-        self.ledger = Ledger(COST)
         pool_tokens = self.num_pages * PAGE_TOKENS
         self.session = Session(
             self.scheduler,

@@ -20,7 +20,7 @@ from twostroke.assembly.settings.resolver import collect
 from twostroke.cli.server.serve import command as serve
 from twostroke.server.build import build_server
 
-OURS = {"models_named", "supervise", "worker_fds", "as_json", "verbose"}
+OURS = {"models_named", "one_process", "supervise", "worker_fds", "as_json", "verbose"}
 GUIDES = [ROOT / "docs/guides" / f"{name}.md" for name in ("docker", "kubernetes", "systemd")]
 
 

@@ -39,7 +39,7 @@ class Driver:
             "speculate": "off",
         }
         if source == model and not model.endswith(".gguf"):
-            settings.model.weights = weights
+            settings["weights"] = weights
         self.llm = LLM(source, **settings)
         self.seed, self.started = 0, False
         return time.perf_counter() - began

@@ -17,7 +17,7 @@ from twostroke.types.request import FinishReason
 @pytest.mark.parametrize(
     ("code", "retry_s", "headers"),
     [
-        ("model_failed", 4.2, {"retry-after": "5"}),
+        ("model_failed", 4.2, {"retry-after": "5", "x-twostroke-model-state": "failed"}),
         ("insufficient_memory", None, {"x-should-retry": "false"}),
         ("model_not_loaded", 0.0, {"retry-after": "1"}),
     ],

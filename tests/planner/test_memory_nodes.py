@@ -137,6 +137,7 @@ class Served(list[Any]):
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     found = Served()
+    monkeypatch.delenv("TWOSTROKE_THREADS", raising=False)  # a quick run gives engines one thread
     monkeypatch.setattr("twostroke.assembly.settings.env.read_machine", lambda: found.machine)
     monkeypatch.setattr(
         "twostroke.cli.server.serve._serve",

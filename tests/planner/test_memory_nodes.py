@@ -15,6 +15,7 @@ from twostroke.assembly.machine.cgroup import group_cores
 from twostroke.assembly.machine.core_choice import choose_cores
 from twostroke.assembly.machine.topology import read_topology
 from twostroke.assembly.settings.env import Machine
+from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.cli.main import main
 from twostroke.cli.server import nodes as serving
 from twostroke.cost.exchange import LinkRates
@@ -201,7 +202,7 @@ def test_options_exclude_ways(tmp_path: Path) -> None:
     machine = machine_of("xeon_2s", tmp_path)
 
     def reason(**asked: Any) -> str:
-        found = serving.choice_for(machine, "spark", asked)
+        found = serving.choice_for(machine, "spark", Resolver(collect(asked, {})))
         assert found is not None
         return found.reason
 
@@ -210,9 +211,9 @@ def test_options_exclude_ways(tmp_path: Path) -> None:
     fixed = reason(adapter={"a": "b"})
     assert "ranks take no --adapter" in fixed and "replicas cannot" not in fixed
     assert "ranks guess with no model" in reason(speculate="draft:spark-draft")
-    alone = serving.choice_for(machine, "spark", {}, alone=True)
+    alone = serving.choice_for(machine, "spark", Resolver({}), alone=True)
     assert alone is not None and "a supervised server has none" in alone.reason
-    assert serving.choice_for(machine, "spark", {"threads": 1}) is None
+    assert serving.choice_for(machine, "spark", Resolver(collect({"threads": 1}, {}))) is None
 
 
 def test_a_model_without_a_plan_is_served_by_one_process(

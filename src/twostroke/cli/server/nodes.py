@@ -8,15 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twostroke.assembly.settings.engine_settings import (
+    AdapterSettings,
+    CacheSettings,
+    CpuSettings,
+    DeviceSettings,
+    ModelSettings,
+    RankSettings,
+    SpeculateSettings,
+    StepSettings,
+)
 from twostroke.types.errors import ConfigError, TwostrokeError
 
 if TYPE_CHECKING:
     from twostroke.assembly.settings.env import Machine
+    from twostroke.assembly.settings.resolver import Resolver
     from twostroke.lab.planner.memory_nodes import NodeChoice
     from twostroke.lab.planner.model_config import PlannedModel
 
-DIVIDED = ("tensor_parallel", "pipeline_parallel", "rank_addresses")
+DIVIDED = (RankSettings.tensor_parallel, RankSettings.pipeline_parallel, RankSettings.rank_addresses)
 """Who gives one of these has chosen."""
+LATER_ADAPTERS = (AdapterSettings.adapter_folder, AdapterSettings.max_adapters)
 GUESSED_BY_MODELS = ("draft", "medusa", "eagle")
 
 
@@ -24,13 +36,13 @@ def chosen_here(model: str, options: Mapping[str, Any], *, alone: bool = False) 
     """The choice for this machine; None where it has one memory node, where the user has chosen, and where there is no
     plan. alone: this process cannot have replicas. Raises ConfigError for options that cannot be read."""
     from twostroke.assembly.settings.env import asked_by_environment, read_machine
-    from twostroke.assembly.settings.resolver import collect
+    from twostroke.assembly.settings.resolver import Resolver, collect
 
     machine = read_machine()
     if len(machine.placing.nodes) < 2:
         return None
-    asked = {name: each.value for name, each in collect(options, asked_by_environment()).items()}
-    if any(name in asked for name in DIVIDED) or asked.get("device", "cpu") != "cpu":
+    asked = Resolver(collect(options, asked_by_environment()))
+    if asked.first_asked(*DIVIDED) or (asked.asked_value(DeviceSettings.device) or "cpu") != "cpu":
         return None
     try:
         return choice_for(machine, model, asked, alone=alone)
@@ -39,8 +51,8 @@ def chosen_here(model: str, options: Mapping[str, Any], *, alone: bool = False) 
         return None
 
 
-def choice_for(machine: Machine, model: str, asked: Mapping[str, Any], *, alone: bool = False) -> NodeChoice | None:
-    """The choice for a machine of several nodes. asked: values of options."""
+def choice_for(machine: Machine, model: str, asked: Resolver, *, alone: bool = False) -> NodeChoice | None:
+    """The choice for a machine of several nodes."""
     from twostroke.assembly.settings.config import USUAL_SEQUENCES
     from twostroke.lab.planner.ask import make_ask
     from twostroke.lab.planner.doctor.machine import ThisMachine
@@ -50,12 +62,14 @@ def choice_for(machine: Machine, model: str, asked: Mapping[str, Any], *, alone:
     from twostroke.lab.planner.target import guessed_target, here_target
     from twostroke.types.spec.hardware_guess import guessed_cpu
 
-    here = ThisMachine.read(asked.get("threads"), machine)
-    nodes = nodes_of(machine, here.level, asked.get("threads"))
+    threads, streams = asked.asked_value(CpuSettings.threads), asked.asked_value(StepSettings.max_sequences)
+    weights, kv_format = asked.asked_value(ModelSettings.weights), asked.asked_value(CacheSettings.kv_format)
+    here = ThisMachine.read(threads, machine)
+    nodes = nodes_of(machine, here.level, threads)
     if nodes is None:
         return None
-    found, kept, streams = read_model(model, asked.get("revision")), here.kept(), asked.get("max_sequences")
-    ask = make_ask(found.spec, asked.get("weights"), asked.get("kv_format"), concurrency=streams or USUAL_SEQUENCES)
+    found, kept = read_model(model, asked.asked_value(ModelSettings.revision)), here.kept()
+    ask = make_ask(found.spec, weights, kv_format, concurrency=streams or USUAL_SEQUENCES)
     if kept is None:
         guess = guessed_cpu(here.patient.threads, here.level)
         target = guessed_target(guess, machine.available_bytes, ConfigError("It was never measured."))
@@ -65,21 +79,21 @@ def choice_for(machine: Machine, model: str, asked: Mapping[str, Any], *, alone:
     return choose_way(found.spec, ask, room_for(found.spec, ask, target), nodes, target.link, refused)
 
 
-def refused_ways(found: PlannedModel, asked: Mapping[str, Any], *, alone: bool) -> dict[str, str]:
+def refused_ways(found: PlannedModel, asked: Resolver, *, alone: bool) -> dict[str, str]:
     """Ways that this model or these options exclude, with the reason."""
     from twostroke.lab.planner.images import find_sight
     from twostroke.lab.planner.memory_nodes import RANKS, REPLICAS
 
     refused = {}
-    adapters = next((name for name in ("adapter", "adapter_folder", "max_adapters") if name in asked), None)
+    adapters = asked.first_asked(AdapterSettings.adapter, *LATER_ADAPTERS)
     if adapters is not None:
-        refused[RANKS] = f"ranks take no --{adapters.replace('_', '-')}"
-    elif str(asked.get("speculate", "")).partition(":")[0] in GUESSED_BY_MODELS:
+        refused[RANKS] = f"ranks take no {adapters.flag}"
+    elif (asked.asked_value(SpeculateSettings.speculate) or "").partition(":")[0] in GUESSED_BY_MODELS:
         refused[RANKS] = "ranks guess with no model"
     if alone:
         refused[REPLICAS] = "a supervised server has none"
-    elif later := next((name for name in ("adapter_folder", "max_adapters") if name in asked), None):
-        refused[REPLICAS] = f"replicas take no --{later.replace('_', '-')}"
+    elif later := asked.first_asked(*LATER_ADAPTERS):
+        refused[REPLICAS] = f"replicas take no {later.flag}"
     if find_sight(found.source, found.spec, found.folder or Path(), wanted=False) is not None:
         refused |= {RANKS: "it reads images", REPLICAS: "it reads images"}
     return refused

@@ -1,4 +1,4 @@
-"""Begins to read a model's files before the modules of the engine are imported: what the words of a command tell."""
+"""A start reads a model's files before it imports the engine; the command line names the model."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ class EncodeCost(Struct, frozen=True):
         return self.walk(tile.sheet.side**2, patches, tile.sheet.squares, tile.rows)
 
     def walk(self, rows: int, patches: int | None = None, times: int = 1, sheet: int = 0) -> EncodeWalk:
-        """The pieces of a part that becomes this many image rows. patches: its patches and other rows, where they are
-        known. times: how many such parts follow each other. sheet: the image rows that are made of theirs."""
+        """The pieces of a square that becomes this many image rows. patches: its patches and other rows, where they are
+        known. times: the number of such squares. sheet: the image rows that all squares make together."""
         count = rows * self.merge if patches is None else patches
         parts = [PieceKind.PRODUCTS]
         for layer in range(self.layers):

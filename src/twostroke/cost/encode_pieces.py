@@ -3,8 +3,8 @@
     walk = cost.walk(rows)
     while (piece := walk.take(seconds_left, least=True)) is not None: ...
 
-Whoever encodes and whoever simulates it takes the same pieces for the same seconds. The rows have the same bits however
-they are divided.
+The runner and the simulator take the same pieces for the same seconds. The rows have the same bits for every
+division.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST_ROWS = 32
 
 
 class PieceKind(enum.Enum):
-    """PRODUCTS: what makes a row of the same row, between two attentions. ATTENTION: rows that see the whole part.
+    """PRODUCTS: ops between two attentions, each row from itself alone. ATTENTION: rows that see all rows of the part.
     WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line."""
 
     PRODUCTS = enum.auto()
@@ -34,8 +34,8 @@ PieceSeconds = Callable[[PieceKind, int, int], float]
 
 
 class EncodePiece(Struct, frozen=True):
-    """Rows [first, end) of one part of the encoder. part: its place; the head is the last one. rows: all rows of the
-    part. seconds: what it is predicted to take."""
+    """Rows [first, end) of one part of the encoder. part: the index of the part; the head has the last one. rows: all
+    rows of the part. seconds: the predicted time of this piece."""
 
     part: int
     kind: PieceKind

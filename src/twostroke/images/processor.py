@@ -34,9 +34,9 @@ class Tiling(Struct, frozen=True):
 
 
 class Cut(Struct, frozen=True):
-    """What is made of one image. steps: the steps that child.py runs. sizes: width and height of each tile. columns,
-    rows: how many columns and rows of tiles the image is cut into, 0 where it is one tile. sheets: for each tile, how
-    its squares are read; None for a tile that is encoded whole.
+    """How one image becomes tiles. steps: the steps that child.py runs. sizes: width and height of each tile. columns,
+    rows: the columns and rows of tiles, 0 where the image is one tile. sheets: the order in which a tile's squares
+    are read, one for each tile; None for a tile that is encoded whole.
     """
 
     steps: tuple[Step, ...]

@@ -43,7 +43,7 @@ class ModelSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CacheSettings(Group):
-    """The cache of K and V. key_factors: the digest of calibrated keys. kv_tokens: how many tokens it holds."""
+    """The cache of K and V. key_factors: the digest of calibrated keys' factors. kv_tokens: the tokens that fit."""
 
     kv_format: Option[str] = Option(
         "FORMAT",
@@ -89,8 +89,8 @@ class TaskSettings(Group):
 class StepSettings(Group):
     """How long requests may be, what is promised to them, and how much one step computes.
 
-    step_limiter: what sizes prompts next to running streams. step_cost: how step times are known, where times are
-    promised.
+    step_limiter: the rule that sizes prompts next to running streams. step_cost: the source of step times, where
+    objectives promise times.
     """
 
     context: Option[int] = Option(
@@ -141,7 +141,7 @@ class ImageSettings(Group):
     mmproj: Option[str | None] = Option(
         "FILE",
         str,
-        "The GGUF file that contains the encoder of images.",
+        "The GGUF file with the image encoder.",
         "the one next to the model's GGUF file",
     )
     image_tokens: Option[int] = Option("COUNT", parse_count, "Most image rows of an image whose size decides.", "4096")

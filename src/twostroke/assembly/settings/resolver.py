@@ -134,7 +134,7 @@ class Resolver:
         self._asked = {name: asked for name, asked in self._asked.items() if name != option.name}
 
     def ask_instead(self, option: Option[T], value: T, source: str) -> None:
-        """Another value counts as asked for. source: what was asked for, and why it is another."""
+        """Replace an asked value. source: words that name the old value and the reason for the new one."""
         self._asked = {**self._asked, option.name: Asked(value, source)}
 
     def resolved(self) -> Resolved:

@@ -23,7 +23,7 @@ WINDOW_BYTES = 4 * TILE_PIECE_BYTES
 KEPT_BYTES = 64 << 20
 """Pixels that are kept after the last request that had them: the next turn of a chat has the same images."""
 HELD_BYTES = 256 << 20
-"""No further tile is asked for while requests hold so many bytes of pixels."""
+"""While requests hold this many bytes of pixels, the replica asks for no further tile."""
 MOST_TILE_BYTES = 256 << 20
 
 Waiting = tuple[LinkId, Assignment]
@@ -31,8 +31,8 @@ Waiting = tuple[LinkId, Assignment]
 
 @dataclass(eq=False, slots=True)
 class _Pull:
-    """A tile on its way. data: the pixels that are here. asked: how many were asked for. source: the connection and
-    number of the Assignment that it is asked under; None before the first time."""
+    """A tile that the replica fetches. data: the pixels that have arrived. asked: the bytes that it has asked for.
+    source: the connection and the number of the Assignment that the asking names; None before the first one."""
 
     span: WireSpan
     data: bytearray = field(default_factory=bytearray)

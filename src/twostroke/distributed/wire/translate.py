@@ -15,7 +15,7 @@ from twostroke.types.request import Request
 
 
 def wire_request(request: Request, now: float, memory: tuple[float, ...] = ()) -> Request:
-    """The request as an Assignment carries it to another process. memory: what its samplers know after its output.
+    """The form of a request within an Assignment for another process. memory: the samplers' state after its output.
 
     Its images go apart from it, by `wire_spans`.
     """

@@ -28,14 +28,15 @@ from twostroke.types.spec.hardware_guess import GUESSED_BYTES_PER_S, GUESSED_MEE
 
 ONE, RANKS, REPLICAS = "one process", "ranks", "replicas"
 LEAST_GAIN = 1.1
-"""Several processes must be predicted to do so many times what one does: below that the prediction may be wrong."""
+"""Several processes are chosen where their predicted rate is at least this many times the rate of one process. A
+smaller gain may be an error of the prediction."""
 GUESSED_LINK = LinkRates(GUESSED_MEETING_S, GUESSED_BYTES_PER_S, "as a guess")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """way: ONE, RANKS or REPLICAS, `count` of them. reason: why, in words. rates: tokens a second by way, as predicted,
-    of all ways that are possible. streams: how many decode at a time for that."""
+    """way: ONE, RANKS or REPLICAS, `count` of them. reason: words for the user. rates: the predicted tokens a second
+    of each possible way. streams: the sequences that decode together in this prediction."""
 
     way: str
     count: int

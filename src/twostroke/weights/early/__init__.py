@@ -1,1 +1,1 @@
-"""Reading a model from the disk before the engine knows it: what the last start read, and a thread that reads it."""
+"""A thread reads a model's files before the engine knows the model; a record of the last start names the files."""

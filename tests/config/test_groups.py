@@ -6,15 +6,24 @@ import ast
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from twostroke.assembly import device as placing
 from twostroke.assembly.settings import engine_settings, server_settings
-from twostroke.assembly.settings.engine_settings import AdapterSettings, CacheSettings, MemorySettings, StepSettings
+from twostroke.assembly.settings.engine_settings import (
+    AdapterSettings,
+    CacheSettings,
+    DeviceSettings,
+    MemorySettings,
+    StepSettings,
+)
 from twostroke.assembly.settings.option import Field, Group, Option, Setting
 from twostroke.assembly.settings.options import BY_NAME
 from twostroke.assembly.settings.resolver import Resolved, Resolver, collect
 from twostroke.assembly.settings.server_settings import ListenSettings, NameSettings
+from twostroke.backends.cuda import limits
 from twostroke.types.errors import ConfigError
 from twostroke.types.spec.formats import KVKind
 
@@ -51,6 +60,29 @@ def test_a_group_has_values_by_attribute_and_the_reason_of_each():
     assert CacheSettings.kv_memory.setting_of(resolved.cache) == Setting("kv_memory", 100, "what is free")
     assert resolved.values(CacheSettings.kv_memory, CacheSettings.kv_format) == {"kv_memory": 100, "kv_format": "int4"}
     assert resolved["kv_memory"] == 100, "users of LLM.resolved read by name"
+
+
+def test_a_setting_that_is_settled_again_has_its_last_value_and_reason_in_its_first_place():
+    resolver = Resolver({})
+    resolver.put(DeviceSettings.device, "cuda:0", "a GPU")
+    resolver.put(CacheSettings.kv_memory, 100, "what is free")
+    resolver.put(DeviceSettings.device, "cpu", "auto: the GPU cannot guess")
+    resolved = resolver.resolved()
+    assert (resolved.device.device, resolved["device"]) == ("cpu", "cpu")
+    assert resolved.reason_of(DeviceSettings.device) == "auto: the GPU cannot guess"
+    assert [each.name for each in resolved.settings] == ["device", "kv_memory"], "each setting is shown once"
+
+
+def test_auto_shows_the_processor_where_the_device_cannot_guess(monkeypatch):
+    """`twostroke config` shows where the model runs, not where it was first meant to run."""
+    device, guessing = Mock(), Mock(programs=("a draft",))
+    monkeypatch.setattr(limits, "lacking", lambda program: f"no kernels for {program}")
+    resolver = Resolver(collect({"device": "auto"}, {}))
+    resolver.put(DeviceSettings.device, "cuda:0", "a GPU")
+    assert placing.able_to_guess(device, guessing, resolver) is None
+    assert device.close.called
+    setting = DeviceSettings.device.setting_of(resolver.resolved().device)
+    assert setting.value == "cpu" and "no kernels for a draft" in setting.reason
 
 
 def test_a_setting_that_is_not_settled_is_an_error_that_names_it():

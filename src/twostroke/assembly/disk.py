@@ -11,12 +11,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from twostroke.assembly.arithmetic import arithmetic_here
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assembly.sight_files import SightFiles
 from twostroke.backends.cpu.library import library_path
 from twostroke.cost.disk_price import DiskPrice
 from twostroke.cost.shape import StepCost
-from twostroke.distributed.cluster.arithmetic import arithmetic_of
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cache.places import hash_of
 from twostroke.engine.disk.disk_book import DiskBook
@@ -76,10 +76,7 @@ def _identity(facts: DiskFacts, pages: PoolPages, executor: Executor) -> bytes:
     resolved, spec, pools = facts.resolved, facts.spec, facts.pools
     with Checkpoint.open(facts.folder) as checkpoint:
         content = content_fingerprint(checkpoint)
-    tables = hashlib.blake2b(repr((resolved.steps.context, spec.program.ropes)).encode(), digest_size=8).hexdigest()
-    names = (resolved.cpu.cpu_level, resolved.model.weights, resolved.cache.kv_format, resolved.cache.key_factors)
-    most = resolved.steps.max_step_tokens
-    arithmetic = arithmetic_of(executor, names, spec.vocab_size, tables, pools, most)
+    arithmetic = arithmetic_here(executor, spec, resolved, pools, resolved.cpu.cpu_level)
     windows = [pool.window for pool in pools.pages]
     sizes = [pages.part_bytes(group) for group in range(len(windows))]
     states = pages.part_bytes(STATES) if pools.state_slots else 0

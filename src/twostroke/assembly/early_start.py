@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from twostroke.assembly.settings.env import asked_by_environment, free_memory_bytes, user_cache_folder
 from twostroke.weights.early.reading import begin_reading, weight_files
 from twostroke.weights.early.record import files_of, named_model
+from twostroke.weights.packed.cache_choice import kept_folder
 
 LOADING = frozenset({"serve", "generate", "chat", "run", "replica", "start", "server", "complete", "completion"})
 """Verbs, and other words for them, that load a model in this process or in one that it starts at once."""
-NO_CACHE = "off"
 
 
 def read_early(words: Sequence[str]) -> None:
@@ -30,11 +29,11 @@ def expected_files(words: Sequence[str]) -> Iterator[str]:
     """The files that the engine will read, by the record of the last start or by the model's name alone."""
     asked = asked_by_environment()
     cache, weights = (_value(words, name) or asked.get(name) for name in ("cache", "weights"))
-    if cache == NO_CACHE:
+    folder = kept_folder(cache, user_cache_folder())
+    if folder is None:
         named = (word for word in words if not word.startswith("-"))
         yield from next(filter(None, (list(weight_files(word)) for word in named)), [])
         return
-    folder = Path(cache).expanduser() if cache else user_cache_folder()
     model = named_model(words, folder)
     if model is not None:
         yield from files_of(folder, model, weights)

@@ -33,7 +33,7 @@ from twostroke.cost.what_if import WhatIf
 from twostroke.ops.program.model import Model
 from twostroke.runner.retrieval.sentence_files import SentenceFiles
 from twostroke.weights.hub.hub import ModelFolder
-from twostroke.weights.packed.cache import kept_folder
+from twostroke.weights.packed.cache_choice import kept_folder
 
 if TYPE_CHECKING:
     from twostroke.assembly.sight import SightPlan

@@ -20,7 +20,7 @@ from twostroke.text.template_files import read_sources
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.weights.gguf.unfold import unfold_file
 from twostroke.weights.hub.hub import EMBEDDED, ModelFolder, resolve_model
-from twostroke.weights.packed.cache import kept_folder
+from twostroke.weights.packed.cache_choice import kept_folder
 from twostroke.weights.vocabularies.unfold import with_tokenizer
 
 if TYPE_CHECKING:

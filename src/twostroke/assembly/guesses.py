@@ -42,7 +42,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.types.speculate import DRAFT, LOADED, NO_WAYS, WAYS
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.packed.cache import kept_folder
+from twostroke.weights.packed.cache_choice import kept_folder
 
 
 class GuessingModel(Protocol):

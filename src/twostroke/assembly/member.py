@@ -34,7 +34,7 @@ from twostroke.ops.program.model import Model
 from twostroke.types.errors import BackendError, ConfigError
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.key_factors import NAME
-from twostroke.weights.packed.cache import kept_folder
+from twostroke.weights.packed.cache_choice import kept_folder
 from twostroke.weights.packed.fingerprint import content_fingerprint
 
 ACCEPT_S, PAUSE_S = 60.0, 0.2

@@ -9,7 +9,7 @@ from typing import Any
 
 from twostroke.assembly.find import find_model
 from twostroke.assembly.weights import Progress, Report, checked, load
-from twostroke.weights.packed.cache import NO_CACHE
+from twostroke.weights.packed.cache_choice import NO_CACHE
 
 
 def pack_ahead(model: str, options: Mapping[str, Any], progress: Progress | None, report: Report) -> Path | None:

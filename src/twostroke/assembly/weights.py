@@ -27,7 +27,8 @@ from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import BackgroundCheck
-from twostroke.weights.packed.cache import NO_CACHE, PACKED, CachedWeights, cached_weights
+from twostroke.weights.packed.cache import CachedWeights, cached_weights
+from twostroke.weights.packed.cache_choice import NO_CACHE, PACKED
 from twostroke.weights.packed.room import KeptFolder
 from twostroke.weights.packed.settle import Settler
 from twostroke.weights.quantized.kv_scales import kv_scale_sentence

@@ -11,7 +11,7 @@ import pytest
 from twostroke.types.errors import ConfigError
 from twostroke.weights.gguf.unfold import NAME_FILE, UNFOLDED
 from twostroke.weights.packed.blobs import Blob
-from twostroke.weights.packed.cache import PACKED
+from twostroke.weights.packed.cache_choice import PACKED
 from twostroke.weights.packed.file import new_file
 from twostroke.weights.packed.header import plan_file
 from twostroke.weights.store.unused import (

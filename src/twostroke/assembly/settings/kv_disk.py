@@ -8,7 +8,7 @@ from pathlib import Path
 from twostroke.assembly.settings.engine_settings import DiskSettings
 from twostroke.assembly.settings.option_values import DISK_AUTO
 from twostroke.assembly.settings.resolver import Resolver
-from twostroke.weights.packed.cache import NO_CACHE
+from twostroke.weights.packed.cache_choice import NO_CACHE
 
 AUTO_BYTES, AUTO_SHARE = 10_000_000_000, 0.05
 

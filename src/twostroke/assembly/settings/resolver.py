@@ -53,7 +53,7 @@ class Resolved:
     @classmethod
     def of(cls, settings: tuple[Setting[Any], ...]) -> Resolved:
         """Put each setting into its group."""
-        settled = {setting.name: setting for setting in reversed(settings)}
+        settled = {setting.name: setting for setting in settings}
         groups: dict[str, Any] = {
             each.name: type(each.default).of(settled) for each in fields(cls) if isinstance(each.default, Group)
         }
@@ -103,7 +103,7 @@ class Resolver:
 
     def __init__(self, asked: Mapping[str, Asked]) -> None:
         self._asked = asked
-        self._settings: list[Setting[Any]] = []
+        self._settings: dict[str, Setting[Any]] = {}
 
     def pick(self, option: Option[T], default: T, reason: str) -> T:
         """The asked value of an option, or the default with its reason."""
@@ -111,8 +111,8 @@ class Resolver:
         return self.put(option, default if found is None else found.value, reason if found is None else found.source)
 
     def put(self, field: Field[T], value: T, reason: str) -> T:
-        """Record a value that cannot be asked for."""
-        self._settings.append(Setting(field.name, value, reason))
+        """Record a value that cannot be asked for. It replaces the value that was recorded for this field earlier."""
+        self._settings[field.name] = Setting(field.name, value, reason)
         return value
 
     def asked_value(self, option: Option[T]) -> T | None:
@@ -139,4 +139,4 @@ class Resolver:
 
     def resolved(self) -> Resolved:
         """Freeze."""
-        return Resolved.of(tuple(self._settings))
+        return Resolved.of(tuple(self._settings.values()))

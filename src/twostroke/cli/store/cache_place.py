@@ -19,7 +19,7 @@ def packed_folder(asked: str | None) -> Path:
     """Where the packed files lie, by flag, variable or default. Raises ConfigError where the cache is off."""
     from twostroke.assembly.settings.env import asked_by_environment, read_machine
     from twostroke.assembly.settings.resolver import Resolver, collect
-    from twostroke.weights.packed.cache import NO_CACHE, PACKED
+    from twostroke.weights.packed.cache_choice import NO_CACHE, PACKED
 
     environment = {name: value for name, value in asked_by_environment().items() if name == "cache"}
     resolver = Resolver(collect({"cache": asked}, environment))

@@ -184,7 +184,7 @@ def _files(path: Path) -> dict[str, int]:
 
 def _packed(path: Path, kept: Path) -> dict[str, int]:
     """The packed files that were made of this model."""
-    from twostroke.weights.packed.cache import PACKED
+    from twostroke.weights.packed.cache_choice import PACKED
     from twostroke.weights.packed.cache_folder import cached_files
 
     return {str(file.path): file.num_bytes for file in cached_files(kept / PACKED) if file.origin == str(path)}

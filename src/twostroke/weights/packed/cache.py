@@ -39,17 +39,6 @@ from twostroke.weights.tensors import check_tensors
 LAYOUT = "4"
 """Raised whenever the packed layouts, the codec's rounding or the order of fused rows change."""
 
-NO_CACHE = "off"
-"""Asked for instead of a folder."""
-
-PACKED = "packed"
-"""The part of the cache folder that is this module's."""
-
-
-def kept_folder(asked: str | None, usual: Path) -> Path | None:
-    """The cache folder, by what was asked for; None where none is kept."""
-    return None if asked == NO_CACHE else Path(asked).expanduser() if asked else usual
-
 
 class CacheEntry(Struct, frozen=True):
     """One model in one set of formats: where its file is (or will be), and how it must look."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from twostroke.engine.disk.files import KV_FOLDER, SECRET, DiskFiles
 from twostroke.engine.disk.index import FoundFile, leaving
-from twostroke.weights.packed.cache import PACKED
+from twostroke.weights.packed.cache_choice import PACKED
 from twostroke.weights.packed.cache_folder import cached_files
 from twostroke.weights.store.unused import DAY_S, Waste
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from twostroke.types.errors import ConfigError, CorruptModel
 from twostroke.weights.gguf.unfold import NAME_FILE, UNFOLDED
 from twostroke.weights.json_file import read_object
-from twostroke.weights.packed.cache import PACKED
+from twostroke.weights.packed.cache_choice import PACKED
 from twostroke.weights.packed.cache_folder import CachedFile, CacheState, cached_files
 from twostroke.weights.packed.file import DISK_UNIT_BYTES
 from twostroke.weights.packed.header import ORIGIN_CHARACTERS

@@ -1,0 +1,26 @@
+"""What decides the bits of an engine's answers, by its settings and its model."""
+
+from __future__ import annotations
+
+import hashlib
+
+from twostroke.assembly.settings.resolver import Resolved
+from twostroke.distributed.cluster.arithmetic import arithmetic_of
+from twostroke.distributed.wire.frames import Arithmetic
+from twostroke.engine.executor import Executor
+from twostroke.ops.program.model import Model
+from twostroke.types.cache_pools import CachePools
+from twostroke.types.pooling import Pooling
+
+DEVICE = "cuda"
+
+
+def arithmetic_here(
+    executor: Executor, spec: Model, resolved: Resolved, pools: CachePools, unit: str, pooling: Pooling | None = None
+) -> Arithmetic:
+    """unit: the cpu level, or DEVICE. The executor computes the probe, before anything else uses the pools."""
+    names = (unit, resolved.model.weights, resolved.cache.kv_format, resolved.cache.key_factors)
+    turned = (resolved.steps.context, spec.program.ropes)
+    tables = hashlib.blake2b(repr(turned).encode(), digest_size=8).hexdigest()
+    most = resolved.steps.max_step_tokens
+    return arithmetic_of(executor, names, spec.vocab_size, tables, pools, most, pooling)

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tests.serve.harness import Live, serving
-from twostroke.assembly.replica import build_replica
+from twostroke.assembly.replica import ReplicaEndpoint, build_replica
 from twostroke.server.build import build_server
 from twostroke.server.build_front import build_front
 
@@ -35,7 +35,7 @@ def spark_server(kind: str, options: dict[str, Any]) -> Iterator[Live]:
 @contextmanager
 def _replica(name: str, options: dict[str, Any]) -> Iterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        built = build_replica("spark", options, listener, name, "s", no_word)
+        built = build_replica("spark", options, ReplicaEndpoint(listener, name, "s"), no_word)
         thread = threading.Thread(target=built.replica.serve)
         with built.heart:
             thread.start()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from twostroke.assembly.replica import BuiltReplica, build_replica
+from twostroke.assembly.replica import BuiltReplica, ReplicaEndpoint, build_replica
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.fleet.fleet import ReplicaFleet
@@ -32,7 +32,7 @@ def served(
 ) -> Iterator[tuple[BuiltReplica, tuple[str, int]]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         said: list[str] = []
-        built = build_replica("spark", options, listener, f"{role} {name}", "s", said.append, role=role)
+        built = build_replica("spark", options, ReplicaEndpoint(listener, f"{role} {name}", "s", role), said.append)
         thread = threading.Thread(target=built.replica.serve)
         with built.heart:
             thread.start()

@@ -18,7 +18,7 @@ from tests.cluster.in_process import no_word
 from tests.fleet.world import request_of
 from tests.retrieval.checkpoints import qwen_embedding, qwen_reranker
 from tests.serve.harness import Live, serving
-from twostroke.assembly.replica import build_replica, why_not
+from twostroke.assembly.replica import ReplicaEndpoint, build_replica, why_not
 from twostroke.assets import spark_path
 from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.runner.folder import read_folder
@@ -38,7 +38,7 @@ def behind_front(model: str, own: dict[str, Any], options: dict[str, Any]) -> It
         addresses = []
         for name in ("r0", "r1"):
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            built = build_replica(model, {**options, **own}, listener, name, "s", no_word)
+            built = build_replica(model, {**options, **own}, ReplicaEndpoint(listener, name, "s"), no_word)
             stack.enter_context(built.heart)
             thread = threading.Thread(target=built.replica.serve)
             thread.start()
@@ -92,7 +92,7 @@ def test_adapters_are_those_of_one_process(tmp_path: Path) -> None:
 
 def test_replicas_load_no_adapters_later(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(ConfigError) as caught:
-        build_replica("spark", {"adapter_folder": str(tmp_path)}, listener, "r", "s", no_word)
+        build_replica("spark", {"adapter_folder": str(tmp_path)}, ReplicaEndpoint(listener, "r", "s"), no_word)
     assert "--adapter-folder" in str(caught.value)
 
 

@@ -17,7 +17,7 @@ from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Session
+from twostroke.engine.session import Seeds, Session
 from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.models.common.registry import read_model
@@ -105,8 +105,7 @@ class Lab:
             self.scheduler,
             TOKENIZER,
             EngineLimits(8192, TOKENIZER.vocab_size, pool_tokens, frozenset()),
-            draw_seed=lambda: 1,
-            sibling_seed=lambda seed, index: seed + index,
+            seeds=Seeds(lambda: 1, lambda seed, index: seed + index),
             ledger=self.ledger,
         )
         self.stepper = Stepper(StepLoop(self.scheduler, self.executor, self.clock), self.session)

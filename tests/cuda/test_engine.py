@@ -15,7 +15,7 @@ from tests.models.families.whole import FAMILIES
 from tests.serve.harness import serving
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.find import find_model
-from twostroke.assembly.replica import build_replica
+from twostroke.assembly.replica import ReplicaEndpoint, build_replica
 from twostroke.backends.cuda import library
 from twostroke.cli.shared.command import exit_code
 from twostroke.cost.shape import Segment
@@ -196,7 +196,7 @@ def test_a_step_without_samples_waits_for_the_device() -> None:
 def test_roles_that_send_pages_are_refused() -> None:
     options = {**SMALL, "device": "cuda"}
     with socket.socket() as listener, pytest.raises(ConfigError, match="--role prefill cannot be") as caught:
-        build_replica("spark", options, listener, "one", None, print, role="prefill")
+        build_replica("spark", options, ReplicaEndpoint(listener, "one", None, "prefill"), print)
     assert "lie in the device's memory" in caught.value.why and exit_code(caught.value) == 2
 
 

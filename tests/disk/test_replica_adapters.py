@@ -12,7 +12,7 @@ import pytest
 from tests.adapters.random_lora import write_random_lora
 from tests.cluster.in_process import no_word
 from tests.serve.harness import serving
-from twostroke.assembly.replica import build_replica
+from twostroke.assembly.replica import ReplicaEndpoint, build_replica
 from twostroke.assets import spark_path
 from twostroke.cost.disk_price import DiskPrice
 from twostroke.distributed.fleet.fixed_adapters import named_salt, salt_by_content
@@ -28,7 +28,7 @@ def answer(cache: Path, adapter: Path, model: str, disk: str = "50MB") -> tuple[
     options: dict[str, Any] = {"threads": 1, "kv_memory": "20MB", "cache": str(cache), "kv_disk": disk}
     options["adapter"] = [f"fr={adapter}"]
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        built = build_replica("spark", options, listener, "r", "s", no_word)
+        built = build_replica("spark", options, ReplicaEndpoint(listener, "r", "s"), no_word)
         thread = threading.Thread(target=built.replica.serve)
         with built.heart:
             thread.start()

@@ -11,7 +11,7 @@ from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Session
+from twostroke.engine.session import Seeds, Session
 from twostroke.engine.step_loop import StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.text.tokenizer import Tokenizer
@@ -125,8 +125,7 @@ def bench(kind: str = "byte_level", num_pages: int = NUM_PAGES, end_ids: frozens
         scheduler,
         tokenizer,
         EngineLimits(CONTEXT_TOKENS, tokenizer.vocab_size, num_pages * PAGE_TOKENS, ends),
-        draw_seed=itertools.count(100).__next__,
-        sibling_seed=lambda seed, index: seed + index,
+        seeds=Seeds(itertools.count(100).__next__, lambda seed, index: seed + index),
         observer=observer,
     )
     stepper = Stepper(StepLoop(scheduler, executor, Clock(), faults.append), session)

@@ -28,7 +28,7 @@ from twostroke.engine.plans_in_flight import PlansInFlight
 from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Session
+from twostroke.engine.session import Seeds, Session
 from twostroke.engine.step_loop import MAX_FAULTS_IN_A_ROW, StepLoop
 from twostroke.engine.stepper import Stepper
 from twostroke.lab.sim.clock import VirtualClock
@@ -159,8 +159,7 @@ class World:
             self.heard,
             Letters(),
             self.engine_limits,
-            draw_seed=lambda: 1,
-            sibling_seed=sibling_seed,
+            seeds=Seeds(lambda: 1, sibling_seed),
             observer=self.watcher,
         )
         memory = Memory(self.page_tokens, self.pools, self._lives)

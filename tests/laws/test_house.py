@@ -12,6 +12,7 @@ SOURCE = ROOT / "src" / "twostroke"
 DRIVERS = SOURCE / "lab" / "bench" / "peers" / "drivers"  # run by other engines' Python, not by ours
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if DRIVERS not in path.parents)
 NATIVE = sorted(path for kind in ("*.cpp", "*.h") for path in (ROOT / "csrc").rglob(kind))
+MOST_ARGUMENTS = 7
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
 SHARED_NAMES = {
     **dict.fromkeys(("Answer", "Bound", "Comparison", "Limits", "Line", "Load", "Phase"), 2),
@@ -66,6 +67,25 @@ def test_files_and_functions_are_small() -> None:
             sizes = {f"{short(path)}: {f.name}": (f.end_lineno or 0) - f.lineno + 1 for f in functions(path)}
             found |= {name: size for name, size in sizes.items() if size > 80}
     assert found == {}
+
+
+def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """The names of its arguments; a method's own object is none of them."""
+    asked = function.args
+    stars = [each for each in (asked.vararg, asked.kwarg) if each is not None]
+    names = [each.arg for each in (*asked.posonlyargs, *asked.args, *asked.kwonlyargs, *stars)]
+    return [name for name in names if name not in ("self", "cls")]
+
+
+def test_functions_have_few_arguments() -> None:
+    """`reference` of an op is left out: it has the operands of the op's C struct, in their order."""
+    found = []
+    for path in [*MODULES, *sorted((ROOT / "tools").rglob("*.py"))]:
+        of_an_op = SOURCE / "ops" in path.parents
+        for each in functions(path):
+            if len(arguments(each)) > MOST_ARGUMENTS and not (of_an_op and each.name == "reference"):
+                found.append(f"{short(path)}: {each.name}")
+    assert found == [], "name the objects that its arguments form"
 
 
 def test_modules_open_with_a_docstring() -> None:

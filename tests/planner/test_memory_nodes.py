@@ -41,7 +41,7 @@ def choice(
     size: str, streams: int, nodes: Nodes, memory_gb: int = 1024, link: LinkRates | None = MEASURED, **more: Any
 ) -> NodeChoice:
     spec = spec_of(LLAMA3_70B) if size == "70B" else read_model(ONE_BILLION)
-    ask = make_ask(spec, "int4", None, 2048, None, streams, None, None, None)
+    ask = make_ask(spec, "int4", None, 2048, None, streams)
     return choose_way(spec, ask, room_for(spec, ask, target_of(memory_gb)), nodes, link, **more)
 
 
@@ -97,7 +97,7 @@ def test_streams_that_do_not_divide_leave_a_replica_waiting() -> None:
 
 def test_a_plan_names_the_option_and_says_nothing_of_one_node() -> None:
     spec = spec_of(LLAMA3_70B)
-    ask = make_ask(spec, "int4", None, 2048, None, 1, None, None, None)
+    ask = make_ask(spec, "int4", None, 2048)
     assert node_words(spec, ask, target_of(512)) == ""
     words = node_words(spec, ask, target_of(512, XEON))
     assert words.startswith("2 memory nodes: `serve --tensor-parallel 2`, a rank on each node, because")

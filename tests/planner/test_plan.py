@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.cost.machines import SPEC, calibration
 from tests.planner.figures import LLAMA2_7B, LLAMA3_70B, spec_of
 from twostroke.lab.planner.adapted import with_places
-from twostroke.lab.planner.ask import make_ask
+from twostroke.lab.planner.ask import Ask, make_ask
 from twostroke.lab.planner.choose import candidates, seconds
 from twostroke.lab.planner.expect import Expectation, expect
 from twostroke.lab.planner.plan import SCHEMA, ModelPlan, make_plan, plan_json
@@ -28,14 +28,20 @@ from twostroke.types.spec.hardware_catalogue import CATALOGUE
 SEVENTY, SEVEN, SMALL = spec_of(LLAMA3_70B), spec_of(LLAMA2_7B), spec_of(SPEC)
 
 
+def wanted(spec: Any, **asked: Any) -> Ask:
+    """What is asked, with the objectives and the price that `make_ask` leaves open."""
+    later = {name: asked.pop(name) for name in ("ttft_s", "itl_s", "price_per_hour") if name in asked}
+    return replace(make_ask(spec, **asked), **later)
+
+
 def expected(hardware: str | Target, spec: Any = SEVENTY, **asked: Any) -> Expectation:
     target = named_target(hardware) if isinstance(hardware, str) else hardware
-    return expect(spec, make_ask(spec, **asked), target)
+    return expect(spec, wanted(spec, **asked), target)
 
 
 def planned(hardware: str | Target, spec: Any = SEVENTY, **asked: Any) -> ModelPlan:
     target = named_target(hardware) if isinstance(hardware, str) else hardware
-    return make_plan("somebody/model", spec, make_ask(spec, **asked), target)
+    return make_plan("somebody/model", spec, wanted(spec, **asked), target)
 
 
 def test_memory_is_the_formulas() -> None:
@@ -163,14 +169,14 @@ def test_objectives_that_cannot_be_met_together_are_named_together() -> None:
     gpu = find_hardware("h200", CATALOGUE)
     reader = replace(gpu, name="reader", int8_ops_per_s=gpu.int8_ops_per_s / 100)
     counter = replace(gpu, name="counter", read_bytes_per_s=gpu.read_bytes_per_s / 60)
-    ask = make_ask(SEVENTY, weights="int4", concurrency=2, ttft_s=0.5, itl_s=0.06)
+    ask = wanted(SEVENTY, weights="int4", concurrency=2, ttft_s=0.5, itl_s=0.06)
     with pytest.raises(ConfigError, match="cannot be met together") as caught:
         make_plan("m", SEVENTY, ask, catalogue_target(reader), (reader, counter))
     assert "reader misses ttft" in caught.value.why and "counter misses ttft, itl" in caught.value.why
 
 
 def test_the_objective_says_which_bandwidth_it_takes() -> None:
-    ask = make_ask(SEVENTY, weights="int4", context=16, itl_s=1 / 30)
+    ask = wanted(SEVENTY, weights="int4", context=16, itl_s=1 / 30)
     words = needed_read_words(SEVENTY, ask)
     assert words is not None and "1,14" in words and "38" in words  # 38.04 GB stored, 30 times a second
     assert needed_read_words(SEVENTY, replace(ask, itl_s=None)) is None

@@ -105,13 +105,14 @@ def serve_http(kind: str, replicas: list[tuple[str, int]]) -> None:
 
 def serve_replica() -> None:
     """Serve as a replica until SIGTERM."""
-    from twostroke.assembly.replica import build_replica
+    from twostroke.assembly.replica import ReplicaEndpoint, build_replica
     from twostroke.server.serve import bind
 
     listener = bind("127.0.0.1", 0)
     options = {"max_sequences": PLACES, "kv_memory": KV_MEMORY}
     with listener:
-        built = build_replica("spark", options, listener, "one", None, lambda text: print(text, file=sys.stderr))
+        endpoint = ReplicaEndpoint(listener, "one", None)
+        built = build_replica("spark", options, endpoint, lambda text: print(text, file=sys.stderr))
         signal.signal(signal.SIGTERM, lambda *_: built.replica.stop())
         tell({"address": listener.getsockname()[:2]})
         with built.heart:

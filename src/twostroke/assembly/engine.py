@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +27,7 @@ from twostroke.assembly.guesses import (
 from twostroke.assembly.optional import advice, verdict
 from twostroke.assembly.optional_heads import ahead, disk, heads
 from twostroke.assembly.place import RunPlace
+from twostroke.assembly.seeds import SEEDS
 from twostroke.assembly.seeing import build_sight
 from twostroke.assembly.settings.config import step_rule
 from twostroke.assembly.settings.resolver import Resolved
@@ -45,7 +45,7 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.engine.observer import Observer
 from twostroke.engine.record_file import RecordFile
 from twostroke.engine.scheduler.scheduler import Scheduler
-from twostroke.engine.session import Session
+from twostroke.engine.session import Resources, Session
 from twostroke.engine.speculate.guesser import Guesser
 from twostroke.engine.speculate.proposer import Proposer
 from twostroke.engine.step_loop import StepLoop
@@ -56,7 +56,6 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
 from twostroke.runner.forward import Forward
 from twostroke.runner.hidden_rows import StepReader
-from twostroke.runner.sampling.random_draw import sibling_seed
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.stop_text import stop_text
 from twostroke.text.talk.ends import turn_end_ids
@@ -68,9 +67,9 @@ from twostroke.weights.packed.background_check import BackgroundCheck
 from twostroke.weights.packed.settle import Settler
 
 if TYPE_CHECKING:
+    from twostroke.assembly.disk import DiskFacts
     from twostroke.cost.explain.verdict import Explainer
     from twostroke.engine.disk.disk_pages import DiskPages
-    from twostroke.engine.executor import Executor
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
     from twostroke.text.chat_template import ChatTemplate
@@ -176,18 +175,17 @@ def build_heart(
     report_fault = _fault_report("engine fault", report)
     watched, flight = ranks.executor_of(runner, group, witness)
     executor = IsolatingExecutor(ColdSteps(watched, lambda: settler.moved_bytes + backing.backed_pages), report_fault)
-    pages = _disk(found, weights_check, (cache, memory, executor), report, closing)
+    facts = _disk_facts(found, weights_check)
+    pages = None if facts is None else disk.build_disk(facts, cache, memory, executor, report, closing)
     kept = None if pages is None else disk.DiskBook(book, pages, ledger.read_back)
     session = Session(
         kept or book,
         tokenizer,
         _limits(found, resolved, ends),
-        draw_seed=lambda: secrets.randbits(63),
-        sibling_seed=sibling_seed,
+        seeds=SEEDS,
         observer=observer,
-        grammars=grammars,
         ledger=ledger,
-        adapters=shelf,
+        resources=Resources(grammars, shelf),
     )
     before = nothing_before if kept is None else kept.before_step
     loop = StepLoop(kept or book, executor, time.perf_counter, report_fault, place.probe, flight, before)
@@ -217,20 +215,13 @@ def build_heart(
     )
 
 
-def _disk(
-    found: Found,
-    check: BackgroundCheck,
-    own: tuple[CacheManager, StepMemory, Executor],
-    report: Report,
-    closing: ExitStack,
-) -> DiskPages | None:
-    """The disk as a source of pages, where it is asked for."""
+def _disk_facts(found: Found, check: BackgroundCheck) -> DiskFacts | None:
+    """What the disk needs to be a source of pages; None where it is not asked for."""
     resolved, spec = found.resolver.resolved(), found.spec
     if not resolved.disk.kv_disk:
         return None
     files, pools = None if found.sight is None else found.sight.files, own_pools(spec, found.kv_plan)
-    facts = disk.DiskFacts(found.folder.path, spec, resolved, pools, found.costs.now, check.trusted, files)
-    return disk.build_disk(facts, *own, report, closing)
+    return disk.DiskFacts(found.folder.path, spec, resolved, pools, found.costs.now, check.trusted, files)
 
 
 def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from twostroke.assembly import engine as assemble
+from twostroke.assembly.arithmetic import DEVICE, arithmetic_here
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.settings.config import refuse_later_adapters
@@ -18,7 +19,6 @@ from twostroke.assembly.settings.engine_settings import CacheSettings, CpuSettin
 from twostroke.assembly.settings.env import asked_by_environment
 from twostroke.assembly.settings.resolver import collect
 from twostroke.cost.shape import Segment
-from twostroke.distributed.cluster.arithmetic import arithmetic_of
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.replica.core import PREFILL_TOKENS, ReplicaCore
 from twostroke.distributed.replica.page_exchange import PageExchange
@@ -44,17 +44,25 @@ class BuiltReplica:
     facts: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class ReplicaEndpoint:
+    """A replica's place in its cluster: where fronts reach it, by which name and secret, and what it computes."""
+
+    listener: socket.socket
+    name: str
+    secret: str | None
+    role: ReplicaRole = "both"
+
+
 def build_replica(
     model: str,
     options: Mapping[str, Any],
-    listener: socket.socket,
-    name: str,
-    secret: str | None,
+    endpoint: ReplicaEndpoint,
     say: Callable[[str], None],
     progress: Callable[[int, int, str], None] | None = None,
-    role: ReplicaRole = "both",
 ) -> BuiltReplica:
     """Load a model and make a replica that listens. Raises TwostrokeError."""
+    role = endpoint.role
     refuse_later_adapters(collect(options, asked_by_environment()))
     found = find_model(model, options)
     if role != "both" and (reason := _why_no_pages(found)):
@@ -64,25 +72,21 @@ def build_replica(
     if role == "prefill":
         heart.scheduler.limiters = (SmallLastChunk(PAGE_TOKENS), *heart.scheduler.limiters)
     content = _content(found)
-    unit = resolved.cpu.cpu_level if found.device is None else "cuda"
-    names = (unit, resolved.model.weights, resolved.cache.kv_format, resolved.cache.key_factors)
-    context = resolved.steps.context
-    tables = hashlib.blake2b(repr((context, spec.program.ropes)).encode(), digest_size=8).hexdigest()
+    unit = resolved.cpu.cpu_level if found.device is None else DEVICE
     times = StepTime.of(found.costs.now, not found.costs.measured)
     prompt_s = times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
     pools = own_pools(spec, found.kv_plan)
     pages = None if _why_no_pages(found) else PoolPages(heart.memory)
     loaded = () if heart.adapters is None else heart.adapters.loaded()
     adapters = tuple(each.name for each in loaded)
-    most, pooling = resolved.steps.max_step_tokens, resolved.task.pooling
     facts = ReplicaFacts(
-        name=name,
+        name=endpoint.name,
         instance=secrets.token_hex(8),
         model=content,
-        arithmetic=arithmetic_of(stepper.loop.executor, names, spec.vocab_size, tables, pools, most, pooling),
+        arithmetic=arithmetic_here(stepper.loop.executor, spec, resolved, pools, unit, resolved.task.pooling),
         page_tokens=PAGE_TOKENS,
         pool_tokens=found.kv_plan.tokens,
-        context_tokens=context,
+        context_tokens=resolved.steps.context,
         vocab_size=spec.vocab_size,
         max_sequences=resolved.steps.max_sequences,
         token_s=prompt_s / PREFILL_TOKENS,
@@ -96,10 +100,10 @@ def build_replica(
     exchange = None if pages is None else PageExchange(heart.cache, pages)
     possible = partial(why_not, spec.task, len(adapters))
     core = ReplicaCore(stepper.loop, times, heart.explainer, exchange, possible)
-    replica = ReplicaServer(core, facts, heart.grammars, listener, secret_key(secret), say)
+    replica = ReplicaServer(core, facts, heart.grammars, endpoint.listener, secret_key(endpoint.secret), say)
     formats, sizes = (ModelSettings.weights, CacheSettings.kv_format), (CacheSettings.kv_tokens, StepSettings.context)
     shown = resolved.values(*formats, CpuSettings.cpu_level, CpuSettings.threads, *sizes)
-    return BuiltReplica(replica, heart, {"name": name, "model": found.name, "role": role, **shown})
+    return BuiltReplica(replica, heart, {"name": endpoint.name, "model": found.name, "role": role, **shown})
 
 
 def why_not(task: Task, num_adapters: int, request: Request) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 
 from twostroke.assembly.settings.options import ENGINE_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.images import image_part, message_of
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
@@ -18,29 +20,33 @@ from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import GenerationOutput, Prompt
 
 
+@dataclass(frozen=True)
+class AskFlags:
+    """Which model is asked, and how the text becomes its prompt."""
+
+    model: str = flag(
+        "--model", default="spark", help="Folder, GGUF file, hub id, or the embedded 'spark' [default: spark]."
+    )
+    raw: bool = flag("--raw", is_flag=True, help="Continue the text as it stands, without the chat template.")
+    system: str | None = flag("--system", default=None, help="System message for the chat template.")
+    image_files: tuple[str, ...] = flag(
+        "--image", multiple=True, help="A file that stands before the text; may be repeated."
+    )
+    logprobs: int | None = flag(
+        "--logprobs", type=int, default=None, help="With --json: log probabilities and this many alternatives."
+    )
+
+
 @click.command(cls=ExampleCommand, example='twostroke generate "What is prefill?" --max-tokens 80')
 @click.argument("prompt", required=False)
-@click.option("--model", default="spark", help="Folder, GGUF file, hub id, or the embedded 'spark' [default: spark].")
-@click.option("--raw", is_flag=True, help="Continue the text as it stands, without the chat template.")
-@click.option("--system", default=None, help="System message for the chat template.")
-@click.option("--image", "image_files", multiple=True, help="A file that stands before the text; may be repeated.")
-@click.option("--logprobs", type=int, default=None, help="With --json: log probabilities and this many alternatives.")
+@taking(AskFlags)
 @sampling_flags
 @option_flags(ENGINE_OPTIONS)
 @click.option("--explain", is_flag=True, help="Say afterwards what the time went to, and what would help.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document at the end instead of streaming text.")
 @click.option("-v", "--verbose", is_flag=True, help="Show timings, and tracebacks.")
 def command(
-    prompt: str | None,
-    model: str,
-    raw: bool,
-    system: str | None,
-    image_files: tuple[str, ...],
-    logprobs: int | None,
-    explain: bool,
-    as_json: bool,
-    verbose: bool,
-    **values: Any,
+    prompt: str | None, asked: AskFlags, explain: bool, as_json: bool, verbose: bool, **values: Any
 ) -> None:
     """Answer PROMPT, or what comes on standard input. Ctrl-C stops it."""
     with clear_errors(verbose):
@@ -48,15 +54,13 @@ def command(
         if not text.strip():
             raise InvalidRequest("The prompt is empty.", fix='Give some text: twostroke generate "What is prefill?"')
         sampling = pop_sampling(values)
-        from dataclasses import replace
-
         from twostroke.llm import LLM
 
         with progress_bar("load") as progress:
-            llm = LLM(model, progress=progress, **values)
+            llm = LLM(asked.model, progress=progress, **values)
         with llm:
-            params = replace(take_sampling(sampling, llm.sampling_defaults), logprobs=logprobs)
-            made = prompt_of(llm, text, system, image_files, raw=raw)
+            params = replace(take_sampling(sampling, llm.sampling_defaults), logprobs=asked.logprobs)
+            made = prompt_of(llm, text, asked.system, asked.image_files, raw=asked.raw)
             if as_json:
                 output = llm.generate([made], params)[0]
                 found = {"explain": [each.as_json() for each in llm.explain(output.request_id)]} if explain else {}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from twostroke.assembly.settings.option_values import parse_bytes
-from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
-from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
+from twostroke.cli.shared.division_flags import DivisionFlags, divided_target, require_hardware
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.readings import COUNT, DURATION, FORMAT, KV_FORMAT, reading
 from twostroke.types.errors import ConfigError
 
@@ -23,99 +23,147 @@ DOES_NOT_FIT = 4
 PICTURES = (".png", ".svg")
 
 
+@dataclass(frozen=True)
+class WorkFlags:
+    """The machine, the formats and the work that are planned."""
+
+    hardware: str | None = flag(
+        "--hardware", metavar="NAME", default=None, help="A name of the catalogue, or 4xNAME [default: this machine]."
+    )
+    weights: str | None = flag(
+        "--weights",
+        metavar="FORMAT",
+        callback=FORMAT,
+        default=None,
+        help="f32, bf16, int8, int6, int5 or int4 [default: int8].",
+    )
+    kv_format: str | None = flag(
+        "--kv-format",
+        metavar="FORMAT",
+        callback=KV_FORMAT,
+        default=None,
+        help="f32, bf16, int8 or int4 [default: as the engine takes them].",
+    )
+    context: int | None = flag(
+        "--context", metavar="TOKENS", callback=COUNT, default=None, help="Prompt and answer together [default: 2048]."
+    )
+    output: int | None = flag(
+        "--output",
+        metavar="TOKENS",
+        callback=COUNT,
+        default=None,
+        help="The answer's part of them [default: a quarter].",
+    )
+    concurrency: int = flag(
+        "--concurrency", metavar="COUNT", callback=COUNT, default="1", help="Requests at a time [default: 1]."
+    )
+    ttft: float | None = flag(
+        "--ttft", metavar="TIME", callback=DURATION, default=None, help="Objective: time to first token, such as 1s."
+    )
+    itl: float | None = flag(
+        "--itl",
+        metavar="TIME",
+        callback=DURATION,
+        default=None,
+        help="Objective: 95% of a request's gaps, such as 50ms.",
+    )
+    memory: int | None = flag(
+        "--memory",
+        metavar="BYTES",
+        callback=reading(parse_bytes),
+        default=None,
+        help="Memory of the machine, rank or stage [default: what the hardware has, or this machine has available].",
+    )
+
+
+@dataclass(frozen=True)
+class OneProcessFlags:
+    """What a plan over several processes has no answer for."""
+
+    price_per_hour: float | None = flag(
+        "--price-per-hour",
+        type=click.FloatRange(0, min_open=True),
+        default=None,
+        help="Price of the whole machine.",
+    )
+    acceptance: float = flag(
+        "--acceptance",
+        type=click.FloatRange(0, 1, max_open=True),
+        default=0.0,
+        help="Also decode with guesses (`serve --speculate`), this share of which is right.",
+    )
+    adapters: int = flag(
+        "--adapters",
+        type=click.IntRange(0, 1024),
+        default=0,
+        help="Places for LoRA adapters; every request uses one [default: 0].",
+    )
+    adapter_rank: int = flag(
+        "--adapter-rank", type=click.IntRange(1, 512), default=16, help="Rank of each adapter [default: 16]."
+    )
+    images: tuple[str, ...] = flag(
+        "--image",
+        metavar="WIDTHxHEIGHT",
+        multiple=True,
+        help="An image of this size in each prompt, such as 1024x768; may be repeated.",
+    )
+    plot: Path | None = flag(
+        "--plot",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="Draw the roofline: .png or .svg.",
+    )
+
+    def check_picture(self) -> None:
+        """Raises ConfigError where the roofline cannot be drawn to this file."""
+        from twostroke.cli.shared.output_file import check_place
+
+        if self.plot is not None and self.plot.suffix.lower() not in PICTURES:
+            raise ConfigError(
+                f"--plot {self.plot}: the roofline is drawn as PNG or SVG.",
+                fix="Name a file that ends in .png or .svg.",
+            )
+        if self.plot is not None:
+            check_place(self.plot, "--plot")
+
+    def refuse(self) -> None:
+        """Raises ConfigError where one of these is asked for: the plan is over several processes."""
+        wrong = {
+            "--plot": self.plot is not None,
+            "--price-per-hour": self.price_per_hour is not None,
+            "--acceptance": self.acceptance > 0,
+            "--adapters": self.adapters > 0,
+            "--image": bool(self.images),
+        }
+        named = [name for name, asked in wrong.items() if asked]
+        if named:
+            raise ConfigError(
+                f"{named[0]} is not possible beside ranks or stages.",
+                why="A divided model is planned without it.",
+                fix="Leave it out.",
+            )
+
+
 @click.command(
     cls=ExampleCommand,
     example="twostroke plan meta-llama/Llama-3.1-70B --hardware h100-sxm --weights int4 --concurrency 16 --itl 50ms",
 )
 @click.argument("model", default="spark")
-@click.option(
-    "--hardware", metavar="NAME", default=None, help="A name of the catalogue, or 4xNAME [default: this machine]."
-)
-@click.option(
-    "--weights",
-    metavar="FORMAT",
-    callback=FORMAT,
-    default=None,
-    help="f32, bf16, int8, int6, int5 or int4 [default: int8].",
-)
-@click.option(
-    "--kv-format",
-    metavar="FORMAT",
-    callback=KV_FORMAT,
-    default=None,
-    help="f32, bf16, int8 or int4 [default: as the engine takes them].",
-)
-@click.option(
-    "--context", metavar="TOKENS", callback=COUNT, default=None, help="Prompt and answer together [default: 2048]."
-)
-@click.option(
-    "--output", metavar="TOKENS", callback=COUNT, default=None, help="The answer's part of them [default: a quarter]."
-)
-@click.option("--concurrency", metavar="COUNT", callback=COUNT, default="1", help="Requests at a time [default: 1].")
-@click.option(
-    "--ttft", metavar="TIME", callback=DURATION, default=None, help="Objective: time to first token, such as 1s."
-)
-@click.option(
-    "--itl", metavar="TIME", callback=DURATION, default=None, help="Objective: 95% of a request's gaps, such as 50ms."
-)
-@click.option(
-    "--memory",
-    metavar="BYTES",
-    callback=reading(parse_bytes),
-    default=None,
-    help="Memory of the machine, rank or stage [default: what the hardware has, or this machine has available].",
-)
-@flags(*DIVISION_FLAGS)
-@click.option(
-    "--price-per-hour", type=click.FloatRange(0, min_open=True), default=None, help="Price of the whole machine."
-)
-@click.option(
-    "--acceptance",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.0,
-    help="Also decode with guesses (`serve --speculate`), this share of which is right.",
-)
-@click.option(
-    "--adapters",
-    type=click.IntRange(0, 1024),
-    default=0,
-    help="Places for LoRA adapters; every request uses one [default: 0].",
-)
-@click.option("--adapter-rank", type=click.IntRange(1, 512), default=16, help="Rank of each adapter [default: 16].")
-@click.option(
-    "--image",
-    "images",
-    metavar="WIDTHxHEIGHT",
-    multiple=True,
-    help="An image of this size in each prompt, such as 1024x768; may be repeated.",
-)
-@click.option(
-    "--plot", metavar="FILE", type=click.Path(path_type=Path), default=None, help="Draw the roofline: .png or .svg."
-)
+@taking(WorkFlags, "work")
+@taking(DivisionFlags, "division")
+@taking(OneProcessFlags, "alone")
 @click.option("--revision", metavar="REV", default=None, help="Hub revision [default: main].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def command(
     model: str,
-    hardware: str | None,
-    weights: str | None,
-    kv_format: str | None,
-    context: int | None,
-    output: int | None,
-    concurrency: int,
-    ttft: float | None,
-    itl: float | None,
-    memory: int | None,
-    price_per_hour: float | None,
-    acceptance: float,
-    adapters: int,
-    adapter_rank: int,
-    images: tuple[str, ...],
-    plot: Path | None,
+    work: WorkFlags,
+    division: DivisionFlags,
+    alone: OneProcessFlags,
     revision: str | None,
     as_json: bool,
     verbose: bool,
-    **division: Any,
 ) -> None:
     """Memory, TTFT, ITL, the side of the ridge and the cost of tokens, and which hardware would do.
 
@@ -125,7 +173,6 @@ def command(
     process needs, and what they exchange. The exit code is 4 where not even one sequence fits.
     """
     with clear_errors(verbose):
-        from twostroke.cli.shared.output_file import check_place
         from twostroke.lab.planner.adapted import with_places
         from twostroke.lab.planner.ask import make_ask
         from twostroke.lab.planner.divided_plan import make_divided_plan
@@ -135,34 +182,30 @@ def command(
         from twostroke.lab.planner.plan import make_plan, plan_json
         from twostroke.lab.planner.plan_text import plan_text
 
-        if plot is not None and plot.suffix.lower() not in PICTURES:
-            raise ConfigError(
-                f"--plot {plot}: the roofline is drawn as PNG or SVG.", fix="Name a file that ends in .png or .svg."
-            )
-        if plot is not None:
-            check_place(plot, "--plot")
-        require_hardware(hardware)
+        alone.check_picture()
+        require_hardware(work.hardware)
         found = read_model(model, revision)
-        target, divided = divided_target(division, hardware, found.spec)
-        if memory is not None:
-            target = replace(target, memory_bytes=memory)
-        asked = (weights, kv_format, context, output, concurrency, ttft, itl, price_per_hour)
-        ask = make_ask(found.spec, *asked)
+        target, divided = divided_target(division, work.hardware, found.spec)
+        if work.memory is not None:
+            target = replace(target, memory_bytes=work.memory)
+        ask = make_ask(found.spec, work.weights, work.kv_format, work.context, work.output, work.concurrency)
+        ask = replace(ask, ttft_s=work.ttft, itl_s=work.itl, price_per_hour=alone.price_per_hour)
         keys = "" if found.keys is None else found.keys.digest(ask.kv_kind)
-        ask = replace(ask, acceptance=acceptance, adapters=adapters, adapter_rank=adapter_rank, key_factors=keys)
+        adapters, rank = alone.adapters, alone.adapter_rank
+        ask = replace(ask, acceptance=alone.acceptance, adapters=adapters, adapter_rank=rank, key_factors=keys)
         if divided is not None:
-            _refuse_beside(plot, price_per_hour, acceptance, adapters, images)
+            alone.refuse()
             return _print_divided(make_divided_plan(found.source, found.spec, ask, target, divided), as_json)
-        sight = find_sight(found.source, found.spec, found.folder or Path(), wanted=bool(images))
+        sight = find_sight(found.source, found.spec, found.folder or Path(), wanted=bool(alone.images))
         ask = ask if sight is None else replace(ask, encoder_bytes=sight.num_bytes(ask.weights))
-        shown = with_images(sight, images, ask, target.machine)
-        plan = make_plan(found.source, with_places(found.spec, adapters, adapter_rank), ask, target)
+        shown = with_images(sight, alone.images, ask, target.machine)
+        plan = make_plan(found.source, with_places(found.spec, adapters, rank), ask, target)
         said = ("encodes of images are in the TTFT of one request alone, not in figures of several at a time",)
         plan = replace(plan, images=shown, assumptions=(*plan.assumptions, *(said if shown else ())))
         nodes = node_words(found.spec, ask, target)
         plan = replace(plan, assumptions=(*plan.assumptions, nodes)) if nodes else plan
-        if plot is not None:
-            _draw(plot, plan.source, plan.expectation)
+        if alone.plot is not None:
+            _draw(alone.plot, plan.source, plan.expectation)
         if as_json:
             print_json(plan_json(plan))
         else:
@@ -180,26 +223,6 @@ def _print_divided(plan: DividedPlan, as_json: bool) -> None:
         print_json(divided_json(plan))
     else:
         click.echo(divided_text(plan))
-
-
-def _refuse_beside(
-    plot: Path | None, price_per_hour: float | None, acceptance: float, adapters: int, images: tuple[str, ...]
-) -> None:
-    """Refuse options that a plan over several processes has no answer for. Raises ConfigError."""
-    wrong = {
-        "--plot": plot is not None,
-        "--price-per-hour": price_per_hour is not None,
-        "--acceptance": acceptance > 0,
-        "--adapters": adapters > 0,
-        "--image": bool(images),
-    }
-    named = [name for name, asked in wrong.items() if asked]
-    if named:
-        raise ConfigError(
-            f"{named[0]} is not possible beside ranks or stages.",
-            why="A divided model is planned without it.",
-            fix="Leave it out.",
-        )
 
 
 def _draw(path: Path, source: str, expectation: Expectation) -> None:

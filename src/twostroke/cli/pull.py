@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.types.errors import ModelNotFound
+
+
+@dataclass(frozen=True)
+class PullFlags:
+    """Which revision is downloaded, from where, and what is done next to that."""
+
+    revision: str | None = flag(
+        "--revision", metavar="REV", default=None, help="Branch, tag or commit [default: main]."
+    )
+    endpoint: str | None = flag(
+        "--endpoint", metavar="URL", default=None, help="Another hub [default: HF_ENDPOINT or the public hub]."
+    )
+    dry_run: bool = flag(
+        "--dry-run", is_flag=True, help="Say what would be downloaded and whether it fits, and download nothing."
+    )
+    anyway: bool = flag("--anyway", is_flag=True, help="Download it also where it does not fit or cannot run.")
+    no_pack: bool = flag("--no-pack", is_flag=True, help="Do not pack the weights: the first start does it.")
 
 
 @click.command(cls=ExampleCommand, example="twostroke pull llama3.2:1b")
 @click.argument("model")
-@click.option("--revision", metavar="REV", default=None, help="Branch, tag or commit [default: main].")
-@click.option("--endpoint", metavar="URL", default=None, help="Another hub [default: HF_ENDPOINT or the public hub].")
-@click.option("--dry-run", is_flag=True, help="Say what would be downloaded and whether it fits, and download nothing.")
-@click.option("--anyway", is_flag=True, help="Download it also where it does not fit or cannot run.")
-@click.option("--no-pack", is_flag=True, help="Do not pack the weights: the first start does it.")
+@taking(PullFlags)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(
-    model: str,
-    revision: str | None,
-    endpoint: str | None,
-    dry_run: bool,
-    anyway: bool,
-    no_pack: bool,
-    as_json: bool,
-    verbose: bool,
-) -> None:
+def command(model: str, asked: PullFlags, as_json: bool, verbose: bool) -> None:
     """Download MODEL (weights, tokenizer, settings; never code), after saying its size, its licence and whether it
     fits. Resumes where it stopped; pins the commit; packs the weights, so that the first start is a quick one."""
     with clear_errors(verbose):
@@ -37,7 +44,7 @@ def command(
         def say(text: str) -> None:
             click.echo(text, err=as_json)
 
-        wish = PullWish(model, revision, endpoint, anyway, say)
+        wish = PullWish(model, asked.revision, asked.endpoint, asked.anyway, say)
         prospect = prospect_of(wish)
         if prospect.name == EMBEDDED:
             _tell_embedded(str(spark_path()), as_json)
@@ -46,7 +53,7 @@ def command(
             say(f"{model} = {prospect.reference}")
         if prospect.offer is not None and not as_json:
             say(prospect.words())
-        if dry_run:
+        if asked.dry_run:
             if prospect.reference is not None and prospect.offer is None:
                 raise ModelNotFound(
                     f"Nothing is known of {prospect.reference}.",
@@ -58,7 +65,7 @@ def command(
                 print_json(prospect.as_json())
             return
         folder = bring(wish, prospect)
-        packed = None if no_pack or prospect.reference is None else pack(folder)
+        packed = None if asked.no_pack or prospect.reference is None else pack(folder)
         if as_json:
             found = {"path": str(folder.path), "source": folder.source, "revision": folder.revision}
             file = folder.path.name if folder.path.is_file() else None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.types.errors import ConfigError
 
@@ -21,53 +24,50 @@ DEFAULT_TOKENS = 32768
 KEYS = "keys"
 
 
+@dataclass(frozen=True)
+class QuantizeFlags:
+    """The format that is written, where to, and what it is calibrated with."""
+
+    target: str = flag(
+        "--to",
+        metavar="FORMAT",
+        required=True,
+        help="int4, int8, gptq, awq, gguf:Q4_K_M (Q8_0, Q6_K, Q4_0), or keys.",
+    )
+    output: Path | None = flag(
+        "--output",
+        metavar="FOLDER",
+        default=None,
+        type=click.Path(path_type=Path),
+        help="A folder that is made; with --to keys, a copy of MODEL [default there: MODEL's own].",
+    )
+    text: Path | None = flag(
+        "--text",
+        metavar="FILE",
+        default=None,
+        type=click.Path(path_type=Path),
+        help="Plain text like what the model will read [default: an embedded text].",
+    )
+    tokens: int = flag(
+        "--tokens",
+        metavar="COUNT",
+        default=DEFAULT_TOKENS,
+        type=click.IntRange(2048, 1 << 24),
+        help=f"Tokens of the text for calibration [default: {DEFAULT_TOKENS}].",
+    )
+    threads: int | None = flag(
+        "--threads", metavar="COUNT", default=None, type=click.IntRange(1, 256), help="[default: all cores]."
+    )
+    no_report: bool = flag("--no-report", is_flag=True, help="Do not compare the result with the original.")
+    revision: str | None = flag("--revision", metavar="REV", default=None, help="Hub revision [default: main].")
+
+
 @click.command(cls=ExampleCommand, example="twostroke quantize meta-llama/Llama-3.2-1B --to gptq --output llama-gptq")
 @click.argument("model")
-@click.option(
-    "--to",
-    "target",
-    metavar="FORMAT",
-    required=True,
-    help="int4, int8, gptq, awq, gguf:Q4_K_M (Q8_0, Q6_K, Q4_0), or keys.",
-)
-@click.option(
-    "--output",
-    metavar="FOLDER",
-    default=None,
-    type=click.Path(path_type=Path),
-    help="A folder that is made; with --to keys, a copy of MODEL [default there: MODEL's own].",
-)
-@click.option(
-    "--text",
-    metavar="FILE",
-    default=None,
-    type=click.Path(path_type=Path),
-    help="Plain text like what the model will read [default: an embedded text].",
-)
-@click.option(
-    "--tokens",
-    metavar="COUNT",
-    default=DEFAULT_TOKENS,
-    type=click.IntRange(2048, 1 << 24),
-    help=f"Tokens of the text for calibration [default: {DEFAULT_TOKENS}].",
-)
-@click.option("--threads", metavar="COUNT", default=None, type=click.IntRange(1, 256), help="[default: all cores].")
-@click.option("--no-report", is_flag=True, help="Do not compare the result with the original.")
-@click.option("--revision", metavar="REV", default=None, help="Hub revision [default: main].")
+@taking(QuantizeFlags)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(
-    model: str,
-    target: str,
-    output: Path | None,
-    text: Path | None,
-    tokens: int,
-    threads: int | None,
-    no_report: bool,
-    revision: str | None,
-    as_json: bool,
-    verbose: bool,
-) -> None:
+def command(model: str, asked: QuantizeFlags, as_json: bool, verbose: bool) -> None:
     """Write MODEL with fewer bits to FOLDER, which `twostroke serve FOLDER` serves.
 
     The model runs on the text layer by layer, so that codes are chosen for the inputs that each product really has.
@@ -88,15 +88,15 @@ def command(
         from twostroke.text.tokenizer import Tokenizer
         from twostroke.types.pooling import Task
 
-        write = _writer(target, output)
-        if target == KEYS:
-            _check_copy(model, output)
+        write, only_keys = _writer(asked.target, asked.output), asked.target == KEYS
+        if only_keys:
+            _check_copy(model, asked.output)
         with progress_bar("download") as downloading:
-            folder = locate(model, revision, downloading, read_machine().cache_folder).path
-        spec, cores = (read_folder if target == KEYS else read_original)(folder), threads or read_machine().cores
-        compared = not no_report and spec.task is Task.GENERATE
-        texts = read_texts(text, Tokenizer.from_folder(folder), spec.max_positions, tokens)
-        report = write(folder, output or folder, texts, cores, compared)
+            folder = locate(model, asked.revision, downloading, read_machine().cache_folder).path
+        spec, cores = (read_folder if only_keys else read_original)(folder), asked.threads or read_machine().cores
+        compared = not asked.no_report and spec.task is Task.GENERATE
+        texts = read_texts(asked.text, Tokenizer.from_folder(folder), spec.max_positions, asked.tokens)
+        report = write(folder, asked.output or folder, texts, cores, compared)
         if as_json:
             print_json(report.as_json())
         else:
@@ -142,9 +142,9 @@ def _writer(target: str, output: Path | None) -> Write:
     if output is None:
         raise ConfigError(f"--to {target[:60]} needs --output FOLDER.", fix="Name a folder that is not there yet.")
     if target in METHODS:
-        return lambda *asked: _calibrated(target, *asked)
+        return partial(_calibrated, target)
     if kind == "gguf" and mix.upper() in MIXES:
-        return lambda *asked: _gguf(mix.upper(), *asked)
+        return partial(_gguf, mix.upper())
     raise ConfigError(
         f"--to {target[:60]!r} is no format.",
         fix=f"There are {', '.join(METHODS)}, {', '.join(f'gguf:{name}' for name in MIXES)}, {KEYS}.",

@@ -57,6 +57,24 @@ class Adapters(Protocol):
         """The request has ended."""
 
 
+class Resources(Struct, frozen=True):
+    """What requests of one engine share and may not have: compiled grammars, and adapters."""
+
+    grammars: Grammars | None = None
+    adapters: Adapters | None = None
+
+
+NO_RESOURCES = Resources()
+
+
+class Seeds(Struct, frozen=True):
+    """Where the seeds of completions come from. draw: a fresh 63-bit seed. sibling(seed, i): the seed of completion i
+    of a request with this seed."""
+
+    draw: Callable[[], int]
+    sibling: Callable[[int, int], int]
+
+
 class _Live(Struct):
     """One completion that is not finished."""
 
@@ -75,8 +93,6 @@ class Session:
     """All live requests of one engine. Not for several threads: the one that steps the scheduler owns it.
 
     ledger: gets each completion's beginning and end here, and steps from the stepper.
-
-    draw_seed: a fresh 63-bit seed. sibling_seed(seed, i): the seed of completion i.
     """
 
     def __init__(
@@ -85,25 +101,22 @@ class Session:
         vocabulary: Vocabulary,
         limits: EngineLimits,
         *,
-        draw_seed: Callable[[], int],
-        sibling_seed: Callable[[int, int], int],
+        seeds: Seeds,
         observer: Observer | None = None,
-        grammars: Grammars | None = None,
         ledger: Ledger | None = None,
-        adapters: Adapters | None = None,
+        resources: Resources = NO_RESOURCES,
     ) -> None:
         self.limits = limits
         self._book = book
         self._vocabulary = vocabulary
-        self._draw_seed = draw_seed
-        self._sibling_seed = sibling_seed
-        self._grammars = grammars
+        self._seeds = seeds
+        self._grammars = resources.grammars
         self.observer = observer or NoObserver()
         self.ledger = ledger or Ledger()
         self._live: dict[str, _Live] = {}
         self._groups: dict[str, list[str]] = {}
         self._choosing: dict[str, ChosenAnswers] = {}
-        self._adapters, self._taken = adapters, dict[str, TakenAdapter]()  # by request id
+        self._adapters, self._taken = resources.adapters, dict[str, TakenAdapter]()  # by request id
         self._numbers = itertools.count(1)
         self._gaps_s: list[float] = []  # between tokens, of the step that is consumed
 
@@ -161,7 +174,7 @@ class Session:
             self._choosing[name] = ChosenAnswers(params)
             if params.logprobs is None:
                 params = replace(params, logprobs=0)  # to compare the answers
-        seed = self._draw_seed() if params.seed is None else params.seed
+        seed = self._seeds.draw() if params.seed is None else params.seed
         ends = frozenset() if params.ignore_eos else self.limits.end_token_ids
         added: list[str] = []
         self._groups[name] = added
@@ -175,7 +188,7 @@ class Session:
                     group_id=name,
                     prompt_token_ids=prompt.token_ids,
                     params=others if index else params,
-                    seed=self._sibling_seed(seed, index),
+                    seed=self._seeds.sibling(seed, index),
                     max_tokens=max_tokens,
                     end_token_ids=ends | frozenset(params.stop_token_ids),
                     arrival_s=now,

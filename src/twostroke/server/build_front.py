@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from typing import Any
 from twostroke import __version__
 from twostroke.assembly import folders as assemble_folders
 from twostroke.assembly.machine.heap import keep_little, trim
+from twostroke.assembly.seeds import SEEDS
 from twostroke.assembly.seeing import front_eyes
 from twostroke.assembly.settings.config import resolve_overload, resolve_server
 from twostroke.assembly.settings.engine_settings import ModelSettings
@@ -23,8 +23,7 @@ from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.distributed.wire.frames import ReplicaFacts
 from twostroke.engine.limits import EngineLimits
 from twostroke.engine.loop_engine import LoopEngine
-from twostroke.engine.session import Session
-from twostroke.runner.sampling.random_draw import sibling_seed
+from twostroke.engine.session import Resources, Session
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.build import server_parts
 from twostroke.server.built import BuiltServer
@@ -83,12 +82,10 @@ def build_front(
         stepper.fleet,
         tokenizer,
         _limits(facts, ends, spec.task),
-        draw_seed=lambda: secrets.randbits(63),
-        sibling_seed=sibling_seed,
+        seeds=SEEDS,
         observer=Listeners(metrics, forecast),
-        grammars=grammars,
         ledger=stepper.fleet.ledger,
-        adapters=adapters,
+        resources=Resources(grammars, adapters),
     )
     parts = server_parts(
         resolved,

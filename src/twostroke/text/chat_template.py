@@ -86,7 +86,6 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
-        documents: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
         each_text: Callable[[str], str] = str,
         notes: Notes | None = None,
@@ -95,7 +94,7 @@ class ChatTemplate:
         """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
         notes: collects what had to be changed in the messages. pictures: the marks of images in them.
 
-        each_text: what is put in place of each string of the messages, tools, documents and variables (quoting.py).
+        each_text: what is put in place of each string of the messages, tools and variables (quoting.py).
 
         Raises InvalidRequest for messages that are wrong or that the template refuses (with its own words), for
         variables it does not know, and where it takes more time or text than allowed.
@@ -107,7 +106,7 @@ class ChatTemplate:
         made = self._roles(name, normalized(messages, notes, self._fits[name].joint))
 
         def text_of(conversation: Messages, offered: Sequence[Mapping[str, Any]] | None) -> str:
-            given = {**self._values(name, offered), **extra, "documents": list(documents) if documents else None}
+            given = {**self._values(name, offered), **extra, "documents": None}
             shown = _with_texts(conversation, each_text)
             if pictures is not None and self._fits[name].sees(pictures.written):
                 shown = pictures.as_parts(shown, self._fits[name].joint)

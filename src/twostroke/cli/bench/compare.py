@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, SuggestingGroup, clear_errors, print_json
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.progress import progress_bar
 
 if TYPE_CHECKING:
+    from twostroke.lab.bench.run_compare import Asked
     from twostroke.types.spec.formats import KVKind
 
 SHAPE_HELP = "Random weights: llama-3.2-1b, qwen2.5-0.5b, or the path of any config.json."
@@ -77,69 +80,77 @@ def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
             click.echo(f"{name:<14} {python or f'not installed: twostroke bench peers install {name}'}")
 
 
+@dataclass(frozen=True)
+class CompareFlags:
+    """What is compared with which engines, how often, and where the result is written."""
+
+    shape: str = flag("--shape", default="llama-3.2-1b", help=SHAPE_HELP)
+    folder: Path | None = flag("--model", type=click.Path(path_type=Path), default=None, help=MODEL_HELP)
+    weights: str = flag("--weights", default="", help=WEIGHTS_HELP)
+    kv: str = flag("--kv-format", default="int8", help=KV_HELP)
+    texts: tuple[Path, ...] = flag("--text", type=click.Path(path_type=Path), multiple=True, help=TEXT_HELP)
+    errors: bool = flag(
+        "--errors", is_flag=True, help="Errors alone: no speed is measured, so that the machine may be busy."
+    )
+    names: str = flag(
+        "--peers", default="openvino,llama_cpp", help="Peers, with commas between; none for us alone."
+    )
+    peers_folder: Path | None = flag(
+        "--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP
+    )
+    rounds: int = flag("--rounds", type=click.IntRange(min=1), default=3, help="Turns of each engine [default: 3].")
+    threads: int = flag("--threads", default=2, help="Threads of every engine [default: 2].")
+    quick: bool = flag("--quick", is_flag=True, help="Eight cases instead of twelve.")
+    save: Path | None = flag(
+        "--save", type=click.Path(path_type=Path), default=None, help="Write JSON after each turn."
+    )
+    plot: Path | None = flag(
+        "--plot", type=click.Path(path_type=Path), default=None, help="Write a picture (SVG) after each turn."
+    )
+
+    def comparison(self) -> Asked:
+        """The comparison that is asked for. Raises ConfigError and click's error for a wrong value."""
+        from twostroke.lab.bench.cases import QUICK, STANDARD
+        from twostroke.lab.bench.natural_texts import texts_of
+        from twostroke.lab.bench.run_compare import Asked
+
+        return Asked(
+            shape=self.shape,
+            folder=self.folder,
+            weights=_weights(self.weights),
+            peers=tuple(name.strip() for name in self.names.split(",") if name.strip() not in ("", "none")),
+            peers_folder=self.peers_folder,
+            rounds=1 if self.errors else self.rounds,
+            threads=self.threads,
+            cases=() if self.errors else QUICK if self.quick else STANDARD,
+            kv=_kv_kinds(self.kv),
+            texts=texts_of(self.texts),
+        )
+
+
 @click.command(cls=ExampleCommand, example="twostroke bench compare --quick --save result.json --plot result.svg")
-@click.option("--shape", default="llama-3.2-1b", help=SHAPE_HELP)
-@click.option("--model", "folder", type=click.Path(path_type=Path), default=None, help=MODEL_HELP)
-@click.option("--weights", default="", help=WEIGHTS_HELP)
-@click.option("--kv-format", "kv", default="int8", help=KV_HELP)
-@click.option("--text", "texts", type=click.Path(path_type=Path), multiple=True, help=TEXT_HELP)
-@click.option("--errors", is_flag=True, help="Errors alone: no speed is measured, so that the machine may be busy.")
-@click.option("--peers", "names", default="openvino,llama_cpp", help="Peers, with commas between; none for us alone.")
-@click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
-@click.option("--rounds", type=click.IntRange(min=1), default=3, help="Turns of each engine [default: 3].")
-@click.option("--threads", default=2, help="Threads of every engine [default: 2].")
-@click.option("--quick", is_flag=True, help="Eight cases instead of twelve.")
-@click.option("--save", type=click.Path(path_type=Path), default=None, help="Write JSON after each turn.")
-@click.option("--plot", type=click.Path(path_type=Path), default=None, help="Write a picture (SVG) after each turn.")
+@taking(CompareFlags)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def compare(
-    shape: str,
-    folder: Path | None,
-    weights: str,
-    kv: str,
-    texts: tuple[Path, ...],
-    errors: bool,
-    names: str,
-    peers_folder: Path | None,
-    rounds: int,
-    threads: int,
-    quick: bool,
-    save: Path | None,
-    plot: Path | None,
-    as_json: bool,
-    verbose: bool,
-) -> None:
+def compare(asked: CompareFlags, as_json: bool, verbose: bool) -> None:
     """Us and other engines on the same checkpoint, in turn, next to the machine's limits and float32."""
     with clear_errors(verbose):
         from twostroke.cli.shared.output_file import check_place, write_json, write_whole
-        from twostroke.lab.bench.cases import QUICK, STANDARD
-        from twostroke.lab.bench.natural_texts import texts_of
         from twostroke.lab.bench.peers.peer import find_peer
-        from twostroke.lab.bench.run_compare import Asked, run
+        from twostroke.lab.bench.run_compare import run
         from twostroke.types.errors import ConfigError, Contradiction
 
-        if errors and folder is None:
+        if asked.errors and asked.folder is None:
             raise ConfigError("--errors was given for random weights.", fix="Name a checkpoint: --model FOLDER_OR_FILE")
+        save, plot = asked.save, asked.plot
         for path, option in ((save, "--save"), (plot, "--plot")):
             if path is not None:
                 check_place(path, option)
-        asked = Asked(
-            shape=shape,
-            folder=folder,
-            weights=_weights(weights),
-            peers=tuple(name.strip() for name in names.split(",") if name.strip() not in ("", "none")),
-            peers_folder=peers_folder,
-            rounds=1 if errors else rounds,
-            threads=threads,
-            cases=() if errors else QUICK if quick else STANDARD,
-            kv=_kv_kinds(kv),
-            texts=texts_of(texts),
-        )
-        for name in asked.peers:
+        comparison = asked.comparison()
+        for name in comparison.peers:
             find_peer(name)  # before gigabytes are written
         with progress_bar("checkpoint") as progress:
-            for result in run(asked, time.perf_counter, lambda line: click.echo(line, err=True), progress):
+            for result in run(comparison, time.perf_counter, lambda line: click.echo(line, err=True), progress):
                 if save is not None:
                     write_json(save, result.as_json(), "--save")
                 if plot is not None:

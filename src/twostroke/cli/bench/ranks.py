@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from twostroke.assembly.settings.option import Option
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.readings import COUNT
 from twostroke.types.errors import ConfigError
@@ -22,24 +24,30 @@ OPTIONS: tuple[Option[Any], ...] = (
 )
 
 
+@dataclass(frozen=True)
+class RankFlags:
+    """The processes that hold the model."""
+
+    tensor_parallel: int = flag(
+        "--tensor-parallel", metavar="COUNT", callback=COUNT, default="1", help="Ranks that share each layer."
+    )
+    pipeline_parallel: int = flag(
+        "--pipeline-parallel", metavar="COUNT", callback=COUNT, default="1", help="Stages, instead of ranks."
+    )
+    threads: int = flag(
+        "--threads", type=click.IntRange(1), default=1, help="Threads of each rank or stage [default: 1]."
+    )
+
+
 @click.command(cls=ExampleCommand, example="twostroke bench ranks --shape llama-3.2-1b --tensor-parallel 2 --json")
 @click.argument("model", default="spark")
 @flags(*phase_flags("128,512", "1,4", 128, 5))
-@click.option("--tensor-parallel", metavar="COUNT", callback=COUNT, default="1", help="Ranks that share each layer.")
-@click.option("--pipeline-parallel", metavar="COUNT", callback=COUNT, default="1", help="Stages, instead of ranks.")
-@click.option("--threads", type=click.IntRange(1), default=1, help="Threads of each rank or stage [default: 1].")
+@taking(RankFlags, "processes")
 @option_flags(OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def ranks(
-    model: str,
-    shape: str | None,
-    tensor_parallel: int,
-    pipeline_parallel: int,
-    threads: int,
-    as_json: bool,
-    verbose: bool,
-    **options: Any,
+    model: str, shape: str | None, processes: RankFlags, as_json: bool, verbose: bool, **options: Any
 ) -> None:
     """A model over two or more processes (two ranks, where nothing is said), and in one process with as many threads.
 
@@ -51,7 +59,8 @@ def ranks(
         from twostroke.llm import LLM
         from twostroke.ops.passes.division import TENSOR, Division
 
-        division = Division.asked(tensor_parallel, pipeline_parallel) or Division(TENSOR, 2)
+        threads, division = processes.threads, Division.asked(processes.tensor_parallel, processes.pipeline_parallel)
+        division = division or Division(TENSOR, 2)
         cores, wanted = read_machine().cores, threads * division.count
         if wanted > cores:
             raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -16,30 +17,33 @@ from twostroke.assembly.settings.engine_settings import (
 )
 from twostroke.assembly.settings.options import ENGINE_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.types.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class SituationFlags:
+    """Which way of guessing is measured, and in how large situations."""
+
+    way: str | None = flag("--way", default=None, help="The way of guessing [default: that of --speculate, or auto].")
+    rounds: int = flag(
+        "--rounds", type=click.IntRange(2), default=21, help="Rounds of each situation [default: 21]."
+    )
+    tokens: int = flag(
+        "--tokens", type=click.IntRange(8), default=256, help="One stream writes; others a quarter [default: 256]."
+    )
+    streams: int = flag(
+        "--streams", type=click.IntRange(2, 512), default=32, help="Where there are many [default: 32]."
+    )
 
 
 @click.command(cls=ExampleCommand, example="twostroke bench speculate --rounds 21 --threads 1 --json")
 @click.argument("model", default="spark")
-@click.option("--way", default=None, help="The way of guessing [default: that of --speculate, or auto].")
-@click.option("--rounds", type=click.IntRange(2), default=21, help="Rounds of each situation [default: 21].")
-@click.option(
-    "--tokens", type=click.IntRange(8), default=256, help="One stream writes; others a quarter [default: 256]."
-)
-@click.option("--streams", type=click.IntRange(2, 512), default=32, help="Where there are many [default: 32].")
+@taking(SituationFlags)
 @option_flags(ENGINE_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def speculate(
-    model: str,
-    way: str | None,
-    rounds: int,
-    tokens: int,
-    streams: int,
-    as_json: bool,
-    verbose: bool,
-    **options: Any,
-) -> None:
+def speculate(model: str, asked: SituationFlags, as_json: bool, verbose: bool, **options: Any) -> None:
     """Five situations in which guessing can hardly win, with it and without it by turns: does it lose more than 2%?
 
     Each row has the median ratio of speeds (1 is as fast as without guesses), the interval that holds the true median
@@ -54,7 +58,8 @@ def speculate(
             if options.get(objective.name) is not None:
                 words = f"{objective.flag} is set by the bench itself, for one situation."
                 raise ConfigError(words, fix="Leave it out.")
-        way = way or str(options.get(SpeculateSettings.speculate.name) or "auto").partition(":")[0]
+        rounds = asked.rounds
+        way = asked.way or str(options.get(SpeculateSettings.speculate.name) or "auto").partition(":")[0]
         bench = NeverLoseBench(way, rounds, time.perf_counter, time.process_time)
         settings: dict[str, Any] = {}
 
@@ -68,7 +73,7 @@ def speculate(
             if not as_json:
                 click.echo(text, err=True)
 
-        rows = never_lose(make, bench, situations(tokens, streams), note)
+        rows = never_lose(make, bench, situations(asked.tokens, asked.streams), note)
         report = NeverLose(model, way, rounds, settings, tuple(rows))
         if as_json:
             print_json(report.as_json())

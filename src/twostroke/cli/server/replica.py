@@ -6,6 +6,7 @@ import faulthandler
 import platform
 import signal
 import socket
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -15,41 +16,43 @@ from twostroke.assembly.settings.options import ADAPTER_OPTIONS, CLUSTER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.reports import report_listening, reports
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.interrupt import finish_undisturbed
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.distributed.wire.frames import ReplicaRole
 
 
+@dataclass(frozen=True)
+class ReplicaFlags:
+    """Where a replica listens, and what it is among the others. *_fd: descriptors that another process has opened."""
+
+    listen: str = flag(
+        "--listen", default="127.0.0.1:8101", show_default=True, help="Address for fronts, HOST:PORT."
+    )
+    name: str | None = flag(
+        "--name", default=None, help="Its name among the replicas; without one, host and port."
+    )
+    role: ReplicaRole = flag(
+        "--role",
+        type=click.Choice(["both", "prefill", "decode"]),
+        default="both",
+        show_default=True,
+        help="What it computes: whole answers, prompts whose answers go on at another replica, or such answers.",
+    )
+    listen_fd: int | None = flag("--listen-fd", type=int, default=None, hidden=True)
+    report_fd: int | None = flag("--report-fd", type=int, default=None, hidden=True)
+
+
 @click.command(cls=ExampleCommand, example="twostroke replica meta-llama/Llama-3.2-1B-Instruct --listen 127.0.0.1:8101")
 @click.argument("model", default="spark")
 @option_flags(ENGINE_OPTIONS + ADAPTER_OPTIONS + CLUSTER_OPTIONS)
-@click.option("--listen", default="127.0.0.1:8101", show_default=True, help="Address for fronts, HOST:PORT.")
-@click.option("--name", default=None, help="Its name among the replicas; without one, host and port.")
-@click.option(
-    "--role",
-    type=click.Choice(["both", "prefill", "decode"]),
-    default="both",
-    show_default=True,
-    help="What it computes: whole answers, prompts whose answers go on at another replica, or such answers.",
-)
-@click.option("--listen-fd", type=int, default=None, hidden=True)
-@click.option("--report-fd", type=int, default=None, hidden=True)
+@taking(ReplicaFlags)
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
-def command(
-    model: str,
-    listen: str,
-    name: str | None,
-    role: ReplicaRole,
-    listen_fd: int | None,
-    report_fd: int | None,
-    as_json: bool,
-    verbose: bool,
-    **options: Any,
-) -> None:
+def command(model: str, asked: ReplicaFlags, as_json: bool, verbose: bool, **options: Any) -> None:
     """Load MODEL and compute for fronts (`twostroke front`). It does not serve HTTP."""
     from twostroke.assembly.machine.near_memory import keep_memory_near
-    from twostroke.assembly.replica import build_replica
+    from twostroke.assembly.replica import ReplicaEndpoint, build_replica
     from twostroke.assembly.settings.env import read_machine
     from twostroke.server.serve import bind, short_turns
 
@@ -61,13 +64,14 @@ def command(
 
     with clear_errors(verbose):
         secret = require_secret(options)
-        host, port = parse_address(listen, secret)
-        listener = bind(host, port) if listen_fd is None else socket.socket(fileno=listen_fd)
+        host, port = parse_address(asked.listen, secret)
+        listener = bind(host, port) if asked.listen_fd is None else socket.socket(fileno=asked.listen_fd)
         options.pop(ClusterSettings.cluster_secret.name)
         bound_host, bound_port = listener.getsockname()[:2]
-        own_name = name or f"{platform.node()}:{bound_port}"
-        with listener, progress_bar("load") as shown, reports(report_fd, shown) as progress:
-            built = build_replica(model, options, listener, own_name, secret, say, progress, role)
+        own_name = asked.name or f"{platform.node()}:{bound_port}"
+        with listener, progress_bar("load") as shown, reports(asked.report_fd, shown) as progress:
+            endpoint = ReplicaEndpoint(listener, own_name, secret, asked.role)
+            built = build_replica(model, options, endpoint, say, progress)
             facts = {"listen": f"{bound_host}:{bound_port}", **built.facts}
             if as_json:
                 print_json(facts)
@@ -76,7 +80,7 @@ def command(
                     f"{facts['name']}: {facts['model']}, {facts['weights']} weights, {facts['threads']} threads, "
                     f"{facts['cpu_level']} kernels; listens on {facts['listen']} for fronts"
                 )
-            report_listening(report_fd)
+            report_listening(asked.report_fd)
             signal.signal(signal.SIGTERM, lambda *_: built.replica.drain())
             try:
                 with built.heart, short_turns():

@@ -6,6 +6,7 @@ import asyncio
 import faulthandler
 import socket
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from twostroke.assembly.settings.options import ADAPTER_OPTIONS, ENGINE_OPTIONS,
 from twostroke.assembly.settings.server_settings import ListenSettings
 from twostroke.cli.server.run_built import facts_text, listening, serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.interrupt import finish_undisturbed
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.types.errors import ConfigError
@@ -31,32 +33,35 @@ ONE_PROCESS_HELP = (
 )
 
 
+@dataclass(frozen=True)
+class ProcessFlags:
+    """The processes of a server. worker_fds: the descriptors that a supervisor gives its worker."""
+
+    replicas: int | None = flag("--replicas", type=click.IntRange(1, 64), default=None, help=REPLICAS_HELP)
+    one_process: bool = flag("--one-process", is_flag=True, help=ONE_PROCESS_HELP)
+    supervise: bool = flag(
+        "--supervise", is_flag=True, help="Serve from a process that is started again when native code dies."
+    )
+    worker_fds: tuple[int, int, int] | None = flag("--worker-fds", type=(int, int, int), default=None, hidden=True)
+
+
 @click.command(
     cls=ExampleCommand, example="twostroke serve meta-llama/Llama-3.2-1B-Instruct --weights int4 --port 8000"
 )
 @click.argument("models_named", metavar="[MODEL]...", nargs=-1)
 @option_flags(ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS + MODELS_OPTIONS)
-@click.option("--replicas", type=click.IntRange(1, 64), default=None, help=REPLICAS_HELP)
-@click.option("--one-process", is_flag=True, help=ONE_PROCESS_HELP)
-@click.option("--supervise", is_flag=True, help="Serve from a process that is started again when native code dies.")
-@click.option("--worker-fds", "worker_fds", type=(int, int, int), default=None, hidden=True)
+@taking(ProcessFlags, "processes")
 @click.option("--json", "as_json", is_flag=True, help="Print the start-up facts as one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and the access log.")
 def command(
-    models_named: tuple[str, ...],
-    replicas: int | None,
-    one_process: bool,
-    supervise: bool,
-    worker_fds: tuple[int, int, int] | None,
-    as_json: bool,
-    verbose: bool,
-    **options: Any,
+    models_named: tuple[str, ...], processes: ProcessFlags, as_json: bool, verbose: bool, **options: Any
 ) -> None:
     """Serve MODEL (a folder, GGUF file, hub id, or 'spark') with the OpenAI API on 127.0.0.1:8000.
 
     Several models are served by one server, each from a process of its own that is loaded when it is wanted.
     """
     with clear_errors(verbose):
+        replicas, supervise = processes.replicas, processes.supervise
         if _several(models_named, options):
             from twostroke.cli.server.several import serve_several
 
@@ -75,8 +80,8 @@ def command(
             )
         model = models_named[0] if models_named else "spark"
         options = {name: value for name, value in options.items() if name not in MODELS_NAMES}
-        if not one_process and replicas is None and not supervise:
-            options, replicas = _on_nodes(model, options, alone=worker_fds is not None)
+        if not processes.one_process and replicas is None and not supervise:
+            options, replicas = _on_nodes(model, options, alone=processes.worker_fds is not None)
         if replicas is not None:
             from twostroke.cli.server.replicas import serve_with_replicas
 
@@ -85,9 +90,9 @@ def command(
             serve_with_replicas(model, options, replicas, as_json, verbose)
             return
         if supervise:
-            flags = ["--json"] * as_json + ["-v"] * verbose + ["--one-process"] * one_process
+            flags = ["--json"] * as_json + ["-v"] * verbose + ["--one-process"] * processes.one_process
             sys.exit(_supervise(model, options, flags))
-        _serve(model, options, as_json, verbose, worker_fds)
+        _serve(model, options, as_json, verbose, processes.worker_fds)
 
 
 def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import click
 
 from twostroke.cli.doctor import step_notes
+from twostroke.cli.shared.flag_fields import flag
 from twostroke.cli.shared.readings import COUNT, bytes_per_s, duration_s, reading
 from twostroke.types.errors import ConfigError, Contradiction, OutOfMemory
 
@@ -20,36 +21,38 @@ if TYPE_CHECKING:
 
 THIS = ("this", "here")
 
-DIVISION_FLAGS = (
-    click.option(
+@dataclass(frozen=True)
+class DivisionFlags:
+    """How many ranks or stages hold the model, and how fast they exchange."""
+
+    tensor_parallel: int = flag(
         "--tensor-parallel",
         metavar="COUNT",
         callback=COUNT,
         default="1",
         help="Ranks that share each layer, each on such a machine; of this machine, each with its share [default: 1].",
-    ),
-    click.option(
+    )
+    pipeline_parallel: int = flag(
         "--pipeline-parallel",
         metavar="COUNT",
         callback=COUNT,
         default="1",
         help="Stages that follow one another, likewise [default: 1].",
-    ),
-    click.option(
+    )
+    exchange_time: float | None = flag(
         "--exchange-time",
         metavar="TIME",
         callback=reading(duration_s),
         default=None,
         help="Time of one meeting of ranks or stages, such as 40us [default: as `twostroke doctor` measured it here].",
-    ),
-    click.option(
+    )
+    exchange_rate: float | None = flag(
         "--exchange-rate",
         metavar="RATE",
         callback=reading(bytes_per_s),
         default=None,
         help="Rate at which they exchange, such as 10Gbit/s [default: as `twostroke doctor` measured it here].",
-    ),
-)
+    )
 
 
 def read_hardware(name: str | None, processes: int = 1) -> Target:
@@ -96,7 +99,7 @@ def require_hardware(name: str | None) -> None:
         named_target(name)
 
 
-def divided_target(options: dict[str, Any], hardware: str | None, spec: Model) -> tuple[Target, ParallelPlan | None]:
+def divided_target(asked: DivisionFlags, hardware: str | None, spec: Model) -> tuple[Target, ParallelPlan | None]:
     """What each process runs on, and the division of `spec`; None for one process.
 
     Raises ConfigError. A count by which the model cannot be divided is refused before this machine is measured.
@@ -104,19 +107,19 @@ def divided_target(options: dict[str, Any], hardware: str | None, spec: Model) -
     from twostroke.models.common.divided import ParallelPlan
     from twostroke.ops.passes.division import Division
 
-    division = Division.asked(options["tensor_parallel"], options["pipeline_parallel"])
+    division = Division.asked(asked.tensor_parallel, asked.pipeline_parallel)
     if division is None:
-        for name in ("exchange_time", "exchange_rate"):
-            if options[name] is not None:
+        for option, rate in (("--exchange-time", asked.exchange_time), ("--exchange-rate", asked.exchange_rate)):
+            if rate is not None:
                 raise ConfigError(
-                    f"--{name.replace('_', '-')} belongs to --tensor-parallel or --pipeline-parallel.",
+                    f"{option} belongs to --tensor-parallel or --pipeline-parallel.",
                     why="One process exchanges nothing.",
                     fix="Ask for ranks or stages, or leave it out.",
                 )
         return read_hardware(hardware), None
     division.own(spec)
     target = read_hardware(hardware, division.count)
-    return target, ParallelPlan(division, _link(options["exchange_time"], options["exchange_rate"], target))
+    return target, ParallelPlan(division, _link(asked.exchange_time, asked.exchange_rate, target))
 
 
 def _link(meeting_s: float | None, rate: float | None, target: Target) -> LinkRates:

@@ -11,7 +11,8 @@ import click
 
 from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.bench.load_flags import count_flag, time_flag
-from twostroke.cli.shared.division_flags import DIVISION_FLAGS, divided_target, require_hardware
+from twostroke.cli.shared.division_flags import DivisionFlags, divided_target, require_hardware
+from twostroke.cli.shared.flag_fields import flags_of, taken
 from twostroke.cli.shared.readings import FORMAT, KV_FORMAT, bytes_per_s, reading
 from twostroke.types.errors import ConfigError
 
@@ -57,7 +58,7 @@ MACHINE_FLAGS = (
     click.option(
         "--kv-memory", metavar="BYTES", callback=reading(parse_bytes), default=None, help="Size of a replica's KV pool."
     ),
-    *DIVISION_FLAGS,
+    *flags_of(DivisionFlags),
 )
 
 FLEET_FLAGS = (
@@ -126,7 +127,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
 
     require_hardware(options["hardware"])
     found = read_model(options["model"], options["revision"])
-    target, divided = divided_target(options, options["hardware"], found.spec)
+    target, divided = divided_target(taken(DivisionFlags, options), options["hardware"], found.spec)
     adapters, rank = options["adapters"], options["adapter_rank"]
     if adapters and divided is not None:
         raise ConfigError("Adapters are not simulated with ranks or stages.", fix="Leave one of the two out.")

@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from twostroke.assembly.settings.server_settings import ListenSettings, TalkSett
 from twostroke.cli.chat import ChatJson, ChatText, Conversation, converse
 from twostroke.cli.generate import prompt_of, stream_answer
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.images import image_part, paths_in
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
@@ -28,29 +30,33 @@ from twostroke.types.errors import InvalidRequest, ModelNotFound, TwostrokeError
 OPTIONS = (*ENGINE_OPTIONS, TalkSettings.chat_template)
 
 
+@dataclass(frozen=True)
+class RunFlags:
+    """What comes before the text, and which server or process answers."""
+
+    system: str | None = flag("--system", default=None, help="System message.")
+    image_files: tuple[str, ...] = flag(
+        "--image", multiple=True, help="A file or URL before the text; may be repeated."
+    )
+    url: str | None = flag(
+        "--url", default=None, help="Only this server; unix:PATH for a socket [default: one of this user's]."
+    )
+    api_key: str | None = flag(
+        "--api-key", metavar="KEY", default=None, help="The server's API key [env TWOSTROKE_API_KEY]."
+    )
+    local: bool = flag("--local", is_flag=True, help="Compute in this process, also where a server has the model.")
+
+
 @click.command(cls=ExampleCommand, example='twostroke run llama3.2:1b "What is prefill?"')
 @click.argument("model")
 @click.argument("prompt", required=False)
-@click.option("--system", default=None, help="System message.")
-@click.option("--image", "image_files", multiple=True, help="A file or URL before the text; may be repeated.")
-@click.option("--url", default=None, help="Only this server; unix:PATH for a socket [default: one of this user's].")
-@click.option("--api-key", metavar="KEY", default=None, help="The server's API key [env TWOSTROKE_API_KEY].")
-@click.option("--local", is_flag=True, help="Compute in this process, also where a server has the model.")
+@taking(RunFlags)
 @sampling_flags
 @option_flags(OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: one document, or one for each answer of a chat.")
 @click.option("-v", "--verbose", is_flag=True, help="Show timings, and tracebacks.")
 def command(
-    model: str,
-    prompt: str | None,
-    system: str | None,
-    image_files: tuple[str, ...],
-    url: str | None,
-    api_key: str | None,
-    local: bool,
-    as_json: bool,
-    verbose: bool,
-    **values: Any,
+    model: str, prompt: str | None, asked: RunFlags, as_json: bool, verbose: bool, **values: Any
 ) -> None:
     """Answer PROMPT, or chat where there is none. Text on standard input is the prompt, or comes after PROMPT. A model
     of the hub that is not here is downloaded first, as `pull` does it. Options of the engine mean this process."""
@@ -58,14 +64,14 @@ def command(
         text = _text(prompt)
         sampling = pop_sampling(values)
         options = {name: value for name, value in values.items() if value not in (None, ())}
-        with _answering(model, options, url, api_key, local) as llm:
+        with _answering(model, options, asked) as llm:
             params = take_sampling(sampling, llm.sampling_defaults)
             if text is None:
-                shown = [image_part(name) for name in image_files]
-                converse(Conversation(llm, params, system, ChatJson() if as_json else ChatText(), images=shown))
+                shown = [image_part(name) for name in asked.image_files]
+                converse(Conversation(llm, params, asked.system, ChatJson() if as_json else ChatText(), images=shown))
                 return
             text, named = paths_in(text) if llm.sees else (text, [])
-            made = prompt_of(llm, text, system, [*image_files, *named], raw=False)
+            made = prompt_of(llm, text, asked.system, [*asked.image_files, *named], raw=False)
             if as_json:
                 print_json(_whole(llm, made, params))
             else:
@@ -93,11 +99,9 @@ def _is_piped() -> bool:
 
 
 @contextlib.contextmanager
-def _answering(
-    model: str, options: dict[str, Any], url: str | None, api_key: str | None, local: bool
-) -> Iterator[Any]:
+def _answering(model: str, options: dict[str, Any], asked: RunFlags) -> Iterator[Any]:
     """What answers: a server that has the model, or an engine in this process. Raises TwostrokeError."""
-    served = None if local or (options and url is None) else _served(model, url, api_key)
+    served = None if asked.local or (options and asked.url is None) else _served(model, asked.url, asked.api_key)
     if served is not None:
         yield served
         return

@@ -89,11 +89,11 @@ def make_ask(
     context: int | None = None,
     output_tokens: int | None = None,
     concurrency: int = 1,
-    ttft_s: float | None = None,
-    itl_s: float | None = None,
-    price_per_hour: float | None = None,
 ) -> Ask:
-    """Fill in what was not given, as the engine would. Raises ConfigError naming the option that cannot be."""
+    """Fill in what was not given, as the engine would. Nothing is promised, and nothing has a price.
+
+    Raises ConfigError naming the option that cannot be.
+    """
     chosen = weights or usual_weights(spec)
     kept = kv_format or usual_kv_format(chosen, spec.has_latents)
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)
@@ -111,4 +111,4 @@ def make_ask(
             f"--output {output:,} leaves no room for a prompt in --context {total:,}.",
             fix="Raise --context or lower --output.",
         )
-    return Ask(chosen, kept, total - output, output, concurrency, ttft_s, itl_s, price_per_hour)
+    return Ask(chosen, kept, total - output, output, concurrency)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.attend import joined_in_order
+from twostroke.models.common.blocks.attend import attend, joined_in_order
 from twostroke.models.common.blocks.banks import BankShape, RowsOfExperts
 from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import activation, clip_of, refuse_setting, usual_names
@@ -17,6 +16,7 @@ from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
+from twostroke.ops.rows.add import add
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
@@ -29,7 +29,7 @@ OWN_NAMES = {
 }
 EPS = 1e-5
 """The epsilon of all norms: no field says it."""
-NORMS = ("norm_attn_norm.norm_1", "norm_attn_norm.norm_2")
+FIRST_NORM, SECOND_NORM = "norm_attn_norm.norm_1", "norm_attn_norm.norm_2"
 BANKS = RowsOfExperts(*(f"ffn.experts.mlp.{name}" for name in ("w1", "v1", "w2")))
 
 
@@ -46,7 +46,8 @@ def dbrx(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     block = mixture(_mixture(blocks, parts))
 
     def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block, x, turn=turn, norms=NORMS)
+        x = add(x, attend(t, parts.heads, parts.norm(t, FIRST_NORM, x), turn=turn))
+        return block(t, x, parts.norm(t, SECOND_NORM, x))
 
     return parts.facts, decoder_program(parts.decoder, layer)
 

@@ -15,7 +15,7 @@ from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value, VectorForm
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.add import add
-from twostroke.ops.states.delta_rule import delta_rule
+from twostroke.ops.states.delta_rule import DecayGate, delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.types.spec.fields import Fields
@@ -105,15 +105,8 @@ def _net(t: Tracer, shape: OlmoDelta, x: Value) -> Value:
         short_conv(part, conv_taps(t, f"{name}_conv1d", part.width, shape.taps), None, Activation.SILU).heads(count)
         for name, part, count in zip("qkv", parts, (shape.key_heads, shape.key_heads, heads), strict=True)
     )
-    scanned = delta_rule(
-        q,
-        k,
-        v,
-        a,
-        b,
-        decay=t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, form=VectorForm.NEGATED_EXP),
-        dt_bias=t.vector("dt_bias", heads, suffix=""),
-        strength=shape.strength,
-    )
+    decay = t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, form=VectorForm.NEGATED_EXP)
+    left = DecayGate(a, decay, t.vector("dt_bias", heads, suffix=""))
+    scanned = delta_rule(q, k, v, left, b, strength=shape.strength)
     normed = gated_norm(scanned, gate, t.vector("o_norm", shape.value_dim), GATE_EPS, heads, gate_first=False)
     return linear(normed, t.matrix("states_out", {"o_proj": shape.hidden_size}, values))

@@ -24,6 +24,7 @@ With int8 and int4 pages both products are sums of whole numbers. A row's query 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,7 +63,17 @@ def reference(
     ahead: int = 0,
 ) -> None:
     """See the module."""
-    attend(out, q, layer, batch, scale, window, lambda _, position: position + 1 + ahead, soft_cap, sinks, slopes)
+    rule = ScoreRule(scale, soft_cap, sinks, slopes)
+    attend(out, q, layer, batch, rule, window, lambda _, position: position + 1 + ahead)
+
+
+class ScoreRule(NamedTuple):
+    """How scores follow from products of q and k. See the module."""
+
+    scale: float
+    soft_cap: float = 0.0
+    sinks: F32Array | None = None
+    slopes: F32Array | None = None
 
 
 def attend(
@@ -70,14 +81,12 @@ def attend(
     q: F32Array,
     layer: KVLayer,
     batch: AttentionBatch,
-    scale: float,
+    rule: ScoreRule,
     window: int,
     end_of: Callable[[int, int], int],
-    soft_cap: float = 0.0,
-    sinks: F32Array | None = None,
-    slopes: F32Array | None = None,
 ) -> None:
     """See the module. end_of(row, position): one after the last position that a row may see."""
+    scale, soft_cap, sinks, slopes = rule
     heads_per_kv = q.shape[1] // layer.kv_heads
     for s in range(len(batch.context_tokens)):
         first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from twostroke.cost.work import Work
-from twostroke.ops.attention.attention import Attention, attend
+from twostroke.ops.attention.attention import Attention, ScoreRule, attend
 from twostroke.ops.cases import PAGES, between, grid
 from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer
 from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
@@ -26,7 +26,8 @@ def reference(
     soft_cap: float = 0.0,
 ) -> None:
     """See the module."""
-    attend(out, q, layer, batch, scale, window, lambda row, position: max(position + 1, int(ends[row])), soft_cap)
+    rule = ScoreRule(scale, soft_cap)
+    attend(out, q, layer, batch, rule, window, lambda row, position: max(position + 1, int(ends[row])))
 
 
 @op

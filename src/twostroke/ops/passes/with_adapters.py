@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from twostroke.ops.passes.column_orders import untaken
 from twostroke.ops.products.linear import Linear
-from twostroke.ops.products.low_rank import RANK_STEP, low_rank
+from twostroke.ops.products.low_rank import RANK_STEP, LowRankBanks, low_rank
 from twostroke.ops.program.op import Op
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import ADAPTERS, LOGIT_ADAPTERS, Size, Tensor, Value, Vector, Weight
@@ -36,18 +36,10 @@ class AdapterSpec(Struct, frozen=True):
     ranks: Mapping[str, int]
 
 
-class AdaptedPart(Struct, frozen=True, eq=False):
-    """The banks of one tensor of a product. down: (columns, ranks) matrices. up: (rows, ranks), factors multiplied in.
-
-    first_row: the first of the tensor's rows in the product. ranks: for each adapter, how many of the bank's columns it
-    uses.
-    """
+class AdaptedPart(LowRankBanks, frozen=True, eq=False, kw_only=True):
+    """One tensor of a product, and its banks."""
 
     tensor: Tensor
-    first_row: int
-    down: Weight
-    up: Weight
-    ranks: Vector
 
     @property
     def module(self) -> str:
@@ -123,7 +115,7 @@ def _adapted(call: Linear, x: Value, parts: tuple[AdaptedPart, ...]) -> Iterator
     yield Linear(before, call.x, call.weight)
     for index, part in enumerate(parts):
         out = call.out if index == len(parts) - 1 else _same_memory(call.out)
-        yield low_rank(out, before, x, part.down, part.up, part.ranks, adapters, part.first_row)
+        yield low_rank(out, before, x, part, adapters)
         before = out
 
 
@@ -140,7 +132,8 @@ def _parts(weight: Weight, spec: AdapterSpec) -> Iterator[AdaptedPart]:
             room, key = -(-rank // RANK_STEP) * RANK_STEP, f"{weight.key}:{index}"
             down = Weight(f"{key}:down", ROLE, weight.columns, room, (), experts=spec.count)
             up = Weight(f"{key}:up", ROLE, tensor.length, room, (), experts=spec.count)
-            yield AdaptedPart(tensor, row, down, up, Vector(f"{key}:ranks", spec.count, ()))
+            ranks = Vector(f"{key}:ranks", spec.count, ())
+            yield AdaptedPart(tensor=tensor, first_row=row, down=down, up=up, ranks=ranks)
         row += tensor.length
 
 

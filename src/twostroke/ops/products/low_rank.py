@@ -16,6 +16,7 @@ middle (T, R) is room: what it holds afterwards is not said.
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import between, grid, of
@@ -50,6 +51,20 @@ def reference(
         rows, rank = np.flatnonzero(adapters == adapter), int(ranks[adapter])
         middles = x[rows] @ unpack(down.expert(adapter))[:, :rank]
         out[rows, first : first + up.rows] += middles @ unpack(up.expert(adapter))[:, :rank].T
+
+
+class LowRankBanks(Struct, frozen=True, eq=False, kw_only=True):
+    """The matrices of all adapters of one tensor. down: (columns, ranks) matrices. up: (rows, ranks), factors
+    multiplied in.
+
+    first_row: the first of the tensor's rows in the product. ranks: for each adapter, how many of the bank's columns it
+    uses.
+    """
+
+    first_row: int
+    down: Weight
+    up: Weight
+    ranks: Vector
 
 
 @op
@@ -114,10 +129,9 @@ class LowRank(Op):
         )
 
 
-def low_rank(
-    out: Value, product: Value, x: Value, down: Weight, up: Weight, ranks: Vector, adapters: Indices, first: int
-) -> LowRank:
+def low_rank(out: Value, product: Value, x: Value, banks: LowRankBanks, adapters: Indices) -> LowRank:
     """The call that makes `out` of `product`. Raises ValueError where the banks do not fit each other."""
+    down, up, ranks, first = banks.down, banks.up, banks.ranks, banks.first_row
     fits = down.experts == up.experts == ranks.length > 0 and down.columns == up.columns
     if not fits or down.columns % RANK_STEP or down.rows != x.width or first + up.rows > out.width:
         raise ValueError(f"banks of {down.experts} and {up.experts} matrices do not make adapters of this product")

@@ -15,6 +15,8 @@ Products with the state are summed in the order of its rows, so bits do not depe
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from twostroke.cost.work import Work
@@ -118,19 +120,18 @@ class DeltaRule(Op):
         )
 
 
-def delta_rule(
-    q: Value,
-    k: Value,
-    v: Value,
-    a: Value,
-    b: Value,
-    *,
-    decay: Vector,
-    dt_bias: Vector,
-    strength: float = 1.0,
-    lowest: float = 0.0,
-) -> Value:
+class DecayGate(NamedTuple):
+    """What decides how much of the state a token leaves. See the module."""
+
+    a: Value
+    decay: Vector
+    dt_bias: Vector
+    lowest: float = 0.0
+
+
+def delta_rule(q: Value, k: Value, v: Value, gate: DecayGate, b: Value, *, strength: float = 1.0) -> Value:
     """The scan of v (T, H, V), with a state of its own. Raises ValueError where the shapes do not fit."""
+    a, decay, dt_bias, lowest = gate
     (heads, width), (groups, rows) = v.shape, k.shape
     if heads % groups or a.width not in (heads, heads * rows) or rows > MOST_ROWS:
         raise ValueError(f"{heads} heads of {width}, {groups} groups of {rows}, {a.width} gates do not fit")

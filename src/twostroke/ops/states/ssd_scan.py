@@ -12,6 +12,8 @@ c @ state is summed in the order of n, so bits do not depend on how a sequence i
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from twostroke.cost.work import Work
@@ -102,24 +104,21 @@ class SsdScan(Op):
         )
 
 
-def ssd_scan(
-    x: Value,
-    b: Value,
-    c: Value,
-    dt: Value,
-    *,
-    decay: Vector,
-    skip: Vector,
-    dt_bias: Vector,
-    dt_limit: tuple[float, float],
-) -> Value:
+class StepSizes(NamedTuple):
+    """What the step of each token follows from. limit: the least and the largest step. See the module."""
+
+    dt: Value
+    bias: Vector
+    limit: tuple[float, float]
+
+
+def ssd_scan(x: Value, b: Value, c: Value, steps: StepSizes, *, decay: Vector, skip: Vector) -> Value:
     """The scan of x (T, H, P), with a state of its own. Raises ValueError where groups do not divide the heads."""
+    dt, dt_bias, (least, most) = steps
     (heads, width), (groups, numbers) = x.shape, b.shape
     if heads % groups:
         raise ValueError(f"{groups} groups cannot be shared by {heads} heads")
     out = x.fresh()
     state = x.trace.state(heads * width * numbers)
-    x.trace.record(
-        SsdScan(out, x, b, c, dt, decay, skip, dt_bias, state, STATE_SLOTS, SEQUENCES, dt_limit[0], dt_limit[1])
-    )
+    x.trace.record(SsdScan(out, x, b, c, dt, decay, skip, dt_bias, state, STATE_SLOTS, SEQUENCES, least, most))
     return out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from starlette.types import ASGIApp
 
 from twostroke import __version__
 from twostroke.assembly.planned import ModelTexts, PlannedProcess, plan_model, read_texts
+from twostroke.assembly.seeds import SEEDS
 from twostroke.assembly.settings.config import resolve_overload, resolve_server
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.distributed.cluster.front import FrontStepper
@@ -21,8 +21,7 @@ from twostroke.distributed.cluster.model_process import Heard, ModelProcess
 from twostroke.distributed.fleet.fixed_adapters import FixedAdapters
 from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.reader import StreamReader
-from twostroke.engine.session import Session
-from twostroke.runner.sampling.random_draw import sibling_seed
+from twostroke.engine.session import Resources, Session
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.app import open_app
 from twostroke.server.build import resolved_fingerprint, server_parts
@@ -120,12 +119,10 @@ class ModelGroup:
             fleet,
             texts.tokenizer,
             texts.limits,
-            draw_seed=lambda: secrets.randbits(63),
-            sibling_seed=sibling_seed,
+            seeds=SEEDS,
             observer=Listeners(metrics, self.forecast),
-            grammars=texts.grammars,
             ledger=fleet.ledger,
-            adapters=self._adapters(),
+            resources=Resources(texts.grammars, self._adapters()),
         )
         self._texts = texts
         own = self._own_parts(resolved, texts, metrics)

@@ -63,12 +63,11 @@ def sparse_layer(
     window: int = 0,
     turn: RopeSpec | None = None,
     factor: float = 1.0,
-    norms: tuple[str, str] = USUAL_NORMS,
 ) -> Value:
     """A pre_layer with `block` in place of the usual feed-forward block, unless it is None. block: scales itself."""
-    seen = attend(t, parts.heads, parts.norm(t, norms[0], x), window=window, turn=turn)
+    seen = attend(t, parts.heads, parts.norm(t, USUAL_NORMS[0], x), window=window, turn=turn)
     x = add(x, scale(seen, factor))
-    h = parts.norm(t, norms[1], x)
+    h = parts.norm(t, USUAL_NORMS[1], x)
     return block(t, x, h) if block else add(x, scale(parts.feed(t, h), factor))
 
 

@@ -9,7 +9,7 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import HeadRows, Tensor, Value, VectorForm, Weight
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.states.delta_rule import delta_rule
+from twostroke.ops.states.delta_rule import DecayGate, delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 
@@ -49,15 +49,9 @@ def delta_net(t: Tracer, shape: DeltaNetShape, x: Value) -> Value:
     mixed, gate, b, a = linear(x, _joined(t, shape)).split(channels, values, heads, heads)
     mixed = short_conv(mixed, conv_taps(t, "conv1d", channels, shape.taps), None, Activation.SILU)
     q, k, v = mixed.split(keys, keys, values)
-    scanned = delta_rule(
-        q.heads(shape.key_heads),
-        k.heads(shape.key_heads),
-        v.heads(heads),
-        a,
-        b,
-        decay=t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, form=VectorForm.NEGATED_EXP),
-        dt_bias=t.vector("dt_bias", heads, suffix=""),
-    )
+    decay = t.vector_of((Tensor(t.name("A_log"), (heads,)),), heads, form=VectorForm.NEGATED_EXP)
+    left = DecayGate(a, decay, t.vector("dt_bias", heads, suffix=""))
+    scanned = delta_rule(q.heads(shape.key_heads), k.heads(shape.key_heads), v.heads(heads), left, b)
     weight = t.vector("norm", shape.value_dim)
     normed = gated_norm(scanned, gate, weight, shape.eps, heads, activation=shape.gate, gate_first=False)
     return linear(normed, t.matrix("states_out", {"out_proj": shape.hidden_size}, values))

@@ -9,7 +9,7 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value, VectorForm
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.states.delta_rule import delta_rule
+from twostroke.ops.states.delta_rule import DecayGate, delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 
@@ -54,16 +54,9 @@ def kimi_delta(t: Tracer, shape: KimiDeltaShape, x: Value) -> Value:
     if not shape.direct:
         decay = linear(decay, t.matrix("states_decay", {"f_b_proj": inner}, dim))
     sizes = (1, 1, heads, 1) if shape.wide_logs else (heads,)
-    scanned = delta_rule(
-        q,
-        k,
-        v,
-        decay,
-        strength,
-        decay=t.vector_of((Tensor(t.name("A_log"), sizes),), heads, form=VectorForm.NEGATED_EXP),
-        dt_bias=t.vector("dt_bias", inner, suffix=""),
-        lowest=shape.lowest,
-    )
+    rates = t.vector_of((Tensor(t.name("A_log"), sizes),), heads, form=VectorForm.NEGATED_EXP)
+    left = DecayGate(decay, rates, t.vector("dt_bias", inner, suffix=""), shape.lowest)
+    scanned = delta_rule(q, k, v, left, strength)
     if not shape.direct:
         gate = linear(gate, t.matrix("gate", {"g_b_proj": inner}, dim))
     weight = t.vector("o_norm", dim)

@@ -1,0 +1,11 @@
+"""Seeds of requests that name none: drawn by the system."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+
+from twostroke.engine.session import Seeds
+from twostroke.runner.sampling.random_draw import sibling_seed
+
+SEEDS = Seeds(partial(secrets.randbits, 63), sibling_seed)

@@ -54,7 +54,7 @@ class Engine:
         self.cache = CacheManager(pages, 4)
         self.scheduler = Scheduler(self.cache, limits)
         flight = PlansInFlight(2, self.stages.begin)
-        flight.listener = self.ledger.begun
+        flight.tell(self.ledger)
         self.core = EngineCore(self.scheduler, self.stages, self.ledger.step, flight)
         self.tokens: dict[str, list[int]] = {}
         self.ended: dict[str, FinishReason] = {}

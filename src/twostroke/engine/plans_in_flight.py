@@ -10,7 +10,8 @@ pipeline of one stage: it begins nothing early, and each plan is executed before
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from typing import NamedTuple, Protocol
 
 from twostroke.types.plan import Plan
 
@@ -19,25 +20,39 @@ def begin_nothing(_plan: Plan) -> None:
     """Default `begin` for executors with one stage: nothing starts early."""
 
 
-Begun = Callable[[Plan, float], None]
-"""(plan, now): a plan was begun after others that are in flight."""
+class FlightListener(Protocol):
+    """Is told of each plan that begins after others, and may ask which requests the plans in flight hold."""
+
+    in_flight: Container[str]
+
+    def begun(self, plan: Plan, now: float) -> None:
+        """A plan was begun after others that are in flight."""
 
 
-def tell_nobody(_plan: Plan, _now: float) -> None:
-    """Default listener: ignores the event."""
+class _Begun(NamedTuple):
+    """A plan, and the requests that it holds; none are noted for a plan that was begun alone: it lands first."""
+
+    plan: Plan
+    request_ids: frozenset[str]
 
 
 class PlansInFlight:
     """most: plans whose results are still to come. begin: called once for each plan, in their order; it must not wait
-    for a result, and must not raise: what goes wrong is raised when the plan is executed."""
+    for a result, and must not raise: what goes wrong is raised when the plan is executed.
+
+    `request_id in flight`: whether one of them holds it, except for a plan that was begun alone.
+    """
 
     def __init__(self, most: int = 1, begin: Callable[[Plan], None] = begin_nothing) -> None:
         self._most, self._begin = most, begin
-        self._open: deque[Plan] = deque()
-        self.listener: Begun = tell_nobody
+        self._open: deque[_Begun] = deque()
+        self._listener: FlightListener | None = None
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def __contains__(self, request_id: object) -> bool:
+        return any(request_id in each.request_ids for each in self._open)
 
     @property
     def room(self) -> bool:
@@ -47,15 +62,22 @@ class PlansInFlight:
     @property
     def oldest(self) -> Plan | None:
         """The plan whose result is next; it is in flight until it has `landed`."""
-        return self._open[0] if self._open else None
+        return self._open[0].plan if self._open else None
+
+    def tell(self, listener: FlightListener) -> None:
+        """From now on the listener is told of plans, and asks this object which requests are in flight."""
+        self._listener, listener.in_flight = listener, self
 
     def begin(self, plan: Plan, now: float) -> None:
         """The plan was made now."""
+        names: frozenset[str] = frozenset()
         if self._open:
-            self.listener(plan, now)
-        self._open.append(plan)
+            names = frozenset(each.request.request_id for each in plan.sequences)
+            if self._listener is not None:
+                self._listener.begun(plan, now)
+        self._open.append(_Begun(plan, names))
         self._begin(plan)
 
     def landed(self) -> Plan:
         """The oldest plan, which is not in flight any more."""
-        return self._open.popleft()
+        return self._open.popleft().plan

@@ -8,7 +8,7 @@ from twostroke.engine.book import PlanningBook
 from twostroke.engine.core import Computed, EngineCore, Step, do_nothing, nothing_before
 from twostroke.engine.executor import Executor
 from twostroke.engine.forgive import ForgivingExecutor
-from twostroke.engine.plans_in_flight import Begun, PlansInFlight
+from twostroke.engine.plans_in_flight import FlightListener, PlansInFlight
 from twostroke.types.errors import EngineStopped
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
@@ -51,9 +51,10 @@ class StepLoop:
         self._core = EngineCore(book, self.forgiving, self._tell_computed, self._flight, before)
         self._computed: Computed = do_nothing
 
-    def listen(self, begun: Begun, computed: Computed) -> None:
-        """begun: called for each plan that begins after others in flight. computed: called before each commit."""
-        self._flight.listener, self._computed = begun, computed
+    def listen(self, listener: FlightListener, computed: Computed) -> None:
+        """listener: is told of the plans in flight. computed: called before each commit."""
+        self._flight.tell(listener)
+        self._computed = computed
 
     def _tell_computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
         self._computed(plan, result, begin_s, commit_s)

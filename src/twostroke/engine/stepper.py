@@ -31,7 +31,7 @@ class Stepper:
         alarm: Alarm | None = None,
     ) -> None:
         self.loop, self.session = loop, session
-        loop.listen(session.ledger.begun, session.ledger.step)
+        loop.listen(session.ledger, session.ledger.step)
         self.clock, self.report_fault = loop.clock, loop.report_fault
         self._require_sound = require_sound
         self.alarm = alarm or Alarm()

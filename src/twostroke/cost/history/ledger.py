@@ -13,7 +13,7 @@ looked into.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from msgspec.structs import replace
 
@@ -31,7 +31,6 @@ from twostroke.cost.history.account import (
 )
 from twostroke.cost.history.accounts import Accounts
 from twostroke.cost.history.live_request import LiveRequest, live_request
-from twostroke.cost.history.plans_behind import PlansBehind
 from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.cost.history.running_sums import RunningSums, Span, begun_early, span
 from twostroke.cost.history.step_history import MAX_RUN_STEPS, Row, StepHistory
@@ -71,7 +70,7 @@ class Ledger:
         self._delayed_s = 0.0  # in all steps: the processor was busy with something else
         self._last: Request | None = None  # the last sequence of a step that held all decodes and nothing else
         self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
-        self._behind = PlansBehind()
+        self.in_flight: Container[str] = frozenset()  # requests of plans that are begun; see FlightListener
         self._held: Hold | None = None
         self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
         self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
@@ -101,15 +100,14 @@ class Ledger:
     def begun(self, plan: Plan, now: float) -> None:
         """The first stages begin a plan while others are in flight: what it holds is computed from now on, though not
         yet in the step that ends next."""
-        for name in self._behind.begun(plan):
-            live = self._live.get(name)
+        for sequence in plan.sequences:
+            live = self._live.get(sequence.request.request_id)
             if live is not None and live.phase not in (Phase.DECODING, Phase.FILLING):
                 self._enter(live, now)
                 self._last = None
 
     def step(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
         """A step was computed; its events come after this, at commit_s."""
-        self._behind.ended(plan)
         sequences = plan.sequences
         time = (begin_s, commit_s, result.model_s, result.sampling_s, self._num_waiting, self._away_s)
         if result.early_s and sequences[-1].role is Role.DECODE:
@@ -273,7 +271,7 @@ class Ledger:
             own_encode_s = encode.seconds if request_id == encode.request_id else 0.0
             live.encode_s += own_encode_s
             row = own_rows.get(request_id)
-            if row is None and request_id in self._behind:
+            if row is None and request_id in self.in_flight:
                 live.add_own(span.busy_s)
                 continue
             if row is None:
@@ -301,7 +299,7 @@ class Ledger:
         """A decoding sequence that a limit left out waits for the others; not so one whose plan a stage has."""
         inside = {sequence.request.request_id for sequence in plan.sequences}
         for request_id, live in self._live.items():
-            if live.phase is Phase.DECODING and request_id not in inside and request_id not in self._behind:
+            if live.phase is Phase.DECODING and request_id not in inside and request_id not in self.in_flight:
                 live.decode_s -= base_s
                 live.others_s += base_s
 

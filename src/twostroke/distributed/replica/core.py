@@ -88,7 +88,7 @@ class ReplicaCore:
         self._times = times
         self._why_not = why_not
         self._explainer, self._ledger = explainer, explainer.ledger
-        loop.listen(self._ledger.begun, self._computed)
+        loop.listen(self._ledger, self._computed)
         self._links: dict[LinkId, _Link] = {}
         self._starts: dict[str, WireStart] = {}
         self._step_s = 0.0

@@ -34,13 +34,14 @@ def test_once_as_json_while_requests_run(spark: Live) -> None:
     asked = {"model": "spark", "prompt": [5] * 40, "max_tokens": 1800, "ignore_eos": True}
     run = threading.Thread(target=lambda: spark.post("/v1/completions", asked, Authorization="Bearer secret"))
     run.start()
-    wait_until(lambda: spark.parts.engine.gauges().running == 1 and spark.parts.metrics.recent.itl_s, "decode")
+    engine, recent = spark.parts.serving.engine, spark.parts.telemetry.metrics.recent
+    wait_until(lambda: engine.gauges().running == 1 and recent.itl_s, "decode")
     found = json.loads(top("--url", spark.url, "--api-key", "secret", "--once", "--json"))
     drawn = top("--url", spark.url, "--api-key", "secret", "--once")
     run.join()
     assert found["model"] == "spark" and found["latency"]["ttft"]["objective_s"] == 30
     assert sum(found["shares"].values()) == pytest.approx(1) and found["decode_tokens_per_s"] > 0
-    assert sum(found["pages"].values()) == spark.parts.view.about["settings"]["kv_tokens"] // 16
+    assert sum(found["pages"].values()) == spark.parts.serving.view.about["settings"]["kv_tokens"] // 16
     for each in found["requests"]:
         assert each["prompt_tokens"] == 40 and each["phase"] in ("filling", "decoding")
     assert "twostroke top: spark" in drawn and "KV pages" in drawn and "TTFT" in drawn

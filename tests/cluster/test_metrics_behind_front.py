@@ -42,7 +42,7 @@ def test_preemptions_and_guesses_are_those_of_all_replicas() -> None:
         addresses = [address for _, address in replicas]
         front = stack.enter_context(build_front("spark", {}, addresses, "s", lambda text: None))
         live = stack.enter_context(serving(front.parts))
-        fleet = front.parts.engine._stepper.fleet
+        fleet = front.parts.serving.engine._stepper.fleet
         wait_until(lambda: len(fleet.members) == 2, "both replicas")
         asked = {"model": "spark", "prompt": PROMPTS, "max_tokens": 150, "ignore_eos": True, "n": 2}
         assert live.post("/v1/completions", asked).status == 200

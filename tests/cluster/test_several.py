@@ -70,7 +70,7 @@ def alone(model: str, path: str, body: dict[str, Any], **options: Any) -> Any:
     """The same request to a server of this model alone."""
     with build_server(model, {"threads": 1, "kv_memory": "64MB", **options}) as built:
         with serving(built.parts) as live:
-            reply = live.post(path, {**body, "model": "it" if "adapter" in options else live.parts.served_name})
+            reply = live.post(path, {**body, "model": "it" if "adapter" in options else live.model})
             assert reply.status == 200, reply.body
             return reply.json
 

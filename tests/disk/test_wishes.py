@@ -37,7 +37,7 @@ def wish(live: Live, path: str, body: dict[str, Any], headers: dict[str, str] | 
     reply = httpx2.post(live.url + path, json=body, headers=headers or {})
     assert reply.status_code == 200, reply.text
     assert "prompt_cache_retention" not in reply.headers.get("x-twostroke-ignored-fields", "")
-    return float(live.parts.engine.prompts[-1].disk_s)  # type: ignore[attr-defined]
+    return float(live.parts.serving.engine.prompts[-1].disk_s)  # type: ignore[attr-defined]
 
 
 BODIES = {
@@ -53,7 +53,7 @@ BODIES = {
 @pytest.mark.parametrize("path", BODIES)
 def test_every_api_has_the_field_and_the_headers(asked: Live, path: str) -> None:
     body: dict[str, Any] = BODIES[path]
-    body = {**body, "model": asked.parts.served_name}
+    body = {**body, "model": asked.model}
     assert wish(asked, path, body) == 0
     assert wish(asked, path, {**body, "prompt_cache_retention": "in_memory"}) == NEVER
     assert wish(asked, path, {**body, "prompt_cache_retention": "24h"}) == DAY

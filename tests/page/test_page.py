@@ -50,10 +50,11 @@ def test_the_live_view_shows_what_the_engine_did(chromium: webdriver.Chrome, spa
     assert "prefill" in text_of(chromium, "#steps-text") and "predicted" in text_of(chromium, "#steps-text")
     roof = text_of(chromium, "#roofline-text")
     assert "bound by" in roof and "Roof:" in roof
-    assert spark.parts.view.about["limits"]["source"].replace("`", "") in roof
+    assert spark.parts.serving.view.about["limits"]["source"].replace("`", "") in roof
     assert "of measured" in text_of(chromium, "#predicted-text")
     pages = text_of(chromium, "#kv-text")
-    assert f"{spark.parts.view.about['settings']['kv_tokens'] // 16} pages of 16 tokens" in pages and "cached" in pages
+    kv_tokens = spark.parts.serving.view.about["settings"]["kv_tokens"]
+    assert f"{kv_tokens // 16} pages of 16 tokens" in pages and "cached" in pages
     latency = text_of(chromium, "#latency")
     assert "2.00 s" in latency and "100 ms" in latency and "%" in latency
     assert complaints(chromium) == []

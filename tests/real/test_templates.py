@@ -195,6 +195,6 @@ def test_tools_and_a_history_of_any_form_reach_the_prompt(name: str, published_t
     own = {"template": template_of(source), "format": format_of(name, source)}
     parts = fake_parts(engine, context_tokens=ROOM, **own)
     body = json.dumps({"model": MODEL, "messages": HISTORY, "tools": TOOLS}).encode()
-    prompt = bytes(chat_call(body, parts).prompts[0].token_ids).decode()
+    prompt = bytes(chat_call(body, parts.serving).prompts[0].token_ids).decode()
     missing = {word for word in WORDS if word not in prompt}
     assert missing <= LOST.get(name, frozenset()), prompt

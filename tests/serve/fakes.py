@@ -6,13 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from msgspec import structs
 
 from twostroke.engine.limits import EngineLimits
 from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.text.history.abilities import Abilities
 from twostroke.text.messages import normalized
 from twostroke.text.quoting import Quoting, Spans
@@ -296,7 +297,7 @@ class FakeEngine:
 
 def fake_parts(engine: FakeEngine | None = None, **changes: Any) -> ServerParts:
     """A whole server's parts around the fakes."""
-    parts = ServerParts(
+    serving = Serving(
         engine=engine or FakeEngine(),
         tokenizer=ByteTokenizer(),
         template=PlainTemplate(),
@@ -306,4 +307,16 @@ def fake_parts(engine: FakeEngine | None = None, **changes: Any) -> ServerParts:
         created_s=1_700_000_000,
         format=HERMES,
     )
-    return replace(parts, **changes)
+    return changed(ServerParts(serving), **changes)
+
+
+def changed(parts: ServerParts, **changes: Any) -> ServerParts:
+    """The parts with other values of fields, whichever of them has each."""
+    for group in fields(parts):
+        own = getattr(parts, group.name)
+        names = changes.keys() & {each.name for each in fields(own)}
+        if names:
+            own = replace(own, **{name: changes.pop(name) for name in sorted(names)})
+            parts = replace(parts, **{group.name: own})
+    assert not changes, f"there are no such fields: {', '.join(changes)}"
+    return parts

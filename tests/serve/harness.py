@@ -58,6 +58,10 @@ class Live:
     loop: asyncio.AbstractEventLoop
 
     @property
+    def model(self) -> str:
+        return self.parts.serving.served_name
+
+    @property
     def port(self) -> int:
         return urlsplit(self.url).port or 0
 
@@ -78,11 +82,11 @@ class Live:
         return self.call("POST", path, body, {k.replace("_", "-"): v for k, v in headers.items()})
 
     def chat(self, **fields: Any) -> Reply:
-        asked = {"model": self.parts.served_name, "messages": [{"role": "user", "content": "hi"}], **fields}
+        asked = {"model": self.model, "messages": [{"role": "user", "content": "hi"}], **fields}
         return self.post("/v1/chat/completions", asked)
 
     def complete(self, **fields: Any) -> Reply:
-        return self.post("/v1/completions", {"model": self.parts.served_name, "prompt": "hi", **fields})
+        return self.post("/v1/completions", {"model": self.model, "prompt": "hi", **fields})
 
 
 @contextmanager
@@ -97,13 +101,13 @@ def serving(parts: ServerParts) -> Iterator[Live]:
         ready.set()
 
     async def main() -> None:
-        await parts.engine.start()
+        await parts.serving.engine.start()
         try:
             shared["server"] = make_server(parts, listener, announce)
             shared["loop"] = asyncio.get_running_loop()
             await shared["server"].serve(sockets=[listener])
         finally:
-            await parts.engine.stop()
+            await parts.serving.engine.stop()
 
     def body() -> None:
         try:
@@ -158,7 +162,7 @@ def reader_that_does_not_read(live: Live) -> Iterator[None]:
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.connect(("127.0.0.1", live.port))
-        asked = {"model": live.parts.served_name, "prompt": "x", "stream": True, "n": 100, "max_tokens": 900}
+        asked = {"model": live.model, "prompt": "x", "stream": True, "n": 100, "max_tokens": 900}
         body = json.dumps({**asked, "logprobs": 5})
         head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         connection.sendall((head + body).encode())

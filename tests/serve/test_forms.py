@@ -33,7 +33,7 @@ def spark() -> Iterator[Live]:
 
 
 def grammar_of(live: Live) -> Any:
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     return engine.prompts[-1].params.grammar
 
 

@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from http.client import HTTPResponse
 from select import select
 from typing import Any
@@ -19,13 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.serve.fakes import ByteTokenizer, FakeEngine, PlainTemplate, Turnstile, fake_parts
+from tests.serve.fakes import ByteTokenizer, FakeEngine, PlainTemplate, Turnstile, changed, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving, wait_until
+from twostroke.server.admission import Limits
 from twostroke.server.app import create_app
 from twostroke.server.build import build_server
 from twostroke.server.gate import security
 from twostroke.server.gate.security import PUBLIC_PATHS, Gate
-from twostroke.server.parts import Limits
 from twostroke.server.prompts import Call, salted
 from twostroke.types.errors import BackendError, ConfigError, OutOfMemory
 from twostroke.types.output import Prompt
@@ -223,11 +222,11 @@ def test_no_exceptions_text_reaches_a_client(
     if where == "template":
         template = PlainTemplate()
         template.render = fail  # type: ignore[method-assign]
-        parts = replace(parts, template=template)
+        parts = changed(parts, template=template)
     elif where == "tokenizer":
         tokenizer = ByteTokenizer()
         tokenizer.encode_rendered = fail  # type: ignore[method-assign]
-        parts = replace(parts, tokenizer=tokenizer)
+        parts = changed(parts, tokenizer=tokenizer)
     elif where == "prepare":
         engine.prepare = fail_later  # type: ignore[method-assign]
     else:

@@ -116,7 +116,7 @@ def test_answers_errors_and_streams_have_the_headers(open_to_page: Live) -> None
         assert reply.status == status
         assert reply.headers["access-control-allow-origin"] == PAGE
         assert "x-request-id" in reply.headers["access-control-expose-headers"]
-    if open_to_page.parts.api_key is not None:
+    if open_to_page.parts.access.api_key is not None:
         refused = open_to_page.call("GET", "/v1/models", headers={"Origin": PAGE})
         assert refused.status == 401 and refused.headers["access-control-allow-origin"] == PAGE
     plain = open_to_page.call("GET", "/health")

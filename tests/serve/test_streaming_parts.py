@@ -27,9 +27,9 @@ from twostroke.server.begun import Begun
 from twostroke.server.calls import Call
 from twostroke.server.gate.protocol import ChunkConnection, ChunkWriter
 from twostroke.server.lazy_timer import LazyTimer
-from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import chat_call, completion_call
 from twostroke.server.serve import SWITCH_S, short_turns
+from twostroke.server.serving import Serving
 from twostroke.server.telemetry.gaps import Gaps
 from twostroke.types.errors import EngineStopped
 from twostroke.types.output import Delta
@@ -43,7 +43,7 @@ BOUNDS = (0.001, 0.01, 0.1, 1.0)
 
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
-STREAMED: list[tuple[Callable[[bytes, ServerParts], Call], Callable[[Call, ServerParts], Shape], dict[str, Any]]] = [
+STREAMED: list[tuple[Callable[[bytes, Serving], Call], Callable[[Call, Serving], Shape], dict[str, Any]]] = [
     (chat_call, ChatShape, CHAT),
     (chat_call, ChatShape, {**CHAT, "stream_options": {"include_usage": True}}),
     (chat_call, ChatShape, {**CHAT, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}),
@@ -63,9 +63,9 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=9)
 @given(texts=st.lists(TEXTS, max_size=6), told=st.booleans())
 def test_short_ways_of_shapes_have_the_bytes_of_the_whole(case: int, texts: list[str], told: bool) -> None:
     read, make, body = STREAMED[case]
-    parts = fake_parts()
-    call = read(json.dumps({"model": parts.served_name, "stream": True, **body}).encode(), parts)
-    short, long = make(call, parts), make(call, parts)
+    served = fake_parts().serving
+    call = read(json.dumps({"model": served.served_name, "stream": True, **body}).encode(), served)
+    short, long = make(call, served), make(call, served)
     asked = call.logprobs is not None
     used = 0
     for place, text in enumerate([*texts, "end"]):
@@ -109,7 +109,7 @@ def test_streamed_chunks_have_the_same_keys_in_the_same_order(route: tuple[str, 
     """The second chunk and those after it come from a template, unless usage changes with each: both look alike."""
     path, fields = route
     with serving(fake_parts(FakeEngine('say "é\u2028\\🙂"\n'))) as live:
-        body = {"model": live.parts.served_name, "stream": True, **fields}
+        body = {"model": live.model, "stream": True, **fields}
         plain = live.post(path, body).events[:-1]
         usage = {"include_usage": True, "continuous_usage_stats": True}
         counted = live.post(path, {**body, "stream_options": usage}).events[:-2]
@@ -182,7 +182,7 @@ def test_a_fault_in_the_short_way_ends_the_stream_with_its_words(monkeypatch: py
     monkeypatch.setattr(ChatShape, "text_event", broken)
     engine = FakeEngine("hello world")
     with serving(fake_parts(engine)) as live:
-        body = {"model": live.parts.served_name, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+        body = {"model": live.model, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
         *pieces, problem, done = live.post("/v1/chat/completions", body).events
         assert "".join(each["choices"][0]["delta"]["content"] for each in pieces) == "hello "
         assert "not running" in problem["error"]["message"] and done == "[DONE]"
@@ -316,7 +316,7 @@ def test_turns_are_short_while_a_server_runs() -> None:
 def test_long_lists_of_ids_are_whole() -> None:
     text = "ab" * 20_000
     with serving(fake_parts()) as live:
-        body = {"model": live.parts.served_name, "prompt": text, "return_token_strs": True}
+        body = {"model": live.model, "prompt": text, "return_token_strs": True}
         got = live.post("/tokenize", body).json
         assert got["tokens"] == list(text.encode()) and "".join(got["token_strs"]) == text
         assert got["count"] == len(text)

@@ -65,8 +65,9 @@ from twostroke.server.gate.security import Gate
 from twostroke.server.live.about import kv_facts
 from twostroke.server.live.routes import live_routes
 from twostroke.server.page_files import page_routes
-from twostroke.server.parts import ServerParts
+from twostroke.server.parts import ServerParts, Telemetry
 from twostroke.server.prompts import chat_call, completion_call, salted
+from twostroke.server.serving import Serving
 from twostroke.server.stored.inner import MayRun, at_any_time
 from twostroke.server.stored.responses import PATH as RESPONSES_PATH
 from twostroke.server.stored.routes import Prepare, responses_endpoint, stored_routes
@@ -89,7 +90,8 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
-    parts.metrics.registry.register(DoorCollector(parts.door, parts.bodies))
+    admission = parts.admission
+    parts.telemetry.metrics.registry.register(DoorCollector(admission.door, admission.bodies))
     app = open_app(parts)
     attach_stored(app, parts)
     return guarded(app, parts)
@@ -97,15 +99,17 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
 def attach_stored(app: ASGIApp, parts: ServerParts, may_run: MayRun = at_any_time) -> None:
     """Let work that is kept ask this app, which stands inside the gate. may_run: see StoredWork.attach."""
-    if parts.stored is not None:
-        parts.stored.attach(app, lambda: parts.door.draining or not parts.engine.alive, may_run)
+    serving, door = parts.serving, parts.admission.door
+    if serving.stored is not None:
+        serving.stored.attach(app, lambda: door.draining or not serving.engine.alive, may_run)
 
 
 def open_app(parts: ServerParts) -> Starlette:
     """All routes of one model, with nothing in front of them. Call once for a ServerParts, like create_app."""
-    parts.metrics.attach(parts.engine.gauges, parts.work, parts.adapters.shelf)
-    parts.metrics.registry.register(HistoryCollector(parts.view.ledger, parts.metrics.recent))
-    parts.metrics.alias(parts.served_name, kv_facts(parts.view.about))
+    serving, metrics = parts.serving, parts.telemetry.metrics
+    metrics.attach(serving.engine.gauges, parts.telemetry.work, serving.adapters.shelf)
+    metrics.registry.register(HistoryCollector(serving.view.ledger, metrics.recent))
+    metrics.alias(serving.served_name, kv_facts(serving.view.about))
     return routed([*routes_of(parts), *live_routes(parts), *page_routes()])
 
 
@@ -127,40 +131,43 @@ def routed(routes: Sequence[Route]) -> Starlette:
 
 def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
     """The app behind the gate, one form of paths, the boundary, and CORS."""
-    gate = OnePath(Gate(app, parts.api_key, parts.loopback_only, parts.reach), parts.reach.root_path)
-    return Origins(Boundary(gate, parts.metrics, parts.new_id, parts.listeners, parts.wall_clock), parts.reach)
+    access, serving, telemetry = parts.access, parts.serving, parts.telemetry
+    gate = OnePath(Gate(app, access.api_key, access.loopback_only, access.reach), access.reach.root_path)
+    boundary = Boundary(gate, telemetry.metrics, serving.new_id, telemetry.listeners, serving.wall_clock)
+    return Origins(boundary, access.reach)
 
 
 def routes_of(parts: ServerParts) -> list[Route]:
     """Every path of the public API: all but the page and its view of the engine."""
+    serving, admission = parts.serving, parts.admission
     return [
         *_task_routes(parts),
-        *stored_routes(parts),
+        *stored_routes(admission, serving.stored),
         Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
         Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
         Route("/apply-template", _read(parts, llama.apply_template), methods=["POST"]),
-        Route("/props", _constant(partial(llama.props, parts)), methods=["GET"]),
-        Route("/slots", _slots(parts), methods=["GET"]),
-        Route("/tokenizer_info", _constant(lambda: tokenizer_info(parts)), methods=["GET"]),
-        Route("/openapi.json", _constant(lambda: openapi_document(parts)), methods=["GET"]),
-        *adapter_routes(parts),
+        Route("/props", _constant(partial(llama.props, serving)), methods=["GET"]),
+        Route("/slots", _slots(serving), methods=["GET"]),
+        Route("/tokenizer_info", _constant(lambda: tokenizer_info(serving)), methods=["GET"]),
+        Route("/openapi.json", _constant(lambda: openapi_document(serving, parts.access)), methods=["GET"]),
+        *adapter_routes(serving.adapters, admission),
         *_ollama_routes(parts),
-        Route("/v1/models", _models(parts), methods=["GET"]),
-        Route("/v1/models/{name:path}", _model(parts), methods=["GET"]),
-        Route("/v1/requests/{name:path}/explain", _explain(parts), methods=["GET"]),
+        Route("/v1/models", _models(serving), methods=["GET"]),
+        Route("/v1/models/{name:path}", _model(serving), methods=["GET"]),
+        Route("/v1/requests/{name:path}/explain", _explain(parts.telemetry), methods=["GET"]),
         Route("/health", _ready(parts), methods=["GET"]),
         Route("/ready", _ready(parts), methods=["GET"]),
-        Route("/live", _live(parts), methods=["GET"]),
-        Route("/metrics", _metrics(parts), methods=["GET"]),
-        Route("/version", _version(parts), methods=["GET"]),
+        Route("/live", _live(serving), methods=["GET"]),
+        Route("/metrics", _metrics(parts.telemetry), methods=["GET"]),
+        Route("/version", _version(serving), methods=["GET"]),
     ]
 
 
 def _ollama_routes(parts: ServerParts) -> list[Route]:
     """The paths of Ollama's API that do not run the model."""
     told = ollama.facts_paths().items()
-    facts = [Route(path, _constant(partial(make, parts)), methods=["GET"]) for path, make in told]
+    facts = [Route(path, _constant(partial(make, parts.serving)), methods=["GET"]) for path, make in told]
     read = [Route(path, _read(parts, make), methods=["POST"]) for path, make in ollama.reading_paths().items()]
     return [*facts, *read, *ollama.refusing_routes()]
 
@@ -168,10 +175,10 @@ def _ollama_routes(parts: ServerParts) -> list[Route]:
 def _task_routes(parts: ServerParts) -> list[Route]:
     """The paths that run the model, each for one task."""
     made = {
-        path: _for(task, parts, _generate(parts, read, _answer(shape, task), kind))
+        path: _for(task, parts.serving, _generate(parts, read, _answer(shape, task), kind))
         for path, task, read, shape, kind in _answering()
     }
-    made[RESPONSES_PATH] = _for(Task.GENERATE, parts, _responses(parts))  # what is kept of them
+    made[RESPONSES_PATH] = _for(Task.GENERATE, parts.serving, _responses(parts))  # what is kept of them
     return [Route(path, endpoint, methods=["POST"]) for path, endpoint in made.items()]
 
 
@@ -197,14 +204,14 @@ def _answering() -> list[tuple[str, Task, Any, Any, Any]]:
 
 def _generate(
     parts: ServerParts,
-    read: Callable[[bytes, ServerParts], Call | Response],
+    read: Callable[[bytes, Serving], Call | Response],
     answer: Callable[[Call, ServerParts], Response],
     kind: type[msgspec.Struct],
 ) -> Endpoint:
     prepare = _prepared(parts, read, answer, kind)
 
     async def endpoint(request: Request) -> Response:
-        async with reading(request, parts.limits, parts.bodies) as body:
+        async with reading(request, parts.admission) as body:
             return await prepare(body, sender_of(request.scope))
 
     return endpoint
@@ -212,26 +219,28 @@ def _generate(
 
 def _prepared(
     parts: ServerParts,
-    read: Callable[[bytes, ServerParts], Call | Response],
+    read: Callable[[bytes, Serving], Call | Response],
     answer: Callable[[Call, ServerParts], Response],
     kind: type[msgspec.Struct],
 ) -> Prepare:
     """What makes the answer of a body, which is read in a worker thread."""
 
+    serving, admission = parts.serving, parts.admission
+
     def checked(body: bytes, sender: Sender, looks: Looks | None) -> Call | Response:
-        ignored = parts.fields.ignored(body, kind)
+        ignored = serving.fields.ignored(body, kind)
         try:
-            call = read(body, parts if looks is None else replace(parts, looks=looks))
+            call = read(body, serving if looks is None else replace(serving, looks=looks))
             if isinstance(call, Response):
                 return call
             call = with_disk_wish(call, body, sender)
             return replace(call, ignored_fields=ignored + call.ignored_fields)
         except StreamRefused as refused:
-            return failed_stream(refused, parts)
+            return failed_stream(refused, serving)
 
     async def prepare(body: bytes, sender: Sender) -> Response:
         read_it = partial(checked, body, sender)
-        found = await read_with_images(parts.lanes, parts.desk, parts.eyes, len(body), read_it)
+        found = await read_with_images(admission.lanes, admission.desk, serving.eyes, len(body), read_it)
         return found if isinstance(found, Response) else answer(salted(found, sender.client), parts)
 
     return prepare
@@ -239,29 +248,32 @@ def _prepared(
 
 def _responses(parts: ServerParts) -> Endpoint:
     shape = _answer(ResponsesShape, Task.GENERATE)
-    return responses_endpoint(parts, _prepared(parts, responses_call, shape, ResponsesRequest))
+    prepare = _prepared(parts, responses_call, shape, ResponsesRequest)
+    return responses_endpoint(parts.admission, parts.serving.stored, prepare)
 
 
 def _answer(shape: Any, task: Task) -> Callable[[Call, ServerParts], Response]:
     """shape: makes the Shape of an answer; a WholeShape where the task generates no text."""
     made = Answer if task is Task.GENERATE else ComputedAnswer
-    return lambda call, parts: made(call, shape(call, parts), parts)
+    return lambda call, parts: made(call, shape(call, parts.serving), parts)
 
 
-def _chat_shape(call: Call, parts: ServerParts) -> Shape:
-    return FunctionChatShape(call, parts) if call.legacy_functions else ChatShape(call, parts)
+def _chat_shape(call: Call, serving: Serving) -> Shape:
+    return FunctionChatShape(call, serving) if call.legacy_functions else ChatShape(call, serving)
 
 
-def _read(parts: ServerParts, make: Callable[[bytes, ServerParts], dict[str, Any] | Response]) -> Endpoint:
+def _read(parts: ServerParts, make: Callable[[bytes, Serving], dict[str, Any] | Response]) -> Endpoint:
     """An answer made of the body alone, and written as JSON, in a worker thread."""
+    serving, admission = parts.serving, parts.admission
 
     def answer(body: bytes, looks: Looks | None) -> Response:
-        made = make(body, parts if looks is None else replace(parts, looks=looks))
+        made = make(body, serving if looks is None else replace(serving, looks=looks))
         return made if isinstance(made, Response) else _json(made)
 
     async def endpoint(request: Request) -> Response:
-        async with reading(request, parts.limits, parts.bodies) as body:
-            return await read_with_images(parts.lanes, parts.desk, parts.eyes, len(body), partial(answer, body))
+        async with reading(request, parts.admission) as body:
+            whole = partial(answer, body)
+            return await read_with_images(admission.lanes, admission.desk, serving.eyes, len(body), whole)
 
     return endpoint
 
@@ -273,47 +285,47 @@ def _constant(make: Callable[[], dict[str, Any]]) -> Endpoint:
     return endpoint
 
 
-def _slots(parts: ServerParts) -> Endpoint:
+def _slots(serving: Serving) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        return _json(llama.slots(request.query_params, parts))
+        return _json(llama.slots(request.query_params, serving))
 
     return endpoint
 
 
-def _counted(body: bytes, parts: ServerParts) -> Response:
-    count, warnings = count_tokens(body, parts)
+def _counted(body: bytes, serving: Serving) -> Response:
+    count, warnings = count_tokens(body, serving)
     response = _json({"input_tokens": count})
     response.raw_headers += said_of((), warnings)
     return response
 
 
-def _for(task: Task, parts: ServerParts, endpoint: Endpoint) -> Endpoint:
+def _for(task: Task, serving: Serving, endpoint: Endpoint) -> Endpoint:
     """The endpoint, where the model is served for its task."""
 
     async def refuse(_request: Request) -> Response:
-        raise HttpProblem(other_task(parts.served_name, parts.task, task))
+        raise HttpProblem(other_task(serving.served_name, serving.task, task))
 
-    return endpoint if parts.task is task else refuse
+    return endpoint if serving.task is task else refuse
 
 
-def _models(parts: ServerParts) -> Endpoint:
+def _models(serving: Serving) -> Endpoint:
     async def endpoint(_request: Request) -> Response:
-        return _json(model_list(parts))
+        return _json(model_list(serving))
 
     return endpoint
 
 
-def _model(parts: ServerParts) -> Endpoint:
+def _model(serving: Serving) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        return _json(one_model(request.path_params["name"], parts))
+        return _json(one_model(request.path_params["name"], serving))
 
     return endpoint
 
 
-def _explain(parts: ServerParts) -> Endpoint:
+def _explain(telemetry: Telemetry) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         asked = request.path_params["name"]
-        answer = await asyncio.to_thread(explanation_of, asked, parts.explain)
+        answer = await asyncio.to_thread(explanation_of, asked, telemetry.explain)
         if answer is None:
             raise HttpProblem(unknown_request(asked))
         return _json(answer)
@@ -325,32 +337,32 @@ def _ready(parts: ServerParts) -> Endpoint:
     """200 while requests are taken: what a load balancer asks."""
 
     async def endpoint(_request: Request) -> Response:
-        if not parts.engine.alive:
+        if not parts.serving.engine.alive:
             return _json({"status": "stopped"}, 503)
-        return _json({"status": "draining"}, 503) if parts.door.draining else _json({"status": "ok"})
+        return _json({"status": "draining"}, 503) if parts.admission.door.draining else _json({"status": "ok"})
 
     return endpoint
 
 
-def _live(parts: ServerParts) -> Endpoint:
+def _live(serving: Serving) -> Endpoint:
     """Liveness: 200 while the engine runs, also while draining."""
 
     async def endpoint(_request: Request) -> Response:
-        return _json({"status": "ok"}) if parts.engine.alive else _json({"status": "stopped"}, 503)
+        return _json({"status": "ok"}) if serving.engine.alive else _json({"status": "stopped"}, 503)
 
     return endpoint
 
 
-def _metrics(parts: ServerParts) -> Endpoint:
+def _metrics(telemetry: Telemetry) -> Endpoint:
     async def endpoint(_request: Request) -> Response:
-        return Response(parts.metrics.text(), headers={"content-type": CONTENT_TYPE})
+        return Response(telemetry.metrics.text(), headers={"content-type": CONTENT_TYPE})
 
     return endpoint
 
 
-def _version(parts: ServerParts) -> Endpoint:
+def _version(serving: Serving) -> Endpoint:
     async def endpoint(_request: Request) -> Response:
-        return _json({"version": parts.version})
+        return _json({"version": serving.version})
 
     return endpoint
 

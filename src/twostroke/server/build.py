@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from twostroke.assembly.settings.server_settings import NameSettings
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
+from twostroke.server.admission import Access, Admission, Limits
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.built import BuiltServer
@@ -40,8 +42,9 @@ from twostroke.server.gate.quarantine import Quarantine
 from twostroke.server.gate.reach import Reach
 from twostroke.server.live.about import about
 from twostroke.server.live.view import EngineView
-from twostroke.server.parts import Limits, ServerParts, new_hex_id
+from twostroke.server.parts import ServerParts, Telemetry
 from twostroke.server.process.crash_notes import CrashNotes
+from twostroke.server.serving import Serving, new_hex_id
 from twostroke.server.stored.records import Bounds
 from twostroke.server.stored.work import StoredWork
 from twostroke.server.telemetry.disk_metrics import DiskCollector
@@ -101,32 +104,26 @@ def build_server(
         spans, end = otlp_spans(resolved.tracing.otlp, resolved.names.served_name, __version__, heart.stepper.clock)
         heart.closing.callback(end)
         listeners.append(spans)
-    parts = server_parts(
-        resolved,
-        found.folder.path,
-        wait_s,
+    history, shown = heart.session.ledger.history, about(resolved, heart.costs, __version__)
+    serving = Serving(
         engine=engine,
         tokenizer=heart.tokenizer,
         template=heart.template,
         context_tokens=resolved.steps.context,
         defaults=heart.sampling_defaults,
         fingerprint=resolved_fingerprint(resolved),
-        quarantine=quarantine,
-        metrics=metrics,
-        explain=heart.explainer.explain,
-        work=heart.session.ledger.history.work,
-        listeners=listeners,
         adapters=ServedAdapters(heart.adapters, folder),
         card=card_of(found.folder.path, found.name, resolved.model.weights, heart.spec, resolved.memory.weight_bytes),
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
         eyes=heart.eyes,
-        view=EngineView(
-            heart.session.ledger,
-            heart.cache.page_states,
-            heart.stepper.clock,
-            about(resolved, heart.costs, __version__),
-        ),
+        view=EngineView(heart.session.ledger, heart.cache.page_states, heart.stepper.clock, shown),
+    )
+    parts = ServerParts(
+        settled(serving, resolved, found.folder.path),
+        replace(admission_of(resolved, wait_s), quarantine=quarantine),
+        access_of(resolved),
+        Telemetry(metrics, listeners, heart.explainer.explain, history.work),
     )
     facts = resolved.values(*SHOWN) | {"room": room_sentence(resolved)}
     facts["threads_reason"] = resolved.reason_of(CpuSettings.threads)
@@ -147,12 +144,14 @@ def _forecast(found: Found) -> Forecast:
     return Forecast(StepTime.of(found.costs.now, not found.costs.measured), room)
 
 
-def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], float], **own: Any) -> ServerParts:
-    """What settings and the model's folder say, and what is given. wait_s: see Door."""
-    if own.get("template") is not None:
+def settled(serving: Serving, resolved: Resolved, folder: Path) -> Serving:
+    """With what settings and the model's folder say. Raises ConfigError."""
+    form = serving.format
+    if serving.template is not None:
         asked = (resolved.talk.tool_format, resolved.talk.reasoning_format)
-        own["format"] = asked_format(find_format(own["template"], own["tokenizer"]), *asked)
-    return ServerParts(
+        form = asked_format(find_format(serving.template, serving.tokenizer), *asked)
+    return replace(
+        serving,
         served_name=resolved.names.served_name,
         other_names=resolved.names.other_names,
         version=__version__,
@@ -161,8 +160,7 @@ def server_parts(resolved: Resolved, folder: Path, wait_s: Callable[[int, int], 
         client_lines=ClientLines(keep=resolved.requests.client_lines == "keep"),
         special_texts=read_special_tokens(folder).texts,
         stored=stored_work(resolved),
-        **overload_parts(resolved, wait_s),
-        **own,
+        format=form,
     )
 
 
@@ -175,18 +173,22 @@ def stored_work(resolved: Resolved) -> StoredWork | None:
     return StoredWork(Path(folder).expanduser(), bounds, new_hex_id)
 
 
-def overload_parts(resolved: Resolved, wait_s: Callable[[int, int], float]) -> dict[str, Any]:
-    """The fields of ServerParts that say who may ask, and how much of everything at a time. wait_s: see Door."""
-    load, listen = resolved.load, resolved.listen
+def admission_of(resolved: Resolved, wait_s: Callable[[int, int], float]) -> Admission:
+    """How much of everything is taken at a time. wait_s: see Door."""
+    load = resolved.load
     rules = DoorRules(load.queued_requests, load.queued_tokens, load.key_requests, load.key_tokens)
-    return {
-        "reach": Reach(listen.allow_host, listen.allow_origin, resolved.names.root_path),
-        "api_key": listen.api_key,
-        "limits": Limits(body_bytes=most_of_one_body(load.body_memory), deadline_s=load.deadline),
-        "door": Door(rules, wait_s),
-        "bodies": BodyBudget(load.body_memory),
-        "drain_s": load.drain,
-    }
+    return Admission(
+        limits=Limits(body_bytes=most_of_one_body(load.body_memory), deadline_s=load.deadline),
+        door=Door(rules, wait_s),
+        bodies=BodyBudget(load.body_memory),
+        drain_s=load.drain,
+    )
+
+
+def access_of(resolved: Resolved) -> Access:
+    """Who may ask, and from where."""
+    listen = resolved.listen
+    return Access(listen.api_key, Reach(listen.allow_host, listen.allow_origin, resolved.names.root_path))
 
 
 def resolved_fingerprint(resolved: Resolved) -> str:

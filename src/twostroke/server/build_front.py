@@ -25,13 +25,15 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.session import Resources, Session
 from twostroke.server.adapters import ServedAdapters
-from twostroke.server.build import server_parts
+from twostroke.server.build import access_of, admission_of, settled
 from twostroke.server.built import BuiltServer
 from twostroke.server.card import card_of
 from twostroke.server.gate.fleet_forecast import FleetForecast
 from twostroke.server.gate.forecast import Listeners
 from twostroke.server.live.about import front_about
 from twostroke.server.live.view import EngineView
+from twostroke.server.parts import ServerParts, Telemetry
+from twostroke.server.serving import Serving
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.types.pooling import Task
@@ -87,10 +89,9 @@ def build_front(
         ledger=stepper.fleet.ledger,
         resources=Resources(grammars, adapters),
     )
-    parts = server_parts(
-        resolved,
-        folder.path,
-        forecast.wait_s,
+    replicas = len(addresses)
+    told = front_about(resolved, facts, replicas, __version__)
+    serving = Serving(
         engine=LoopEngine(stepper),
         tokenizer=tokenizer,
         template=template,
@@ -101,18 +102,16 @@ def build_front(
         context_tokens=facts.context_tokens,
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),
-        metrics=metrics,
         card=card_of(folder.path, found, facts.arithmetic.weights, spec, 0),
-        explain=stepper.explain,
-        view=EngineView(
-            stepper.fleet.ledger,
-            stepper.pages,
-            stepper.clock,
-            front_about(resolved, facts, len(addresses), __version__),
-            stepper.replicas,
-        ),
+        view=EngineView(stepper.fleet.ledger, stepper.pages, stepper.clock, told, stepper.replicas),
     )
-    shown = {"served_name": resolved.names.served_name, "replicas": len(addresses), "weights": facts.arithmetic.weights}
+    parts = ServerParts(
+        settled(serving, resolved, folder.path),
+        admission_of(resolved, forecast.wait_s),
+        access_of(resolved),
+        Telemetry(metrics, explain=stepper.explain),
+    )
+    shown = {"served_name": resolved.names.served_name, "replicas": replicas, "weights": facts.arithmetic.weights}
     return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, closing.close)
 
 

@@ -17,7 +17,7 @@ class ComputedAnswer(Answer):
 
     def __init__(self, call: Call, shape: WholeShape, parts: ServerParts) -> None:
         super().__init__(call, shape, parts)
-        self._rows, self._lanes = shape.rows, parts.lanes
+        self._rows, self._lanes = shape.rows, parts.admission.lanes
 
     async def _body(self, made: Callable[[], dict[str, Any]]) -> bytes:
         return await self._lanes.run(sum(map(len, self._rows)), lambda: line_json(made()))

@@ -65,29 +65,29 @@ class Generation:
 
     async def __aenter__(self) -> Generation:
         """Start. Raises EngineStopped, HttpProblem (422, 429, 503, 504), InvalidRequest for a grammar."""
-        if not self._parts.engine.alive:
+        if not self._parts.serving.engine.alive:
             raise EngineStopped("The engine is not running.")
         with ExitStack() as held:
             prompts = await self._admit(held)
             held.callback(self._close_readers)
             for place, prompt in enumerate(prompts):
-                self._readers.append((place, self._parts.engine.open(prompt, self._news)))
+                self._readers.append((place, self._parts.serving.engine.open(prompt, self._news)))
             self._held = held.pop_all()
-        self._parts.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
+        self._parts.telemetry.metrics.prompt_tokens.inc(self.call.num_prompt_tokens)
         for prompt in prompts:
-            self._parts.metrics.requests.asked(prompt, self._parts.context_tokens)
+            self._parts.telemetry.metrics.requests.asked(prompt, self._parts.serving.context_tokens)
         return self
 
     async def _admit(self, held: ExitStack) -> list[Prompt]:
         """The prompts, ready for the engine. held: gets what gives back all that the request has taken so far."""
         if any(prompt.params.grammar is not None for prompt in self.call.prompts):
-            held.callback(self._parts.lanes.trimmer.heavy_work_ended)  # a machine may have held much
+            held.callback(self._parts.admission.lanes.trimmer.heavy_work_ended)  # a machine may have held much
         if self._visit.deadline_s is not None:
-            left_s = self._visit.deadline_s - self._parts.door.clock()
+            left_s = self._visit.deadline_s - self._parts.admission.door.clock()
             if left_s <= 0:
                 raise HttpProblem(DEADLINE)
             held.callback(asyncio.get_running_loop().call_later(left_s, self._expire).cancel)
-        door, answers = self._parts.door, self.call.num_answers
+        door, answers = self._parts.admission.door, self.call.num_answers
         ticket = self._ticket = door.enter(self._visit, answers, self.call.num_prompt_tokens)
         held.callback(lambda: ticket.leave(self.completion_tokens))
         prompts = await self._prepared()
@@ -98,7 +98,7 @@ class Generation:
     async def _prepared(self) -> list[Prompt]:
         """The prompts with their grammars compiled, before the first one is queued."""
         try:
-            return [await self._parts.engine.prepare(prompt) for prompt in self.call.prompts]
+            return [await self._parts.serving.engine.prepare(prompt) for prompt in self.call.prompts]
         except InvalidRequest as error:
             raise self._in_the_clients_words(error) from None
 
@@ -109,14 +109,14 @@ class Generation:
 
     async def _admitted(self, prompts: list[Prompt]) -> Stay:
         """The stay of the prompts. It begins at once, but requests that ran at a crash take turns or are refused."""
-        deadline_s, clock = self._visit.deadline_s, self._parts.door.clock
+        deadline_s, clock = self._visit.deadline_s, self._parts.admission.door.clock
         try:
             async with asyncio.timeout(None if deadline_s is None else deadline_s - clock()):
-                return await self._parts.quarantine.enter(prompts)
+                return await self._parts.admission.quarantine.enter(prompts)
         except TimeoutError:
             raise HttpProblem(DEADLINE) from None
         except HttpProblem as refusal:
-            self._parts.door.refusals[refusal.problem.code or ""] += 1
+            self._parts.admission.door.refusals[refusal.problem.code or ""] += 1
             raise
 
     async def __aexit__(
@@ -242,7 +242,7 @@ class Generation:
             self._reasons[choice] = delta.finish_reason.value
             siblings = range(place * self.call.n, (place + 1) * self.call.n)
             if self._open.isdisjoint(siblings):
-                self._parts.metrics.requests.longest.observe(max(self._tokens[each] for each in siblings))
+                self._parts.telemetry.metrics.requests.longest.observe(max(self._tokens[each] for each in siblings))
             if choice == 0:
                 self._facts.timings = delta.timings
         return choice, delta

@@ -31,7 +31,7 @@ from twostroke.server.api.schema import (
 from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
 from twostroke.server.calls import PLAIN, Call
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.history.legal_ids import call_ids_of, with_legal_ids
 from twostroke.text.history.parts import text_of
@@ -95,20 +95,20 @@ def salted(call: Call, client: str) -> Call:
     return replace(call, prompts=own)
 
 
-def chat_call(body: bytes, parts: ServerParts) -> Call:
+def chat_call(body: bytes, serving: Serving) -> Call:
     """Read a chat request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, ChatRequest), Notes()
     if not to_tools(request):
-        return call_of_chat(checked_chat(request, parts.limits.json_depth, notes), parts, "chatcmpl-")
+        return call_of_chat(checked_chat(request, serving.caps.json_depth, notes), serving, "chatcmpl-")
     try:
-        call = call_of_chat(checked_chat(request, parts.limits.json_depth, notes), parts, "chatcmpl-")
+        call = call_of_chat(checked_chat(request, serving.caps.json_depth, notes), serving, "chatcmpl-")
     except InvalidRequest as error:
         raise in_old_words(error) from None
     return replace(call, legacy_functions=True)
 
 
 def call_of_chat(
-    checked: CheckedChat, parts: ServerParts, prefix: str, *, prefill: str = "", asked: Any = None
+    checked: CheckedChat, serving: Serving, prefix: str, *, prefill: str = "", asked: Any = None
 ) -> Call:
     """A chat request from any API. prefix: the beginning of the answer's id. prefill: how the answer begins.
 
@@ -117,24 +117,24 @@ def call_of_chat(
     request, notes = checked.request, checked.notes
     logprobs = (request.top_logprobs or 0) if request.logprobs else None
     tools = tool_use(checked)
-    prompt, before, thinks = _render(checked, tools, parts, prefill)
+    prompt, before, thinks = _render(checked, tools, serving, prefill)
     rendered_end = before[-RENDERED_END_CHARACTERS:]
-    special_id = special_ids_of(parts.tokenizer)
+    special_id = special_ids_of(serving.tokenizer)
     form = grammar_of(request)
     notes.add_all(form.not_held)
     if thinks or prompt.text == before:
-        form = after_thought(form, parts.format, before, special_id)
-    form = _form_of(form, tools.grammar(parts.format, special_id, rendered_end))
-    params = _params(request, logprobs, request.max_tokens, form, parts)
-    encode = partial(parts.tokenizer.encode_rendered, prompt.text, parts.context_tokens, quoted=prompt.quoted)
+        form = after_thought(form, serving.format, before, special_id)
+    form = _form_of(form, tools.grammar(serving.format, special_id, rendered_end))
+    params = _params(request, logprobs, request.max_tokens, form, serving)
+    encode = partial(serving.tokenizer.encode_rendered, prompt.text, serving.context_tokens, quoted=prompt.quoted)
     token_ids = _renamed(encode, "messages")
-    params = within_room(params, parts.engine.room(len(token_ids)), notes)
-    shown = _shown(parts.format, tools, parts.tokenizer)
+    params = within_room(params, serving.engine.room(len(token_ids)), notes)
+    shown = _shown(serving.format, tools, serving.tokenizer)
     images = () if prompt.pictures is None else prompt.pictures.spans(token_ids)
-    call = _call(request, prefix, [_Encoded(token_ids, params, shown, images)], logprobs, form, parts)
+    call = _call(request, prefix, [_Encoded(token_ids, params, shown, images)], logprobs, form, serving)
     return replace(
         call,
-        form=_turn_form(parts.format, tools, form),
+        form=_turn_form(serving.format, tools, form),
         tools=tools,
         rendered_end=rendered_end,
         earlier_calls=sum(len(message.get("tool_calls") or ()) for message in request.messages),
@@ -144,13 +144,13 @@ def call_of_chat(
     )
 
 
-def prompt_of_chat(checked: CheckedChat, parts: ServerParts, prefill: str = "") -> Rendered:
+def prompt_of_chat(checked: CheckedChat, serving: Serving, prefill: str = "") -> Rendered:
     """The prompt's text. prefill: how the answer begins. Raises InvalidRequest, HttpProblem (404)."""
-    return _render(checked, tool_use(checked), parts, prefill)[0]
+    return _render(checked, tool_use(checked), serving, prefill)[0]
 
 
 def _render(
-    checked: CheckedChat, tools: ToolUse, parts: ServerParts, prefill: str
+    checked: CheckedChat, tools: ToolUse, serving: Serving, prefill: str
 ) -> tuple[Rendered, str, bool]:
     """The prompt, its text up to what the client wrote of the answer, and whether the answer goes on in a thought.
 
@@ -158,19 +158,19 @@ def _render(
     message is how the answer begins.
     """
     request, notes = checked.request, checked.notes
-    template = _template_for(request, parts)
-    quoting = Quoting() if request.parse_special else parts.tokenizer.quoting()
+    template = _template_for(request, serving)
+    quoting = Quoting() if request.parse_special else serving.tokenizer.quoting()
     wish = wish_of(request.reasoning_effort, request.thinking)
-    put = with_wish(request.chat_template_kwargs, wish, template, parts.format, notes)
-    hide, messages = quoting.hide, parts.client_lines.without(with_places(request.messages), notes)
-    messages = with_system(with_legal_ids(messages, parts.format.ids), put.system)
-    looks = parts.looks or parts.eyes
+    put = with_wish(request.chat_template_kwargs, wish, template, serving.format, notes)
+    hide, messages = quoting.hide, serving.client_lines.without(with_places(request.messages), notes)
+    messages = with_system(with_legal_ids(messages, serving.format.ids), put.system)
+    looks = serving.looks or serving.eyes
     pictures = None if looks is None else looks.look(messages)
     if pictures is not None:
         messages = pictures.messages
     speaker = Speaker(
         template if pictures is None else WithPictures(template, pictures.marks),
-        parts.format,
+        serving.format,
         tools=tools.offered,
         variables=put.variables,
         hide=hide,
@@ -189,16 +189,16 @@ def _render(
     return whole, quoting.shown(before).text, begun.thinks
 
 
-def _template_for(request: ChatRequest, parts: ServerParts) -> ChatTemplate:
-    asked_model(request.model, parts)
-    if parts.template is None:
+def _template_for(request: ChatRequest, serving: Serving) -> ChatTemplate:
+    asked_model(request.model, serving)
+    if serving.template is None:
         raise InvalidRequest(
-            f"The model {parts.served_name} has no chat template.",
+            f"The model {serving.served_name} has no chat template.",
             param="messages",
             why="It is a base model: it continues text.",
             fix="Use /v1/completions.",
         )
-    return parts.template
+    return serving.template
 
 
 def _form_of(asked: AskedGrammar, calls: Grammar | None) -> AskedGrammar:
@@ -227,44 +227,44 @@ def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]
     return frozenset(token_id for token_id in found if token_id is not None)
 
 
-def completion_call(body: bytes, parts: ServerParts) -> Call:
+def completion_call(body: bytes, serving: Serving) -> Call:
     """Read a completion request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    return call_of_completion(read_completion(body, parts.limits.json_depth), parts, "cmpl-")
+    return call_of_completion(read_completion(body, serving.caps.json_depth), serving, "cmpl-")
 
 
-def call_of_completion(request: CompletionRequest, parts: ServerParts, prefix: str) -> Call:
+def call_of_completion(request: CompletionRequest, serving: Serving, prefix: str) -> Call:
     """A checked completion request from whatever API. prefix: of the answer's id.
 
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
-    asked_model(request.model, parts)
+    asked_model(request.model, serving)
     notes = Notes()
-    given = infilled(request, parts, notes) if request.suffix else _split_prompts(request.prompt)
+    given = infilled(request, serving, notes) if request.suffix else _split_prompts(request.prompt)
     special = request.parse_special is not False
-    encode = partial(parts.tokenizer.encode_prompt, context_tokens=parts.context_tokens, parse_special=special)
+    encode = partial(serving.tokenizer.encode_prompt, context_tokens=serving.context_tokens, parse_special=special)
     lists = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in given]
     asked = grammar_of(request)
-    params = [_params(request, request.logprobs, _room(request, ids, parts), asked, parts) for ids in lists]
+    params = [_params(request, request.logprobs, _room(request, ids, serving), asked, serving) for ids in lists]
     notes.add_all(asked.not_held)
     params = [
-        within_room(own, parts.engine.room(len(ids)), notes) for ids, own in zip(lists, params, strict=True)
+        within_room(own, serving.engine.room(len(ids)), notes) for ids, own in zip(lists, params, strict=True)
     ]
     if request.echo:
         params = [replace(own, prompt_logprobs=request.logprobs) for own in params]
     encoded = [_Encoded(ids, own) for ids, own in zip(lists, params, strict=True)]
-    call = _call(request, prefix, encoded, request.logprobs, asked, parts)
+    call = _call(request, prefix, encoded, request.logprobs, asked, serving)
     call = replace(call, warnings=notes.texts)
     if not request.echo:
         return call
     # Only now are the ids known to be legal.
-    return replace(call, echoes=tuple(p if isinstance(p, str) else parts.tokenizer.decode(p) for p in given))
+    return replace(call, echoes=tuple(p if isinstance(p, str) else serving.tokenizer.decode(p) for p in given))
 
 
-def _room(request: CompletionRequest, token_ids: Sequence[int], parts: ServerParts) -> int:
+def _room(request: CompletionRequest, token_ids: Sequence[int], serving: Serving) -> int:
     """OpenAI's default of 16 tokens, fewer where the context ends before."""
     if request.max_tokens is not None:
         return request.max_tokens
-    room = max(1, parts.context_tokens - len(token_ids))
+    room = max(1, serving.context_tokens - len(token_ids))
     if unlimited(request):
         return room
     return max(min(DEFAULT_COMPLETION_TOKENS, room), min(request.min_tokens or 0, room))
@@ -276,17 +276,17 @@ def _call(
     encoded: Sequence[_Encoded],
     logprobs: int | None,
     form: AskedGrammar,
-    parts: ServerParts,
+    serving: Serving,
 ) -> Call:
     n, made = request.n or 1, encoded[0].params.num_answers
-    if len(encoded) * made > parts.limits.choices:
+    if len(encoded) * made > serving.caps.choices:
         param = "n" if made == n else "best_of"
         raise InvalidRequest(
             f"{len(encoded)} prompts with {param} = {made} are {len(encoded) * made} completions; "
-            f"at most {parts.limits.choices} are made in one request.",
+            f"at most {serving.caps.choices} are made in one request.",
             param=param,
         )
-    response_id = prefix + parts.new_id()
+    response_id = prefix + serving.new_id()
     prompts = tuple(
         Prompt(
             tuple(each.token_ids),
@@ -296,17 +296,17 @@ def _call(
             request.priority or 0,
             objectives=LatencyObjectives(request.ttft_s, request.itl_s),
             speculate=request.speculate,
-            adapter=adapter_of(request.model, parts),
+            adapter=adapter_of(request.model, serving),
             shown_token_ids=each.shown_token_ids,
             images=each.images,
         )
         for place, each in enumerate(encoded)
     )
-    _check_all(prompts, "messages" if isinstance(request, ChatRequest) else "prompt", parts)
+    _check_all(prompts, "messages" if isinstance(request, ChatRequest) else "prompt", serving)
     options = request.stream_options
     return Call(
         response_id=response_id,
-        created_s=int(parts.wall_clock()),
+        created_s=int(serving.wall_clock()),
         prompts=prompts,
         n=n,
         logprobs=logprobs,
@@ -316,7 +316,7 @@ def _call(
         timings=bool(request.timings_per_token),
         continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
         grammar_field=form.field,
-        model=asked_model(request.model, parts),
+        model=asked_model(request.model, serving),
     )
 
 
@@ -343,9 +343,9 @@ def _split_prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | 
 
 
 def _params(
-    request: GenerationRequest, logprobs: int | None, max_tokens: int | None, form: AskedGrammar, parts: ServerParts
+    request: GenerationRequest, logprobs: int | None, max_tokens: int | None, form: AskedGrammar, serving: Serving
 ) -> SamplingParams:
-    asked: dict[str, Any] = {} if request.use_beam_search else dict(parts.defaults)  # nothing is drawn for a beam
+    asked: dict[str, Any] = {} if request.use_beam_search else dict(serving.defaults)  # nothing is drawn for a beam
     asked.update({name: value for name in _PLAIN_FIELDS if (value := getattr(request, name)) is not None})
     if request.seed == ANY_SEED:
         del asked["seed"]
@@ -367,13 +367,13 @@ def _params(
         if error.param == "grammar":
             error.param = form.field  # as the client wrote it
         raise
-    return in_tokens(params, parts.tokenizer)
+    return in_tokens(params, serving.tokenizer)
 
 
-def _check_all(prompts: Sequence[Prompt], param: str, parts: ServerParts) -> None:
+def _check_all(prompts: Sequence[Prompt], param: str, serving: Serving) -> None:
     """All prompts, before the first one is queued."""
     for prompt in prompts:
-        _renamed(partial(parts.engine.check, prompt), param)
+        _renamed(partial(serving.engine.check, prompt), param)
 
 
 def _renamed(work: Callable[[], _T], param: str) -> _T:

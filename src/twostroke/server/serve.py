@@ -20,11 +20,12 @@ import uvicorn
 from msgspec import Struct
 from starlette.types import ASGIApp
 
+from twostroke.server.admission import Closing
 from twostroke.server.app import create_app
 from twostroke.server.gate.drain import Drain
 from twostroke.server.gate.protocol import MAX_HEADER_BYTES, DeadlineProtocol, Patience
 from twostroke.server.gate.security import is_loopback
-from twostroke.server.parts import Closing, ServerParts
+from twostroke.server.parts import ServerParts
 from twostroke.server.socket_file import UNIX, path_of
 from twostroke.system import here
 from twostroke.types.errors import ConfigError, EngineStopped
@@ -62,9 +63,10 @@ def run(
     announce is called once with the base URL when the socket is bound and the engine runs. Raises ConfigError where
     the address cannot be bound, or where it is not loopback and there is no key; EngineStopped as `serve` does.
     """
-    check_address(host, parts.api_key)
+    check_address(host, parts.access.api_key)
     with listener or bind(host, port) as bound, short_turns():
-        asyncio.run(serve(replace(parts, loopback_only=is_loopback(host)), bound, announce, watch, make_app))
+        access = replace(parts.access, loopback_only=is_loopback(host))
+        asyncio.run(serve(replace(parts, access=access), bound, announce, watch, make_app))
 
 
 @contextmanager
@@ -103,23 +105,23 @@ async def serve(
     watch: about ten times a second while it serves; True asks for a clean end. Raises EngineStopped where the engine
     ended by itself, or where requests did not finish in the time for draining.
     """
-    await parts.engine.start()
+    await parts.serving.engine.start()
     server = make_server(parts, listener, announce, watch, make_app)
     with signals_to(server):
         try:
             await server.serve(sockets=[listener])
-            if not parts.engine.alive:
+            if not parts.serving.engine.alive:
                 raise EngineStopped(
                     "The engine ended by itself.", why="Its log says how.", fix="Start the server again."
                 )
             if server.cut:
                 raise EngineStopped(
                     f"{server.cut} requests were cut short.",
-                    why=f"They did not finish in the {parts.drain_s:g} s for draining.",
+                    why=f"They did not finish in the {parts.admission.drain_s:g} s for draining.",
                     fix="Give a longer --drain.",
                 )
         finally:
-            await parts.engine.stop()
+            await parts.serving.engine.stop()
             await server.last_words()
 
 
@@ -131,9 +133,10 @@ def make_server(
     make_app: MakeApp = create_app,
 ) -> Server:
     """The uvicorn server; setting its `should_exit` stops it."""
-    limits = parts.limits
+    admission, stored = parts.admission, parts.serving.stored
+    limits = admission.limits
     patience = Patience(
-        limits.header_s, limits.stalled_s, limits.crowded_s, lambda: parts.engine.gauges().waiting > 0
+        limits.header_s, limits.stalled_s, limits.crowded_s, lambda: parts.serving.engine.gauges().waiting > 0
     )
     config = uvicorn.Config(
         make_app(parts),
@@ -148,10 +151,10 @@ def make_server(
         timeout_graceful_shutdown=CUT_S,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
-    drain = Drain(parts.door, parts.drain_s, parts.door.clock)
-    resume = None if parts.stored is None else parts.stored.resume
-    hooks = ServerHooks(lambda: announce(url_of(listener)), lambda: parts.engine.alive, watch, resume)
-    return Server(config, hooks, drain, parts.closing)
+    drain = Drain(admission.door, admission.drain_s, admission.door.clock)
+    resume = None if stored is None else stored.resume
+    hooks = ServerHooks(lambda: announce(url_of(listener)), lambda: parts.serving.engine.alive, watch, resume)
+    return Server(config, hooks, drain, admission.closing)
 
 
 class ServerHooks(Struct, frozen=True):

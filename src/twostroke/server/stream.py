@@ -60,7 +60,7 @@ class Answer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises what happens before the first byte."""
-        self._visit = visit_of(scope, self._parts.limits.deadline_s, self._parts.door.clock())
+        self._visit = visit_of(scope, self._parts.admission.limits.deadline_s, self._parts.admission.door.clock())
         self._facts = facts_of(scope)
         self._facts.ignored_fields, self._facts.warnings = self._call.ignored_fields, self._call.warnings
         self._can_rest = partial(give_park, scope)
@@ -68,7 +68,7 @@ class Answer(Response):
             body = self._stream(
                 EventWriter(
                     send,
-                    self._parts.limits.stalled_s,
+                    self._parts.admission.limits.stalled_s,
                     self._more_headers(),
                     body_writer_of(scope),
                     self._shape.written,
@@ -161,18 +161,18 @@ class Answer(Response):
             with contextlib.suppress(TimeoutError):
                 return await self._first(generation, events)
         while True:
-            loading, heartbeat = self._parts.loading(), self._shape.heartbeat
+            loading, heartbeat = self._parts.serving.loading(), self._shape.heartbeat
             try:
-                return await generation.next(LOADING_S if loading else self._parts.limits.heartbeat_s)
+                return await generation.next(LOADING_S if loading else self._parts.admission.limits.heartbeat_s)
             except TimeoutError:
-                words = self._parts.loading() if heartbeat.startswith(b":") else ""
+                words = self._parts.serving.loading() if heartbeat.startswith(b":") else ""
                 await events.write(f": {words}\n\n".encode() if words else heartbeat)
 
     async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
         """Report the prompt's progress until a piece is there. Raises TimeoutError when there is no progress either."""
-        progress = PromptProgress(self._parts.view, f"{self._call.prompts[0].request_id}/0")
+        progress = PromptProgress(self._parts.serving.view, f"{self._call.prompts[0].request_id}/0")
         silent_s = 0.0
-        while silent_s < self._parts.limits.heartbeat_s:
+        while silent_s < self._parts.admission.limits.heartbeat_s:
             try:
                 return await generation.next(PROGRESS_S)
             except TimeoutError:

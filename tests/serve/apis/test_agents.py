@@ -32,7 +32,7 @@ def warned(reply: Reply) -> str:
 
 
 def prompt(live: Live) -> str:
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     return bytes(engine.prompts[-1].token_ids).decode()
 
 
@@ -207,7 +207,7 @@ def test_a_choice_among_some_tools(live: Live) -> None:
 )
 def test_a_cap_above_the_room_is_cut_to_the_room(live: Live, api: str, fields: Any) -> None:
     reply = ask(live, api, **fields)
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     room = CONTEXT - len(engine.prompts[-1].token_ids)
     assert f"cut to the {room} " in warned(reply) and str(next(iter(fields.values()))) in warned(reply)
     assert engine.prompts[-1].params.max_tokens == room
@@ -216,7 +216,7 @@ def test_a_cap_above_the_room_is_cut_to_the_room(live: Live, api: str, fields: A
 
 def test_completions_are_cut_too(live: Live) -> None:
     reply = live.complete(max_tokens=CONTEXT, prompt=["a", "bcd"])
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     assert [prompt.params.max_tokens for prompt in engine.prompts[-2:]] == [CONTEXT - 1, CONTEXT - 3]
     assert reply.status == 200 and f"cut to the {CONTEXT - 3} " in warned(reply)
     assert live.complete(max_tokens=CONTEXT, min_tokens=CONTEXT).error["param"] in ("max_tokens", "min_tokens")
@@ -266,7 +266,7 @@ def test_a_streamed_response_fails_within_the_stream(live: Live) -> None:
 
 # ---- fields as official servers and SDKs take them -----------------------------------------------------------------
 def test_a_seed_of_minus_one_is_a_new_one(live: Live) -> None:
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     for api in PATHS:
         assert ask(live, api, seed=-1).status == 200 and engine.prompts[-1].params.seed is None
         assert ask(live, api, seed=-5).status == 200 and engine.prompts[-1].params.seed == -5

@@ -22,7 +22,7 @@ def test_chat_has_exactly_the_required_keys(live: Live) -> None:
     made = reply.json
     assert set(made) == {"id", "object", "created", "model", "system_fingerprint", "choices", "usage"}
     assert made["object"] == "chat.completion"
-    assert made["model"] == live.parts.served_name
+    assert made["model"] == live.model
     assert isinstance(made["created"], int)
     assert made["id"].startswith("chatcmpl-")
     assert made["choices"] == [
@@ -166,10 +166,10 @@ def test_held_back_text_sends_no_empty_chunk_but_no_logprob_is_lost() -> None:
 def test_heartbeats_while_nothing_comes() -> None:
     engine = FakeEngine("ab")
     engine.gate = gate = Turnstile()
-    limits = fake_parts().limits.__class__(heartbeat_s=0.03)
+    limits = fake_parts().admission.limits.__class__(heartbeat_s=0.03)
     with serving(fake_parts(engine, limits=limits)) as live:
         connection = HTTPConnection("127.0.0.1", live.port, timeout=WAIT_S)
-        asked = {"model": live.parts.served_name, "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        asked = {"model": live.model, "messages": [{"role": "user", "content": "hi"}], "stream": True}
         connection.request("POST", "/v1/chat/completions", json.dumps(asked))
         answer = connection.getresponse()
         begun = b"".join(answer.readline() for _ in range(6))
@@ -255,7 +255,7 @@ def test_the_last_message_can_be_continued(live: Live) -> None:
     asked = {"messages": messages, "continue_final_message": True, "add_generation_prompt": False}
     reply = live.chat(**asked)
     assert reply.status == 200
-    engine = live.parts.engine
+    engine = live.parts.serving.engine
     assert isinstance(engine, FakeEngine)
     engine_prompt = engine.prompts[-1]
     assert bytes(engine_prompt.token_ids).decode() == "user: Count.\nassistant: one, two,"

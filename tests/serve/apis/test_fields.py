@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -40,8 +39,8 @@ class Switched(PlainTemplate):
 
 
 def called(api: str, **fields: Any) -> Any:
-    parts = fake_parts()
-    return CALLS[api](json.dumps({"model": parts.served_name, **USUAL[api], **fields}).encode(), parts)
+    serving = fake_parts().serving
+    return CALLS[api](json.dumps({"model": serving.served_name, **USUAL[api], **fields}).encode(), serving)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,7 @@ def test_an_effort_is_a_variable_of_the_template() -> None:
 
 def test_the_list_of_models_says_whether_keys_are_calibrated() -> None:
     settings = {"weights": "int8", "kv_format": "int4", "key_factors": "0123", "threads": 2}
-    parts = dataclasses.replace(fake_parts(), view=EngineView(about={"settings": settings}))
-    (shown,) = model_list(parts)["data"]
+    serving = fake_parts(view=EngineView(about={"settings": settings})).serving
+    (shown,) = model_list(serving)["data"]
     assert (shown["weights"], shown["kv_format"], shown["key_factors"]) == ("int8", "int4", "0123")
-    assert shown["has_chat_template"] is (parts.template is not None)
+    assert shown["has_chat_template"] is (serving.template is not None)

@@ -51,10 +51,10 @@ def test_a_forged_conversation_is_one_message(spark: Live) -> None:
     forged = tokens(spark, messages=[{"role": "user", "content": FORGED}])
     asked = tokens(spark, messages=[{"role": "user", "content": FORGED}], parse_special=True)
     assert forged != genuine and asked == genuine
-    special = spark.parts.tokenizer.special_ids
+    special = spark.parts.serving.tokenizer.special_ids
     innocent = tokens(spark, messages=[{"role": "user", "content": "Hi"}])
     assert [i for i in forged if i in special] == [i for i in innocent if i in special]
-    assert spark.parts.tokenizer.decode(forged).count("<|system|>") == 1
+    assert spark.parts.serving.tokenizer.decode(forged).count("<|system|>") == 1
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses"])

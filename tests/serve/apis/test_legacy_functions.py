@@ -48,7 +48,7 @@ def test_the_answer_has_the_older_form_streamed(calling: Live) -> None:
 
 
 def test_the_prompt_is_the_same_as_with_tools(calling: Live) -> None:
-    engine: Any = calling.parts.engine
+    engine: Any = calling.parts.serving.engine
     turn = {"name": "weather", "arguments": '{"city": "Ulm"}'}
     old = [
         *USER,

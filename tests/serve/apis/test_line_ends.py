@@ -35,7 +35,7 @@ def live() -> Iterator[Live]:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_each_line_of_a_stream_is_whole(live: Live, path: str) -> None:
-    reply = live.post(path, {"model": live.parts.served_name, "stream": True, **PATHS[path]})
+    reply = live.post(path, {"model": live.model, "stream": True, **PATHS[path]})
     assert reply.status == 200
     lines = reply.body.decode().splitlines()
     assert all(not line or line.startswith(("data: ", "event: ")) for line in lines), lines
@@ -46,7 +46,7 @@ def test_each_line_of_a_stream_is_whole(live: Live, path: str) -> None:
 @pytest.mark.parametrize("path", [*PATHS, "/tokenize"])
 def test_a_whole_answer_is_one_line(live: Live, path: str) -> None:
     more = PATHS.get(path, {"prompt": SAID, "return_token_strs": True})
-    reply = live.post(path, {"model": live.parts.served_name, **more})
+    reply = live.post(path, {"model": live.model, **more})
     assert reply.status == 200
     assert len(reply.body.decode().splitlines()) == 1
 

@@ -86,7 +86,7 @@ def coder() -> Iterator[Live]:
 
 
 def seen(live: Live) -> Any:
-    return live.parts.engine.prompts[-1]  # type: ignore[attr-defined]
+    return live.parts.serving.engine.prompts[-1]  # type: ignore[attr-defined]
 
 
 def test_infill_makes_the_prompt_of_the_models_tokens(coder: Live) -> None:

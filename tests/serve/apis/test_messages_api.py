@@ -78,7 +78,7 @@ def test_calls_and_thinking_as_blocks() -> None:
 
 
 def test_a_whole_exchange_with_a_tool(live: Live, client: Anthropic) -> None:
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     messages: Any = [
         {"role": "user", "content": [{"type": "text", "text": "a"}]},
         {
@@ -103,7 +103,7 @@ def test_a_whole_exchange_with_a_tool(live: Live, client: Anthropic) -> None:
 
 
 def test_the_answer_goes_on_from_a_last_message_of_the_assistant(live: Live, client: Anthropic) -> None:
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     client.messages.create(model=MODEL, max_tokens=5, messages=[*USER, {"role": "assistant", "content": "The"}])
     assert bytes(engine.prompts[-1].token_ids).decode().endswith("assistant: The")
 
@@ -117,7 +117,7 @@ def test_the_answer_goes_on_from_a_last_message_of_the_assistant(live: Live, cli
     ],
 )
 def test_tool_choice(live: Live, client: Anthropic, choice: Any, forced: bool, single: bool) -> None:
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     client.messages.create(model=MODEL, max_tokens=50, messages=USER, tools=TOOLS, tool_choice=choice)
     grammar = engine.prompts[-1].params.grammar
     assert (grammar is not None) == forced
@@ -200,5 +200,5 @@ def test_a_schema_for_the_answer(live: Live) -> None:
     config = {"format": {"type": "json_schema", "schema": CITY}}
     body = {"model": MODEL, "max_tokens": 5, "messages": USER, "output_config": config}
     assert live.post("/v1/messages", body).status == 200
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     assert engine.prompts[-1].params.grammar.kind == "json_schema"

@@ -51,13 +51,13 @@ def test_generate_whole_and_streamed_and_the_context_goes_on(client: Client, liv
     assert first.response == "hello world" and first.context
     assert "".join(piece.response for piece in client.generate(MODEL, "hi", stream=True)) == "hello world"
     client.generate(MODEL, "more", context=first.context)
-    seen = live.parts.engine.prompts[-1].token_ids  # type: ignore[attr-defined]
+    seen = live.parts.serving.engine.prompts[-1].token_ids  # type: ignore[attr-defined]
     assert list(seen[: len(first.context)]) == list(first.context)
 
 
 def test_raw_is_the_prompt_alone(client: Client, live: Live) -> None:
     made = client.generate(MODEL, "<s>hi", raw=True)
-    assert bytes(live.parts.engine.prompts[-1].token_ids) == b"<s>hi" and made.context is None  # type: ignore[attr-defined]
+    assert bytes(live.parts.serving.engine.prompts[-1].token_ids) == b"<s>hi" and made.context is None  # type: ignore[attr-defined]
     with pytest.raises(ResponseError, match="raw mode") as refused:
         client.generate(MODEL, "hi", raw=True, system="be kind")
     assert refused.value.status_code == 400
@@ -70,7 +70,7 @@ def test_options_reach_the_engine(live: Live) -> None:
         "num_gpu": 1, "low_vram": True, "temprature": 1, "penalize_newline": True, "tfs_z": 1, "unheard\nof": 1,
     }  # fmt: skip
     reply = live.post("/api/chat", asked(options=options, stream=False, keep_alive="5m"))
-    params = live.parts.engine.prompts[-1].params  # type: ignore[attr-defined]
+    params = live.parts.serving.engine.prompts[-1].params  # type: ignore[attr-defined]
     assert reply.json["done_reason"] == "length" and reply.json["message"]["content"] == "hell"
     assert (params.temperature, params.top_k, params.top_p, params.min_p, params.seed) == (0.5, 7, 0.5, 0.25, 3)
     assert (params.max_tokens, params.stop, params.repetition_penalty, params.repetition_window) == (4, ("zz",), 1.5, 9)
@@ -128,7 +128,7 @@ def test_num_ctx_bounds_this_request(live: Live) -> None:
 def test_the_oldest_messages_go_and_the_system_message_stays(live: Live) -> None:
     talk = [{"role": "system", "content": "S"}, *[{"role": "user", "content": str(n) * 100} for n in range(12)]]
     reply = live.post("/api/chat", asked(messages=talk, stream=False))
-    prompt = bytes(live.parts.engine.prompts[-1].token_ids).decode()  # type: ignore[attr-defined]
+    prompt = bytes(live.parts.serving.engine.prompts[-1].token_ids).decode()  # type: ignore[attr-defined]
     assert reply.status == 200 and prompt.startswith("system: S") and "11111111" in prompt and "0000" not in prompt
     assert "oldest messages were left out" in reply.headers["x-twostroke-warnings"]
     refused = live.post("/api/chat", asked(messages=talk, truncate=False))
@@ -140,9 +140,9 @@ def test_the_oldest_messages_go_and_the_system_message_stays(live: Live) -> None
 def test_json_and_schemas(live: Live) -> None:
     for form in ("json", CITY):
         live.post("/api/chat", asked(format=form, stream=False))
-        assert live.parts.engine.prompts[-1].params.grammar is not None  # type: ignore[attr-defined]
+        assert live.parts.serving.engine.prompts[-1].params.grammar is not None  # type: ignore[attr-defined]
     live.post("/api/chat", asked(format="", stream=False))
-    assert live.parts.engine.prompts[-1].params.grammar is None  # type: ignore[attr-defined]
+    assert live.parts.serving.engine.prompts[-1].params.grammar is None  # type: ignore[attr-defined]
 
 
 def test_tool_calls_come_whole_in_a_line_before_the_last() -> None:

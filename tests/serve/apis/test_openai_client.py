@@ -105,7 +105,7 @@ def test_keys_and_retries() -> None:
             client.models.list()
         with OpenAI(base_url=live.url + "/v1", api_key="right") as client:
             assert client.models.list().data
-            live.parts.door.draining = True
+            live.parts.admission.door.draining = True
             with pytest.raises(openai.InternalServerError) as caught:
                 client.with_options(max_retries=0).chat.completions.create(model=MODEL, messages=USER)
             assert caught.value.status_code == 503

@@ -24,6 +24,7 @@ from tests.serve.fakes import MODEL, fake_parts
 from tests.serve.harness import Live, serving
 from tests.tiers import fewer
 from twostroke.cost.explain.explanation import Advice, Cause, CauseKind, Explanation, Verdict
+from twostroke.server.admission import Access
 from twostroke.server.api.adapter_routes import LOAD_PATH, UNLOAD_PATH
 from twostroke.server.api.ollama.routes import refused_paths
 from twostroke.server.app import routes_of
@@ -56,7 +57,7 @@ SHORT: dict[str, dict[str, Any]] = {
     "/apply-template": {"model": MODEL, "messages": [{"role": "user", "content": "a"}]},
     "/completion": {"model": MODEL, "prompt": "a"},
 }
-DOCUMENT = json.loads(json.dumps(openapi_document(fake_parts())))
+DOCUMENT = json.loads(json.dumps(openapi_document(fake_parts().serving, Access())))
 SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)
 OPERATIONS = [(result.ok().path, result.ok().method) for result in SCHEMA.get_all_operations()]
 OF_OLLAMA = (*refused_paths(), "/api/embed", "/api/embeddings")

@@ -97,14 +97,14 @@ def test_n_predict_bounds_the_answer(client: OpenAI, spark: Live) -> None:
     for unlimited in thinned((-1, -2), "unlimited", fewer(2, quick=1)):
         body = {"model": "spark", "prompt": "The cache", "temperature": 0, "n_predict": unlimited, "ignore_eos": True}
         usage = spark.post("/v1/completions", body).json["usage"]
-        assert usage["total_tokens"] == spark.parts.context_tokens
+        assert usage["total_tokens"] == spark.parts.serving.context_tokens
     assert chat(client, n_predict=5, ignore_eos=True).finish_reason == "length"
 
 
 def test_penalties_reach_the_sampler_as_llama_cpp_means_them() -> None:
     def params(**fields: Any) -> Any:
         body = {"model": MODEL, "messages": ASK, **fields}
-        return chat_call(json.dumps(body).encode(), fake_parts()).prompts[0].params
+        return chat_call(json.dumps(body).encode(), fake_parts().serving).prompts[0].params
 
     assert (params(repeat_penalty=1.3).repetition_penalty, params(repeat_penalty=1.3).repetition_window) == (1.3, 64)
     assert params(repeat_penalty=1.3, repeat_last_n=-1).repetition_window is None
@@ -113,7 +113,7 @@ def test_penalties_reach_the_sampler_as_llama_cpp_means_them() -> None:
     assert params(n_predict=9).max_tokens == 9 and params(n_predict=-1).max_tokens is None
     assert params(n_predict=9, max_tokens=9).max_tokens == 9
     body = {"model": MODEL, "prompt": "x", "bad_words": ["no"], "allowed_token_ids": [5, 6]}
-    made = completion_call(json.dumps(body).encode(), fake_parts()).prompts[0].params
+    made = completion_call(json.dumps(body).encode(), fake_parts().serving).prompts[0].params
     assert made.bad_token_ids == ((110, 111),) and made.allowed_token_ids == (5, 6) and made.bad_words == ()
 
 

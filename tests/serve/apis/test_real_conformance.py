@@ -61,7 +61,7 @@ def messages(spark: Live) -> Iterator[Anthropic]:
 def test_prompt_logprobs_are_those_of_transformers(client: OpenAI, spark: Live) -> None:
     """As lm-eval asks: ids, echo, logprobs 1, and the longest of 16 chunks of 16 rows."""
     judge: Any = transformers.AutoModelForCausalLM.from_pretrained(spark_path(), dtype=torch.float32)
-    prompts = [spark.parts.tokenizer.encode_prompt(text) for text in [*TEXTS, " ".join(TEXTS * 8)]]
+    prompts = [spark.parts.serving.tokenizer.encode_prompt(text) for text in [*TEXTS, " ".join(TEXTS * 8)]]
     made = client.completions.create(
         model="spark", prompt=prompts, max_tokens=1, logprobs=1, echo=True, temperature=0, seed=1234
     )

@@ -35,7 +35,7 @@ def test_create(client: OpenAI) -> None:
 
 
 def test_the_prompt_is_that_of_the_same_chat(live: Live, client: OpenAI) -> None:
-    engine: Any = live.parts.engine
+    engine: Any = live.parts.serving.engine
     items: Any = [
         {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
         {"type": "reasoning", "id": "rs_1", "summary": []},

@@ -72,7 +72,7 @@ def test_fields_reach_the_engine_by_every_route(path: str, live: Live) -> None:
         body = {"options": asked} if path.startswith("/api") else asked
         reply = live.post(path, {**ROUTES[path], **body})
         assert reply.status == 200 and "x-twostroke-ignored-fields" not in reply.headers, reply.json
-        seen = live.parts.engine.prompts[-1].params  # type: ignore[attr-defined]
+        seen = live.parts.serving.engine.prompts[-1].params  # type: ignore[attr-defined]
         expected = SamplingParams(**asked)
         assert {name: getattr(seen, name) for name in FIELD_NAMES} == {
             name: getattr(expected, name) for name in FIELD_NAMES

@@ -15,7 +15,7 @@ from openai import OpenAI
 
 from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.serve.harness import Live, serving, wait_until
-from twostroke.server.parts import new_hex_id
+from twostroke.server.serving import new_hex_id
 from twostroke.server.stored.batch_lines import done_lines, read_lines
 from twostroke.server.stored.records import Bounds, FullFolder, Records
 from twostroke.server.stored.work import StoredWork
@@ -44,7 +44,7 @@ def client(kept: Live) -> Iterator[OpenAI]:
 
 
 def prompt(live: Live) -> str:
-    return bytes(live.parts.engine.prompts[-1].token_ids).decode()  # type: ignore[attr-defined]
+    return bytes(live.parts.serving.engine.prompts[-1].token_ids).decode()  # type: ignore[attr-defined]
 
 
 def test_a_response_is_kept_and_goes_on(client: OpenAI, kept: Live) -> None:
@@ -184,7 +184,7 @@ def test_a_batch_runs_as_batch_work(client: OpenAI, kept: Live) -> None:
     assert good["c0"]["response"]["body"]["choices"][0]["message"]["content"] == "hello world"
     assert good["c2"]["response"]["body"]["choices"][0]["finish_reason"] == "length"
     assert bad["c1"]["response"]["status_code"] == 400 and "temperature" in json.dumps(bad["c1"])
-    assert {each.priority for each in kept.parts.engine.prompts} == {1}  # type: ignore[attr-defined]
+    assert {each.priority for each in kept.parts.serving.engine.prompts} == {1}  # type: ignore[attr-defined]
     assert [each.id for each in client.batches.list()] == [begun.id]
     assert {each.purpose for each in client.files.list()} == {"batch", "batch_output"}
     client.files.delete(file.id)
@@ -205,7 +205,7 @@ def test_other_endpoints(client: OpenAI, kept: Live, url: Any, body: dict[str, A
     found: Any = results(client, done.output_file_id)["c0"]["response"]["body"]
     for step in path:
         found = found[step]
-    assert found == "hello world" and kept.parts.engine.prompts[-1].priority == 1  # type: ignore[attr-defined]
+    assert found == "hello world" and kept.parts.serving.engine.prompts[-1].priority == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_file_with_faults_runs_nothing(data: bytes, code: str, client: OpenAI,
     )
     done = batch_ended(client, begun.id)
     assert done.status == "failed" and done.errors.data[0].code == code
-    assert kept.parts.engine.prompts == []  # type: ignore[attr-defined]
+    assert kept.parts.serving.engine.prompts == []  # type: ignore[attr-defined]
 
 
 def test_what_is_refused_at_once(client: OpenAI, kept: Live) -> None:
@@ -379,7 +379,7 @@ def test_lines_of_a_batch_run_model_by_model_and_wait_for_their_turn(tmp_path: P
         batch = client.batches.create(input_file_id=file.id, endpoint="/v1/completions", completion_window="24h")
         wait_until(lambda: MODEL in asked, "its turn is asked for")
         assert client.batches.retrieve(batch.id).status == "in_progress"
-        assert not live.parts.engine.prompts  # type: ignore[attr-defined]
+        assert not live.parts.serving.engine.prompts  # type: ignore[attr-defined]
         free[MODEL] = True
         done = batch_ended(client, batch.id)
         assert (done.request_counts.completed, done.request_counts.failed) == (3, 2)

@@ -50,7 +50,7 @@ def test_a_text_tool_over_responses(patching: Live) -> None:
         last: Any = final.output[1]
         assert (last.type, last.input, last.id[:4]) == ("custom_tool_call", PATCH, "ctc_")
     forced = ask(patching, "responses", tools=tools, tool_choice={"type": "custom", "name": "patch"})
-    engine: Any = patching.parts.engine
+    engine: Any = patching.parts.serving.engine
     assert forced.status == 200 and "patch" in engine.prompts[-1].params.grammar.text
 
 
@@ -72,7 +72,7 @@ def test_the_grammar_of_a_text_tool_is_enforced(patching: Live, syntax: str, sha
         made = {"type": "custom", "custom": {**spec, "format": {"type": "grammar", "grammar": wanted}}}
         asked = {"type": "custom", "custom": {"name": "patch"}} if choice == "patch" else choice
     reply = ask(patching, shape, tools=[made], tool_choice=asked)
-    engine: Any = patching.parts.engine
+    engine: Any = patching.parts.serving.engine
     params = engine.prompts[-1].params
     assert reply.status == 200 and "grammar" not in warned(reply)
     assert params.grammar is not None and seen in params.grammar.text
@@ -91,7 +91,7 @@ def test_a_grammar_that_cannot_be_held_is_told_to_the_model_and_the_client(patch
     wanted = {"type": "grammar", "syntax": "lark", "definition": definition}
     tools = [{"type": "custom", "name": "patch", "format": wanted}]
     reply = ask(patching, "responses", tools=tools)
-    engine: Any = patching.parts.engine
+    engine: Any = patching.parts.serving.engine
     assert reply.status == 200 and engine.prompts[-1].params.grammar is None
     assert "not enforced" in warned(reply) and HARD[definition] in warned(reply)
 

@@ -95,7 +95,7 @@ def test_no_second_call_where_parallel_calls_are_off(client: OpenAI) -> None:
 def test_choice_none_leaves_the_text_alone_and_puts_no_tools_into_the_prompt(calling: Live) -> None:
     choice = calling.chat(tools=TOOLS, tool_choice="none").json["choices"][0]
     assert choice["message"]["content"].startswith("I look.\n<tool_call>") and choice["finish_reason"] == "stop"
-    engine: Any = calling.parts.engine
+    engine: Any = calling.parts.serving.engine
     assert b"tool weather" not in bytes(engine.prompts[-1].token_ids)
     calling.chat(tools=TOOLS)
     assert b"tool weather\ntool time" in bytes(engine.prompts[-1].token_ids)
@@ -109,7 +109,7 @@ def test_a_cut_call_is_no_finished_call(calling: Live) -> None:
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
 def test_forced_calls_reach_the_sampler_as_a_grammar(calling: Live, choice: Any) -> None:
     assert calling.chat(tools=TOOLS, tool_choice=choice).status == 200
-    engine: Any = calling.parts.engine
+    engine: Any = calling.parts.serving.engine
     grammar = engine.prompts[-1].params.grammar
     assert grammar is not None and "weather" in grammar.text
     assert ("time" in grammar.text) == (choice == "required")
@@ -118,7 +118,7 @@ def test_forced_calls_reach_the_sampler_as_a_grammar(calling: Live, choice: Any)
 def test_strict_tools_reach_the_sampler_as_a_grammar(calling: Live) -> None:
     strict = [{"type": "function", "function": {**TOOLS[0]["function"], "strict": True}}]
     assert calling.chat(tools=strict).status == 200
-    engine: Any = calling.parts.engine
+    engine: Any = calling.parts.serving.engine
     assert engine.prompts[-1].params.grammar is not None
     assert calling.chat(tools=TOOLS).status == 200
     assert engine.prompts[-1].params.grammar is None
@@ -160,7 +160,7 @@ def test_marks_that_are_special_tokens_are_shown_to_the_reader() -> None:
 
     with serve("x", Format("special", (call,))) as live:
         live.chat(tools=TOOLS)
-        engine: Any = live.parts.engine
+        engine: Any = live.parts.serving.engine
         assert engine.prompts[-1].shown_token_ids == frozenset({256})
         live.chat()
         assert engine.prompts[-1].shown_token_ids == frozenset()
@@ -195,4 +195,4 @@ def test_a_format_without_json_is_held_to_its_schema_in_its_own_notation() -> No
         ):
             message = live.chat(**{"tools": TOOLS, **fields}).json["choices"][0]["message"]
             assert json.loads(message["tool_calls"][0]["function"]["arguments"])["city"] == "5"
-            assert "<parameter=" in live.parts.engine.prompts[-1].params.grammar.text
+            assert "<parameter=" in live.parts.serving.engine.prompts[-1].params.grammar.text

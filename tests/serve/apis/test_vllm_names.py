@@ -167,7 +167,7 @@ def test_every_alias_is_served_and_none_has_another_name(spark: Live) -> None:
     totals = [*names.COUNTERS, names.FINISHED, names.BY_SOURCE]
     assert served == {*(f"vllm:{name}" for name in plain), *(f"vllm:{name}_total" for name in totals)}
     facts = next(line for line in text.splitlines() if line.startswith("vllm:cache_config_info{"))
-    assert f'kv_cache_size_tokens="{spark.parts.view.about["settings"]["kv_tokens"]}"' in facts
+    assert f'kv_cache_size_tokens="{spark.parts.serving.view.about["settings"]["kv_tokens"]}"' in facts
 
 
 def expressions(value: Any) -> Iterator[str]:

@@ -248,7 +248,7 @@ def test_json_nested_beyond_the_limit_within_a_message(live: Live) -> None:
 
 
 def test_a_body_over_the_cap_is_413_declared_or_not(live: Live) -> None:
-    big = b'{"x": "' + b"a" * live.parts.limits.body_bytes + b'"}'
+    big = b'{"x": "' + b"a" * live.parts.admission.limits.body_bytes + b'"}'
     for headers in ({}, {"Transfer-Encoding": "chunked"}):
         try:
             reply = live.call("POST", "/v1/completions", _chunked(big) if headers else big, headers)
@@ -319,7 +319,7 @@ def test_fields_reach_the_engine_and_defaults_fill_gaps() -> None:
     parts = fake_parts(defaults={"temperature": 0.6, "top_k": 20})
     call = completion_call(
         json.dumps(
-            {"model": parts.served_name, "prompt": "x", "seed": 7, "top_k": 3, "cache_salt": "s", "priority": 2}
+            {"model": parts.serving.served_name, "prompt": "x", "seed": 7, "top_k": 3, "cache_salt": "s", "priority": 2}
         ).encode(),
         parts,
     )
@@ -327,7 +327,7 @@ def test_fields_reach_the_engine_and_defaults_fill_gaps() -> None:
     assert (params.temperature, params.top_k, params.seed, params.max_tokens) == (0.6, 3, 7, 16)
     assert call.prompts[0].cache_salt == "s" and call.prompts[0].priority == 2
     body = {
-        "model": parts.served_name,
+        "model": parts.serving.served_name,
         "messages": USER,
         "max_tokens": 9,
         "max_completion_tokens": 5,
@@ -338,7 +338,7 @@ def test_fields_reach_the_engine_and_defaults_fill_gaps() -> None:
         "logit_bias": {"5": -100},
         "temperature": 0,
     }
-    params = chat_call(json.dumps(body).encode(), parts).prompts[0].params
+    params = chat_call(json.dumps(body).encode(), parts.serving).prompts[0].params
     assert (params.max_tokens, params.stop, params.stop_token_ids) == (5, ("x",), (1,))
     assert (params.ignore_eos, params.min_tokens, params.logit_bias) == (True, 2, {5: -100})
     assert params.greedy and params.top_k == 20
@@ -356,10 +356,10 @@ FIELDS = sorted({name for fields, _ in BOTH + CHAT + COMPLETION for name in fiel
 @given(fields=st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES, max_size=4), chat=st.booleans())
 def test_no_json_value_in_any_field_is_anything_but_a_call_or_a_400(fields: dict[str, Any], chat: bool) -> None:
     parts = fake_parts()
-    base = {"model": parts.served_name, "messages": USER, "prompt": "hi"}
+    base = {"model": parts.serving.served_name, "messages": USER, "prompt": "hi"}
     read = chat_call if chat else completion_call
     try:
-        call = read(json.dumps(base | fields).encode(), parts)
+        call = read(json.dumps(base | fields).encode(), parts.serving)
     except (InvalidRequest, HttpProblem) as error:
         assert not isinstance(error, HttpProblem) or error.problem.status == 400
     else:
@@ -371,7 +371,7 @@ def test_no_json_value_in_any_field_is_anything_but_a_call_or_a_400(fields: dict
 def test_no_bytes_are_anything_but_a_400(body: bytes) -> None:
     for read in (chat_call, completion_call):
         with pytest.raises((InvalidRequest, HttpProblem)):
-            read(body, fake_parts())
+            read(body, fake_parts().serving)
 
 
 def test_long_histories_are_read_and_bodies_of_very_many_values_are_not(live: Live) -> None:

@@ -16,11 +16,11 @@ from tests.serve.fakes import MODEL, FakeEngine, fake_parts
 from tests.serve.harness import WAIT_S, Live, serving, wait_until
 from tests.serve.shown.test_metrics import scrape
 from twostroke.assembly.settings.config import BODY_MEMORY_BYTES
+from twostroke.server.admission import Limits
 from twostroke.server.build import build_server
 from twostroke.server.errors import HttpProblem
 from twostroke.server.gate import body_budget
 from twostroke.server.gate.body_budget import BodyBudget
-from twostroke.server.parts import Limits
 
 LIMIT = 10_000
 BODY = json.dumps({"model": MODEL, "prompt": "hi", "max_tokens": 3}).encode()
@@ -111,7 +111,7 @@ def test_any_ends_give_back_what_was_taken() -> None:
 def test_the_budget_is_an_option() -> None:
     assert BODY_MEMORY_BYTES == body_budget.BODY_MEMORY_BYTES
     with build_server("spark", {"kv_memory": "4MB", "threads": 1, "body_memory": "1MiB"}) as built:
-        assert built.parts.bodies.limit_bytes == 2**20
+        assert built.parts.admission.bodies.limit_bytes == 2**20
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 80)), max_size=60))

@@ -23,7 +23,7 @@ def connected(live: Live) -> socket.socket:
 
 
 def asked(live: Live, more: str = "", **fields: object) -> bytes:
-    body = json.dumps({"model": live.parts.served_name, "prompt": "x", **fields})
+    body = json.dumps({"model": live.model, "prompt": "x", **fields})
     return (
         f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{more}Content-Length: {len(body)}\r\n\r\n{body}".encode()
     )
@@ -35,7 +35,7 @@ def everything(connection: socket.socket) -> bytes:
 
 
 def patient(engine: FakeEngine, **limits: float) -> ServerParts:
-    return fake_parts(engine, limits=structs.replace(fake_parts().limits, **limits))
+    return fake_parts(engine, limits=structs.replace(fake_parts().admission.limits, **limits))
 
 
 TWO_LENGTHS = ("Content-Length: 4", "Transfer-Encoding: chunked")

@@ -15,7 +15,7 @@ from tests.serve.harness import WAIT_S, Live, reader_that_does_not_read, serving
 
 
 def _send(live: Live, **fields: object) -> socket.socket:
-    body = json.dumps({"model": live.parts.served_name, "prompt": "x", **fields}).encode()
+    body = json.dumps({"model": live.model, "prompt": "x", **fields}).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
     connection.sendall(head.encode() + body)
@@ -63,7 +63,7 @@ def test_disconnect_in_the_middle_of_the_body_reaches_no_engine() -> None:
 
 def test_a_body_that_stops_coming_is_408() -> None:
     parts = fake_parts()
-    limits = parts.limits.__class__(body_idle_s=0.1)
+    limits = parts.admission.limits.__class__(body_idle_s=0.1)
     with serving(fake_parts(limits=limits)) as live:
         connection = socket.create_connection(("127.0.0.1", live.port), timeout=20)
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
@@ -74,7 +74,7 @@ def test_a_body_that_stops_coming_is_408() -> None:
 def test_a_reader_that_stops_reading_is_dropped() -> None:
     engine = FakeEngine("a" * 900)
     engine.token_s = 1e-4  # the buffers are full long before the answer is whole
-    limits = fake_parts().limits.__class__(stalled_s=0.3)
+    limits = fake_parts().admission.limits.__class__(stalled_s=0.3)
     with serving(fake_parts(engine, limits=limits)) as live, reader_that_does_not_read(live):
         wait_until(lambda: engine.peak == 100 and engine.live == 0, "the request dropped")
         assert engine.closed_early == 1
@@ -84,7 +84,7 @@ def test_a_keep_alive_connection_serves_many_requests() -> None:
     with serving(fake_parts()) as live:
         connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=20)
         for stream in (False, True, False, True):
-            body = json.dumps({"model": live.parts.served_name, "prompt": "x", "stream": stream})
+            body = json.dumps({"model": live.model, "prompt": "x", "stream": stream})
             connection.request("POST", "/v1/completions", body)
             assert connection.getresponse().read()
         connection.request("GET", "/health")

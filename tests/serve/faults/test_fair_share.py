@@ -21,7 +21,7 @@ def test_a_request_is_answered_while_four_with_128_completions_run() -> None:
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", live.port), timeout=WAIT_S))
             connection.sendall(asked(live, n=128, max_tokens=300, ignore_eos=True, temperature=1.0))
             many.append(connection)
-        gauges = built.parts.engine.gauges
+        gauges = built.parts.serving.engine.gauges
         wait_until(lambda: gauges().running == 16 and gauges().waiting > 400, "all of them in the engine")
         assert live.complete(max_tokens=4).status == 200
         assert gauges().waiting > 400, "none of the four has ended"

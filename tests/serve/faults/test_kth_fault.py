@@ -48,7 +48,7 @@ def test_every_call_may_fail_and_only_its_request_feels_it(stream: bool, kind: t
         for name in names:
             setattr(owner, name, kth.wrap(getattr(owner, name)))
     parts = fake_parts(engine, tokenizer=tokenizer, template=template)
-    door = parts.door
+    door = parts.admission.door
     for name in ("enter", "_charge"):
         setattr(door, name, kth.wrap(getattr(door, name)))
     assert CONTEXT > 100

@@ -64,7 +64,7 @@ def test_streams_and_the_loop_go_on_while_a_long_text_is_tokenized(
     spark: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = Turns()
-    tokenizer: Any = spark.parts.tokenizer
+    tokenizer: Any = spark.parts.serving.tokenizer
     library = tokenizer._library
     long_texts = 0
 
@@ -103,7 +103,7 @@ def test_streams_and_the_loop_go_on_while_a_long_text_is_tokenized(
 
 
 def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(spark: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer: Any = spark.parts.tokenizer
+    tokenizer: Any = spark.parts.serving.tokenizer
 
     class Never:
         def __getattr__(self, name: str) -> Any:
@@ -137,7 +137,7 @@ class Waiting(ByteTokenizer):
 def test_long_texts_do_not_stand_before_short_ones(size: int) -> None:
     tokenizer = Waiting()
     with serving(fake_parts(tokenizer=tokenizer)) as live:
-        body = {"model": live.parts.served_name, "messages": [{"role": "user", "content": "a" * size}]}
+        body = {"model": live.model, "messages": [{"role": "user", "content": "a" * size}]}
         statuses: list[int] = []
 
         def ask() -> None:
@@ -148,7 +148,7 @@ def test_long_texts_do_not_stand_before_short_ones(size: int) -> None:
             asker.start()
         try:
             assert tokenizer.begun.acquire(timeout=WAIT_S)
-            wait_until(lambda: live.parts.bodies.held_bytes >= 8 * size, "all eight bodies")
+            wait_until(lambda: live.parts.admission.bodies.held_bytes >= 8 * size, "all eight bodies")
             assert live.chat().status == 200
             assert statuses == []
         finally:
@@ -171,11 +171,11 @@ def test_a_tokenizer_that_panics_is_a_json_error_and_the_server_goes_on() -> Non
             ("/v1/responses", {"input": hostile}),
             ("/tokenize", {"prompt": hostile}),
         ):
-            reply = live.post(path, {"model": live.parts.served_name, **fields})
+            reply = live.post(path, {"model": live.model, **fields})
             assert (reply.status, reply.error["code"]) == (500, "tokenizer_failed"), path
             assert reply.headers["x-should-retry"] == "false"
             assert "Onig" not in reply.error["message"]
-        body = {"model": live.parts.served_name, "max_tokens": 5, "messages": [{"role": "user", "content": hostile}]}
+        body = {"model": live.model, "max_tokens": 5, "messages": [{"role": "user", "content": hostile}]}
         assert live.post("/v1/messages", body).json["error"]["type"] == "api_error"
         assert live.get("/health").status == 200
         assert live.post("/tokenize", {"prompt": "fine"}).status == 200

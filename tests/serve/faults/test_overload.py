@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import socket
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.serve.fakes import EVERYTHING, FakeEngine, Turnstile, fake_parts
+from tests.serve.fakes import EVERYTHING, FakeEngine, Turnstile, changed, fake_parts
 from tests.serve.harness import WAIT_S, Live, Reply, reader_that_does_not_read, serving, wait_until
+from twostroke.server.admission import Limits
 from twostroke.server.errors import HttpProblem
 from twostroke.server.gate.door import Door, DoorRules
 from twostroke.server.gate.drain import Drain
-from twostroke.server.parts import Limits
 from twostroke.server.visit import Visit
 
 
@@ -87,7 +86,7 @@ def test_each_key_has_its_own_share_of_requests() -> None:
     parts = fake_parts(held.engine, door=held.door, api_key="ann, bob")
 
     def ask(live: Live, key: str) -> Reply:
-        return live.post("/v1/completions", {"model": live.parts.served_name, "prompt": "x"}, x_api_key=key)
+        return live.post("/v1/completions", {"model": live.model, "prompt": "x"}, x_api_key=key)
 
     with serving(parts) as live, ThreadPoolExecutor(8) as pool:
         inside: list[Future[Reply]] = [pool.submit(ask, live, "ann") for _ in range(2)]
@@ -142,7 +141,7 @@ def test_a_deadline_ends_a_request_before_its_first_byte(stream: bool) -> None:
     with serving(held.parts) as live:
         reply = live.post(
             "/v1/completions",
-            {"model": live.parts.served_name, "prompt": "x", "stream": stream},
+            {"model": live.model, "prompt": "x", "stream": stream},
             x_request_timeout_ms="150",
         )
         assert (reply.status, reply.error["code"]) == (504, "deadline_exceeded")
@@ -166,8 +165,8 @@ def test_a_deadline_in_the_middle_of_a_stream_is_an_error_event() -> None:
 
 def test_the_servers_own_deadline_is_the_longest() -> None:
     held = Held()
-    with serving(replace(held.parts, limits=Limits(deadline_s=0.4))) as live:
-        body = {"model": live.parts.served_name, "prompt": "x", "max_tokens": 400}
+    with serving(changed(held.parts, limits=Limits(deadline_s=0.4))) as live:
+        body = {"model": live.model, "prompt": "x", "max_tokens": 400}
         assert live.post("/v1/completions", body, x_request_timeout_ms="600000").status == 504
 
 
@@ -182,7 +181,7 @@ def test_a_deadline_frees_the_engine_of_a_client_that_does_not_read() -> None:
 
 @pytest.mark.parametrize("sent", ["0", "-1", "soon", "1e3", "9" * 13, ""])
 def test_a_deadline_without_sense_is_400(live: Live, sent: str) -> None:
-    body = {"model": live.parts.served_name, "prompt": "x"}
+    body = {"model": live.model, "prompt": "x"}
     reply = live.post("/v1/completions", body, x_request_timeout_ms=sent)
     assert (reply.status, reply.error["code"]) == (400, "invalid_deadline")
 

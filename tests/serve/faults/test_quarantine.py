@@ -180,7 +180,7 @@ def test_a_refusal_over_the_wire_counts_reaches_no_engine_and_ends_in_time() -> 
     parts = fake_parts(engine, quarantine=Quarantine(notes, clock=lambda: now_s[0]))
     with serving(parts) as live:
         for path, asked in (("/v1/completions", {"prompt": "hi"}), ("/v1/completions", {"prompt": ["b", "hi"]})):
-            reply = live.post(path, {"model": parts.served_name, "seed": POISON, "stream": True, **asked})
+            reply = live.post(path, {"model": parts.serving.served_name, "seed": POISON, "stream": True, **asked})
             assert (reply.status, reply.error["code"]) == (422, "request_quarantined")
         assert not engine.prompts
         found = scrape(live)

@@ -54,7 +54,7 @@ def explain(*words: str) -> Result:
 
 
 def answered(live: Live, **fields: Any) -> str:
-    asked = {"model": live.parts.served_name, "messages": [{"role": "user", "content": "What is prefill?"}], **fields}
+    asked = {"model": live.model, "messages": [{"role": "user", "content": "What is prefill?"}], **fields}
     reply = live.post("/v1/chat/completions", asked, **KEY)
     assert reply.status == 200
     return str(reply.json["id"])
@@ -72,7 +72,7 @@ def test_an_answer_can_be_explained_by_its_id(spark: Live) -> None:
 
 
 def test_every_choice_of_every_prompt_is_explained(spark: Live) -> None:
-    asked = {"model": spark.parts.served_name, "prompt": ["one", "two"], "n": 2, "max_tokens": 3, "temperature": 1}
+    asked = {"model": spark.model, "prompt": ["one", "two"], "n": 2, "max_tokens": 3, "temperature": 1}
     name = spark.post("/v1/completions", asked, **KEY).json["id"]
     found = spark.get(f"/v1/requests/{name}/explain", **KEY).json["completions"]
     assert [one["request_id"] for one in found] == [f"{name}-{i}/{j}" for i in (0, 1) for j in (0, 1)]
@@ -151,15 +151,15 @@ def test_a_client_that_does_not_read_is_named() -> None:
 
         headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
         scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "query_string": b""}
-        await built.parts.engine.start()
+        await built.parts.serving.engine.start()
         try:
             await create_app(built.parts)(scope, receive, send)
         finally:
-            await built.parts.engine.stop()
+            await built.parts.serving.engine.stop()
 
     with build_server("spark", {"kv_memory": "20MB", "threads": 1}) as built:
         asyncio.run(ask(built))
         name = json.loads(sent[1].removeprefix(b"data: "))["id"]
-        (found,) = built.parts.explain(f"{name}-0")
+        (found,) = built.parts.telemetry.explain(f"{name}-0")
     kinds = [cause.kind for cause in found.causes if cause.kind is not CauseKind.BUSY]  # what else this machine does
     assert kinds[0] is CauseKind.CLIENT and found.verdict == "slow to stream"

@@ -7,7 +7,6 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -162,7 +161,7 @@ def test_a_viewer_does_not_hold_up_the_servers_end() -> None:
         stream = socket.create_connection(("127.0.0.1", live.port), timeout=WAIT_S)
         stream.sendall(b"GET /v1/engine/steps HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert stream.recv(12) == b"HTTP/1.1 200"
-        live.parts.closing.began = True  # as Server.shutdown says it
+        live.parts.admission.closing.began = True  # as Server.shutdown says it
         received = b""
         while chunk := stream.recv(65536):
             received += chunk
@@ -186,7 +185,7 @@ def test_progress_is_sent_only_where_it_is_asked_for(spark: Live) -> None:
 def test_a_recording_holds_the_steps_between_two_times(spark: Live) -> None:
     begin_s = spark.get("/v1/engine/about").json["now_s"]
     made = spark.complete(prompt=[9, 8, 7], max_tokens=5, ignore_eos=True).json
-    wait_until(lambda: spark.parts.engine.gauges().running == 0, "rest")
+    wait_until(lambda: spark.parts.serving.engine.gauges().running == 0, "rest")
     events = spark.get(f"/v1/engine/trace?begin_s={begin_s}").json["traceEvents"]
     steps = [event for event in events if event["ph"] == "X" and event["tid"] == 0]
     assert len(steps) == 5 and f"{made['id']}-0/0" in {event["args"].get("name") for event in events}
@@ -234,7 +233,7 @@ def test_frames_are_made_only_while_there_is_a_viewer() -> None:
         asked += 1
         return b""
 
-    with serving(replace(fake_parts(), view=EngineView(pages=pages))) as live:
+    with serving(fake_parts(view=EngineView(pages=pages))) as live:
         live.complete()
         assert asked == 0
         with watching(live) as frames:

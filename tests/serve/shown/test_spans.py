@@ -55,7 +55,7 @@ def test_an_answer_is_a_span_below_its_callers_with_its_phases_below() -> None:
                     traceparent=f"00-{TRACE}-{CALLER}-01",
                 ).json
                 live.get("/v1/models")
-                wait_until(lambda: not live.parts.view.ledger.live(), "rest")
+                wait_until(lambda: not live.parts.serving.view.ledger.live(), "rest")
         found = {span.name: span for span in spans}  # the heart's end has sent them
     assert sorted(found) == ["decode", "prefill", "queue", "text_completion spark"] and len(spans) == 4
     whole = found["text_completion spark"]

@@ -99,7 +99,7 @@ def grammar_of(form: Format, prompt_end: str, asked: dict[str, Any]) -> str:
     """Everything that holds the answer of a chat request, as one text."""
     template = ChatTemplate({"default": HEAD + "{{ '" + prompt_end.replace("\n", "\\n") + "' }}"}, {})
     parts = fake_parts(FakeEngine(), context_tokens=8000, template=template, format=form)
-    call = chat_call(json.dumps({"model": MODEL, "messages": ASK, **asked}).encode(), parts)
+    call = chat_call(json.dumps({"model": MODEL, "messages": ASK, **asked}).encode(), parts.serving)
     grammar = call.prompts[0].params.grammar
     assert grammar is not None
     thought = grammar.thought
@@ -173,5 +173,5 @@ def test_a_switch_ends_the_thought_in_the_marks_of_every_format(form: Format, va
     parts = fake_parts(FakeEngine(), context_tokens=8000, template=template, format=form)
     for effort, ended in (("none", True), ("high", False)):
         body = {"model": MODEL, "messages": ASK, "reasoning_effort": effort}
-        call = chat_call(json.dumps(body).encode(), parts)
+        call = chat_call(json.dumps(body).encode(), parts.serving)
         assert marks.closed_by(call.rendered_end) is ended, call.rendered_end

@@ -54,7 +54,7 @@ def serve_built(
 
     with built, logging_to_stderr(built.resolved.requests.log, verbose), lasting_heap(), ExitStack() as sockets:
         listener = listener or sockets.enter_context(listening(built.resolved))
-        tell, watch = watching(built.parts.door, line)
+        tell, watch = watching(built.parts.admission.door, line)
         try:
             more = {} if built.make_app is None else {"make_app": built.make_app}
             run(built.parts, built.resolved.listen.host, built.resolved.listen.port, announce, watch, listener, **more)
@@ -68,7 +68,7 @@ def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextMa
     from twostroke.assembly.settings.env import read_machine
     from twostroke.cli.shared.server_records import SERVERS, recorded
 
-    settings, names = built.resolved, tuple(built.facts.get("models", built.parts.names))
+    settings, names = built.resolved, tuple(built.facts.get("models", built.parts.serving.names))
     model = settings.model.model if settings.model.has(ModelSettings.model) else ""
     pid = os.getppid() if supervised else os.getpid()
     return recorded(read_machine().cache_folder / SERVERS, pid, url, str(model), names)

@@ -9,26 +9,26 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from twostroke.server.adapters import LoadRequest, UnloadRequest
+from twostroke.server.adapters import LoadRequest, ServedAdapters, UnloadRequest
+from twostroke.server.admission import Admission
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServerParts
 
 LOAD_PATH, UNLOAD_PATH = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 
 
-def adapter_routes(parts: ServerParts) -> list[Route]:
+def adapter_routes(adapters: ServedAdapters, admission: Admission) -> list[Route]:
     """POST, answered with a sentence. Files are read in a thread of their own, not in the lanes of short requests."""
 
     def load(body: bytes) -> str:
-        return parts.adapters.load(decode(body, LoadRequest))
+        return adapters.load(decode(body, LoadRequest))
 
     def unload(body: bytes) -> str:
-        return parts.adapters.unload(decode(body, UnloadRequest))
+        return adapters.unload(decode(body, UnloadRequest))
 
     def route(path: str, answer: Callable[[bytes], str]) -> Route:
         async def endpoint(request: Request) -> Response:
-            async with reading(request, parts.limits, parts.bodies) as body:
+            async with reading(request, admission) as body:
                 return PlainTextResponse(await asyncio.to_thread(answer, bytes(body)))
 
         return Route(path, endpoint, methods=["POST"])

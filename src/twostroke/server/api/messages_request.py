@@ -15,8 +15,8 @@ from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.schema import ChatRequest, CheckedChat, checked_chat, require_tokens
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, check_depth, decode
-from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat, prompt_of_chat
+from twostroke.server.serving import Serving
 from twostroke.text.history.parts import text_of
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes, named
@@ -79,15 +79,15 @@ class MessagesRequest(CountRequest, kw_only=True):
     priority: int | None = None
 
 
-def messages_call(body: bytes, parts: ServerParts) -> Call:
+def messages_call(body: bytes, serving: Serving) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, MessagesRequest), Notes()
     require_tokens(request.max_tokens, 1, "max_tokens")
-    chat, prefill = _chat_of(request, parts, notes)
+    chat, prefill = _chat_of(request, serving, notes)
     chat.max_tokens, chat.stop, chat.stream = request.max_tokens, request.stop_sequences, request.stream
     chat.temperature, chat.top_p, chat.top_k = request.temperature, request.top_p, request.top_k
     chat.seed, chat.cache_salt, chat.priority = request.seed, request.cache_salt, request.priority
-    call = call_of_chat(_checked(chat, parts, notes), parts, PREFIX, prefill=prefill, asked=request)
+    call = call_of_chat(_checked(chat, serving, notes), serving, PREFIX, prefill=prefill, asked=request)
     stay_s = longest_ttl_s(marks_of(request))
     return with_disk_s(call, stay_s) if stay_s else call
 
@@ -103,25 +103,25 @@ def caches_all(request: MessagesRequest) -> bool:
     return request.cache_control is not None or (bool(request.messages) and marks_all(request.messages[-1].content))
 
 
-def count_tokens(body: bytes, parts: ServerParts) -> tuple[int, tuple[str, ...]]:
+def count_tokens(body: bytes, serving: Serving) -> tuple[int, tuple[str, ...]]:
     """Tokens of the prompt that these messages make, and what was changed in them.
 
     Raises InvalidRequest, HttpProblem.
     """
     notes = Notes()
-    chat, prefill = _chat_of(decode(body, CountRequest), parts, notes)
-    prompt = prompt_of_chat(_checked(chat, parts, notes), parts, prefill)
-    return parts.tokenizer.count_rendered(prompt.text, quoted=prompt.quoted), notes.texts
+    chat, prefill = _chat_of(decode(body, CountRequest), serving, notes)
+    prompt = prompt_of_chat(_checked(chat, serving, notes), serving, prefill)
+    return serving.tokenizer.count_rendered(prompt.text, quoted=prompt.quoted), notes.texts
 
 
-def _checked(chat: ChatRequest, parts: ServerParts, notes: Notes) -> CheckedChat:
-    return checked_chat(chat, parts.limits.json_depth, notes)
+def _checked(chat: ChatRequest, serving: Serving, notes: Notes) -> CheckedChat:
+    return checked_chat(chat, serving.caps.json_depth, notes)
 
 
-def _chat_of(request: CountRequest, parts: ServerParts, notes: Notes) -> tuple[ChatRequest, str]:
+def _chat_of(request: CountRequest, serving: Serving, notes: Notes) -> tuple[ChatRequest, str]:
     """The chat request, and the text that the answer must begin with."""
-    asked_model(request.model, parts)
-    _check_depths(request, parts.limits.json_depth)
+    asked_model(request.model, serving)
+    _check_depths(request, serving.caps.json_depth)
     _refuse_unsupported(request)
     longest_ttl_s(marks_of(request))
     if request.messages and (role := request.messages[-1].role) not in ROLES:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from twostroke.server.errors import HttpProblem, unknown_model
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 
 ARITHMETIC = ("weights", "kv_format", "key_factors")
 """The settings that decide the bits of an answer. key_factors: the digest of calibrated keys, or none."""
@@ -14,21 +14,21 @@ LATEST = ":latest"
 _HOSTS = ("hf.co/", "huggingface.co/")
 
 
-def model_list(parts: ServerParts) -> dict[str, Any]:
+def model_list(serving: Serving) -> dict[str, Any]:
     """The page of all names."""
-    names = [*parts.names, *parts.adapters.names()]
+    names = [*serving.names, *serving.adapters.names()]
     page = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
-    return {"object": "list", "data": [_model_object(name, parts) for name in names], **page}
+    return {"object": "list", "data": [_model_object(name, serving) for name in names], **page}
 
 
-def one_model(name: str, parts: ServerParts) -> dict[str, Any]:
+def one_model(name: str, serving: Serving) -> dict[str, Any]:
     """Raises HttpProblem (404)."""
-    return _model_object(asked_model(name, parts), parts)
+    return _model_object(asked_model(name, serving), serving)
 
 
-def asked_model(name: str | None, parts: ServerParts) -> str:
+def asked_model(name: str | None, serving: Serving) -> str:
     """The name that a request asks for; one without a name means the model itself. Raises HttpProblem (404)."""
-    return parts.served_name if not name else _known(name, parts)
+    return serving.served_name if not name else _known(name, serving)
 
 
 def plain_name(name: str) -> str:
@@ -39,22 +39,22 @@ def plain_name(name: str) -> str:
     return found
 
 
-def _known(name: str, parts: ServerParts) -> str:
+def _known(name: str, serving: Serving) -> str:
     """The model's or adapter's name that is meant. Raises HttpProblem (404)."""
-    known = (*parts.names, *parts.adapters.names())
+    known = (*serving.names, *serving.adapters.names())
     if name in known:
         return name
     wanted = plain_name(name)
     found = next((each for each in known if plain_name(each) == wanted), None)
     if found is None:
-        raise HttpProblem(unknown_model(name, parts.served_name))
+        raise HttpProblem(unknown_model(name, serving.served_name))
     return found
 
 
-def adapter_of(name: str | None, parts: ServerParts) -> str | None:
+def adapter_of(name: str | None, serving: Serving) -> str | None:
     """The adapter that the name of a model means; None for the model itself."""
-    found = asked_model(name, parts)
-    return None if found in parts.names else found
+    found = asked_model(name, serving)
+    return None if found in serving.names else found
 
 
 def _context_names(tokens: int) -> dict[str, object]:
@@ -71,20 +71,20 @@ def _context_names(tokens: int) -> dict[str, object]:
     }
 
 
-def _model_object(name: str, parts: ServerParts) -> dict[str, object]:
+def _model_object(name: str, serving: Serving) -> dict[str, object]:
     """A model with the keys of OpenAI's and of Anthropic's model object; an adapter names its model as vLLM does."""
-    settings = parts.view.about.get("settings", {})
-    since = datetime.fromtimestamp(parts.created_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    settings = serving.view.about.get("settings", {})
+    since = datetime.fromtimestamp(serving.created_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "id": name,
         "object": "model",
-        "created": parts.created_s,
+        "created": serving.created_s,
         "owned_by": "twostroke",
-        **_context_names(parts.context_tokens),
-        "has_chat_template": parts.template is not None,
+        **_context_names(serving.context_tokens),
+        "has_chat_template": serving.template is not None,
         **{name: settings[name] for name in ARITHMETIC if name in settings},
         "type": "model",
         "display_name": name,
         "created_at": since,
-        **({} if name in parts.names else {"parent": parts.served_name}),
+        **({} if name in serving.names else {"parent": serving.served_name}),
     }

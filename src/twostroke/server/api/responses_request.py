@@ -18,8 +18,8 @@ from twostroke.server.api.schema import REST, ChatRequest, StreamOptions, checke
 from twostroke.server.api.shapes.late_refusal import StreamRefused
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, check_depth, decode
-from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat
+from twostroke.server.serving import Serving
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes
 from twostroke.types.sampler_fields import FIELD_NAMES
@@ -99,12 +99,12 @@ _SAME = (
 ).split() + list(FIELD_NAMES)
 
 
-def responses_call(body: bytes, parts: ServerParts) -> Call:
+def responses_call(body: bytes, serving: Serving) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, ResponsesRequest), Notes()
-    _check(request, parts.limits.json_depth)
-    if parts.stored is None or request.store is False:
-        _check_nothing_kept(request, parts)
+    _check(request, serving.caps.json_depth)
+    if serving.stored is None or request.store is False:
+        _check_nothing_kept(request, serving)
     wants_logprobs = "message.output_text.logprobs" in (request.include or ())
     chat = ChatRequest(
         messages=_messages(request, notes),
@@ -119,11 +119,11 @@ def responses_call(body: bytes, parts: ServerParts) -> Call:
         **{name: getattr(request, name) for name in _SAME},
     )
     try:
-        return call_of_chat(checked_chat(chat, parts.limits.json_depth, notes), parts, "resp_", asked=request)
+        return call_of_chat(checked_chat(chat, serving.caps.json_depth, notes), serving, "resp_", asked=request)
     except ContextLengthExceeded as error:
         error.param = "input"
         if request.stream and error.prompt_tokens:
-            raise StreamRefused(asked_model(request.model, parts), error) from None
+            raise StreamRefused(asked_model(request.model, serving), error) from None
         raise
     except InvalidRequest as error:
         error.param = _renamed(error.param or "", request.input)
@@ -166,15 +166,15 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
         raise InvalidRequest(f"input has more than {MAX_ITEMS} items.", param="input")
 
 
-def _check_nothing_kept(request: ResponsesRequest, parts: ServerParts) -> None:
+def _check_nothing_kept(request: ResponsesRequest, serving: Serving) -> None:
     """Fields that need a kept response are refused where none is kept."""
     for name in ("previous_response_id", "background", "conversation"):
         if getattr(request, name) not in (None, False):
             raise InvalidRequest(
                 f"{name} is not supported without stored responses.",
                 param=name,
-                why="The request says store: false." if parts.stored else "This server keeps no responses.",
-                fix="Leave store out." if parts.stored else "Start the server with --stored-work FOLDER.",
+                why="The request says store: false." if serving.stored else "This server keeps no responses.",
+                fix="Leave store out." if serving.stored else "Start the server with --stored-work FOLDER.",
                 code="unsupported_value",
             )
 

@@ -18,7 +18,7 @@ from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.schema import MAX_PRIORITY, MAX_SALT_CHARACTERS
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, decode
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
 
@@ -115,25 +115,25 @@ _FIXES = {
 }
 
 
-def embedding_call(body: bytes, parts: ServerParts) -> Call:
+def embedding_call(body: bytes, serving: Serving) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
-    return call_of_embedding(decode(body, EmbeddingRequest), parts)
+    return call_of_embedding(decode(body, EmbeddingRequest), serving)
 
 
-def call_of_embedding(request: EmbeddingRequest, parts: ServerParts) -> Call:
+def call_of_embedding(request: EmbeddingRequest, serving: Serving) -> Call:
     """An embedding request from whatever API. Raises as embedding_call."""
-    _check_shared(request, parts, [*REFUSED, "instruction"])
-    embedder = _required(parts.embedder)
+    _check_shared(request, serving, [*REFUSED, "instruction"])
+    embedder = _required(serving.embedder)
     embedder.check(VectorOptions(request.dimensions))
     texts = _inputs(request.input)
-    options = EmbeddingOptions(request.prompt_name, _most(request, parts), bool(request.parse_special))
-    return _call(request, "embd-", "input", [partial(embedder.prompt, text, options) for text in texts], parts)
+    options = EmbeddingOptions(request.prompt_name, _most(request, serving), bool(request.parse_special))
+    return _call(request, "embd-", "input", [partial(embedder.prompt, text, options) for text in texts], serving)
 
 
-def rerank_call(body: bytes, parts: ServerParts) -> Call:
+def rerank_call(body: bytes, serving: Serving) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, RerankRequest)
-    _check_shared(request, parts, REFUSED)
+    _check_shared(request, serving, REFUSED)
     for name in ("top_n", "max_tokens_per_doc"):
         value = getattr(request, name)
         if value is not None and value < 1:
@@ -141,30 +141,30 @@ def rerank_call(body: bytes, parts: ServerParts) -> Call:
     if not request.query:
         raise InvalidRequest("query is empty.", param="query", fix="Send some text.")
     options = PairOptions(
-        request.instruction, _most(request, parts), request.max_tokens_per_doc, bool(request.parse_special)
+        request.instruction, _most(request, serving), request.max_tokens_per_doc, bool(request.parse_special)
     )
     _check_count(len(request.documents), "documents")
-    reranker = _required(parts.reranker)
+    reranker = _required(serving.reranker)
     made = [partial(reranker.prompt, request.query, text_of(each), options) for each in request.documents]
-    return _call(request, "rerank-", "documents", made, parts)
+    return _call(request, "rerank-", "documents", made, serving)
 
 
-def score_call(body: bytes, parts: ServerParts) -> Call:
+def score_call(body: bytes, serving: Serving) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, ScoreRequest)
-    _check_shared(request, parts, REFUSED)
+    _check_shared(request, serving, REFUSED)
     for name in ("text_1", "text_2"):
         value = getattr(request, name)
         _check_count(1 if isinstance(value, str) else len(value), name)
-    options = PairOptions(request.instruction, _most(request, parts), trusted=bool(request.parse_special))
+    options = PairOptions(request.instruction, _most(request, serving), trusted=bool(request.parse_special))
     try:
         pairs = pairs_of(request.text_1, request.text_2)
     except InvalidRequest as error:
         error.param = "text_1"
         raise
-    reranker = _required(parts.reranker)
+    reranker = _required(serving.reranker)
     made = [partial(reranker.prompt, first, second, options) for first, second in pairs]
-    return _call(request, "score-", "text_2", made, parts)
+    return _call(request, "score-", "text_2", made, serving)
 
 
 def text_of(document: str | RankedDocument) -> str:
@@ -203,8 +203,8 @@ def _check_count(count: int, name: str) -> None:
         raise InvalidRequest(f"{name} must have 1 to {MAX_TEXTS:,} entries, not {count:,}.", param=name)
 
 
-def _check_shared(request: TextRequest, parts: ServerParts, refused: Sequence[str]) -> None:
-    asked_model(request.model, parts)
+def _check_shared(request: TextRequest, serving: Serving, refused: Sequence[str]) -> None:
+    asked_model(request.model, serving)
     for name in refused:
         if getattr(request, name, None) is not None:
             fix = _FIXES.get(name, "Leave it out.")
@@ -215,23 +215,23 @@ def _check_shared(request: TextRequest, parts: ServerParts, refused: Sequence[st
         raise InvalidRequest(f"cache_salt has more than {MAX_SALT_CHARACTERS} characters.", param="cache_salt")
 
 
-def _most(request: TextRequest, parts: ServerParts) -> int | None:
+def _most(request: TextRequest, serving: Serving) -> int | None:
     asked = request.truncate_prompt_tokens
     if asked is None or asked == WHOLE_CONTEXT:
-        return None if asked is None else parts.context_tokens
-    if not 1 <= asked <= parts.context_tokens:
+        return None if asked is None else serving.context_tokens
+    if not 1 <= asked <= serving.context_tokens:
         raise InvalidRequest(
-            f"truncate_prompt_tokens must be -1 or between 1 and {parts.context_tokens:,}, not {asked:,}.",
+            f"truncate_prompt_tokens must be -1 or between 1 and {serving.context_tokens:,}, not {asked:,}.",
             param="truncate_prompt_tokens",
         )
     return asked
 
 
 def _call(
-    request: TextRequest, prefix: str, param: str, makers: Sequence[Callable[[], Prompt]], parts: ServerParts
+    request: TextRequest, prefix: str, param: str, makers: Sequence[Callable[[], Prompt]], serving: Serving
 ) -> Call:
     """The prompts, each checked by the engine. param: the client's name for the texts."""
-    response_id = prefix + parts.new_id()
+    response_id = prefix + serving.new_id()
     prompts = []
     for place, make in enumerate(makers):
         try:
@@ -240,21 +240,21 @@ def _call(
                 request_id=f"{response_id}-{place}",
                 cache_salt=request.cache_salt or "",
                 priority=request.priority or 0,
-                adapter=adapter_of(request.model, parts),
+                adapter=adapter_of(request.model, serving),
             )
-            parts.engine.check(made)
+            serving.engine.check(made)
         except InvalidRequest as error:
             error.param = param if error.param in (None, "prompt") else error.param
             raise
         prompts.append(made)
     return Call(
         response_id=response_id,
-        created_s=int(parts.wall_clock()),
+        created_s=int(serving.wall_clock()),
         prompts=tuple(prompts),
         n=1,
         logprobs=None,
         stream=False,
         include_usage=False,
         asked=request,
-        model=asked_model(request.model, parts),
+        model=asked_model(request.model, serving),
     )

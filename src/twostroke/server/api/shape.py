@@ -11,7 +11,7 @@ from twostroke.server.api.shapes.text_calls import TextCalls
 from twostroke.server.api.sse import SSE, Event, EventTemplate, StreamForm
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Thought
 from twostroke.types.output import Delta
 
@@ -228,10 +228,10 @@ class TurnShape:
     written = SSE
     closing = b""
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
+    def __init__(self, call: Call, serving: Serving) -> None:
         self._call = call
-        self._parts = parts
-        self._turn = ChatTurn(call, parts.new_id, parts.tokenizer.token_bytes)
+        self._serving = serving
+        self._turn = ChatTurn(call, serving.new_id, serving.tokenizer.token_bytes)
         self._begun = False
         self._templates: dict[int, EventTemplate] = {}
 

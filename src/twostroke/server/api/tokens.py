@@ -13,8 +13,8 @@ from twostroke.server.api.model_list import asked_model
 from twostroke.server.api.schema import ChatRequest, checked_chat
 from twostroke.server.api.sse import line_json
 from twostroke.server.gate.decode import body_kind, decode
-from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import prompt_of_chat
+from twostroke.server.serving import Serving
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
 from twostroke.types.notes import Notes
 
@@ -49,42 +49,42 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True):
     model: str | None = None
 
 
-def tokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
+def tokenize(body: bytes, serving: Serving) -> dict[str, Any]:
     """count, max_model_len, tokens, token_strs; for `content` the tokens, as llama.cpp has it.
 
     Raises InvalidRequest, HttpProblem.
     """
     request = decode(body, TokenizeRequest)
-    asked_model(request.model, parts)
+    asked_model(request.model, serving)
     if request.content is not None:
-        return _pieces(request, request.content, parts)
+        return _pieces(request, request.content, serving)
     if (request.prompt is None) == (request.messages is None):
         raise InvalidRequest("Send either prompt or messages.", param="prompt")
     prompt = request.prompt or ""
     if request.messages is not None:
-        chat = chat_of(request, parts)
-        rendered = prompt_of_chat(checked_chat(chat, parts.limits.json_depth, Notes()), parts)
-        ids = _listed(partial(parts.tokenizer.encode_rendered, quoted=rendered.quoted), rendered.text)
+        chat = chat_of(request, serving)
+        rendered = prompt_of_chat(checked_chat(chat, serving.caps.json_depth, Notes()), serving)
+        ids = _listed(partial(serving.tokenizer.encode_rendered, quoted=rendered.quoted), rendered.text)
     elif request.add_special_tokens is False:
         quoted = ((0, len(prompt)),) if request.parse_special is False else ()
-        ids = _listed(partial(parts.tokenizer.encode_rendered, quoted=quoted), prompt)
+        ids = _listed(partial(serving.tokenizer.encode_rendered, quoted=quoted), prompt)
     else:
         special = request.parse_special is not False
-        ids = _listed(partial(parts.tokenizer.encode_prompt, parse_special=special), prompt)
+        ids = _listed(partial(serving.tokenizer.encode_prompt, parse_special=special), prompt)
     count, texts = len(ids), None
     if request.return_token_strs:
-        texts = [parts.tokenizer.token_bytes(i).decode("utf-8", errors="replace") for i in ids]
+        texts = [serving.tokenizer.token_bytes(i).decode("utf-8", errors="replace") for i in ids]
     return {
         "count": count,
-        "max_model_len": parts.context_tokens,
+        "max_model_len": serving.context_tokens,
         "tokens": _written(ids),
         "token_strs": None if texts is None else _written(texts),
     }
 
 
-def _pieces(request: TokenizeRequest, text: str, parts: ServerParts) -> dict[str, Any]:
+def _pieces(request: TokenizeRequest, text: str, serving: Serving) -> dict[str, Any]:
     """llama.cpp's answer: ids, or ids with their texts. A piece that is no text alone is a list of bytes."""
-    tokenizer, special = parts.tokenizer, request.parse_special is not False
+    tokenizer, special = serving.tokenizer, request.parse_special is not False
     if request.add_special:
         ids = _listed(partial(tokenizer.encode_prompt, parse_special=special), text)
     else:
@@ -101,10 +101,10 @@ def _piece(data: bytes) -> str | list[int]:
         return list(data)
 
 
-def chat_of(request: TokenizeRequest, parts: ServerParts) -> ChatRequest:
+def chat_of(request: TokenizeRequest, serving: Serving) -> ChatRequest:
     """The chat request whose prompt is meant."""
     return ChatRequest(
-        model=parts.served_name,
+        model=serving.served_name,
         messages=request.messages or [],
         tools=request.tools,
         chat_template_kwargs=request.chat_template_kwargs,
@@ -134,25 +134,25 @@ def _listed(encode: Callable[[str, int], list[int]], text: str) -> list[int]:
         ) from None
 
 
-def detokenize(body: bytes, parts: ServerParts) -> dict[str, Any]:
+def detokenize(body: bytes, serving: Serving) -> dict[str, Any]:
     """prompt. Raises InvalidRequest, HttpProblem."""
     request = decode(body, DetokenizeRequest)
-    asked_model(request.model, parts)
+    asked_model(request.model, serving)
     if len(request.tokens) > MAX_TOKENS:
         raise InvalidRequest(f"tokens has more than {MAX_TOKENS:,} entries.", param="tokens")
     wrong = next((i for i in request.tokens if not 0 <= i < 2**31), None)
     if wrong is not None:
         raise InvalidRequest(f"tokens holds {wrong}, which is no token id.", param="tokens")
-    text = parts.tokenizer.decode(request.tokens)
+    text = serving.tokenizer.decode(request.tokens)
     return {"prompt": text, "content": text}  # by vLLM's name and by llama.cpp's
 
 
-def tokenizer_info(parts: ServerParts) -> dict[str, Any]:
+def tokenizer_info(serving: Serving) -> dict[str, Any]:
     """The special tokens by role; eos_token is what lm-eval asks for."""
     named = {"eos_token": None, "bos_token": None, "pad_token": None, "unk_token": None}
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": parts.context_tokens,
+        "model_max_length": serving.context_tokens,
         **named,
-        **dict(parts.special_texts),
+        **dict(serving.special_texts),
     }

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from twostroke.server.adapters import LoadRequest, UnloadRequest
+from twostroke.server.admission import Access
 from twostroke.server.api.adapter_routes import LOAD_PATH, UNLOAD_PATH
 from twostroke.server.api.llama.requests import LlamaCompletion, LlamaInfill
 from twostroke.server.api.llama.retrieval import LlamaEmbedding
@@ -21,7 +22,7 @@ from twostroke.server.document.openapi_engine import ENGINE_ANSWERS, TRACE_QUERY
 from twostroke.server.document.openapi_ollama import ollama_paths
 from twostroke.server.document.openapi_stored import stored_paths
 from twostroke.server.live.routes import MAX_FRAMES
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.pooling import Task
 
 _REF = "#/components/schemas/{name}"
@@ -63,9 +64,9 @@ _GETS = {
 }
 
 
-def openapi_document(parts: ServerParts) -> dict[str, Any]:
+def openapi_document(serving: Serving, access: Access) -> dict[str, Any]:
     """OpenAPI 3.1."""
-    served = _BY_TASK[parts.task] | _REQUESTS
+    served = _BY_TASK[serving.task] | _REQUESTS
     kinds = [kind for kind, _, _, _ in served.values()]
     references, requests = msgspec.json.schema_components([*kinds, LoadRequest, UnloadRequest], ref_template=_REF)
     for name, properties in DETAILS.items():
@@ -74,39 +75,39 @@ def openapi_document(parts: ServerParts) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for (path, (_, answer, summary, streams)), reference in zip(served.items(), references, strict=False):
         error = "MessagesError" if path.startswith("/v1/messages") else "Error"
-        body = {"required": True, "content": {"application/json": {"schema": _with_model(reference, path, parts)}}}
+        body = {"required": True, "content": {"application/json": {"schema": _with_model(reference, path, serving)}}}
         paths[path] = {"post": _operation(summary, answer, error, streams=streams) | {"requestBody": body}}
     for path, (answer, summary) in _GETS.items():
         paths[path] = {"get": _operation(summary, answer, "Error", streams=False)}
     paths.get("/infill", {}).get("post", {}).get("responses", {}).update(_errors("Error", (501,)))  # no tokens for it
-    paths["/v1/models/{name}"] = {"get": _operation("One model.", "Model", "Error", streams=False) | _named(parts)}
+    paths["/v1/models/{name}"] = {"get": _operation("One model.", "Model", "Error", streams=False) | _named(serving)}
     explained = _operation("What a request's time went to.", "Explanation", "Error", streams=False)
-    paths["/v1/requests/{name}/explain"] = {"get": explained | _named(parts)}
+    paths["/v1/requests/{name}/explain"] = {"get": explained | _named(serving)}
     paths |= _engine_paths() | _adapter_paths()
     for path in (path for own in _BY_TASK.values() for path in own if path not in served):
         paths[path] = {"post": _refused("Another task than the model's.")}
-    paths |= stored_paths(_REF, _named(parts))
+    paths |= stored_paths(_REF, _named(serving))
     paths["/metrics"] = {"get": _text("Prometheus metrics.")}
-    of_ollama, their_schemas = ollama_paths(parts.task, _REF)
+    of_ollama, their_schemas = ollama_paths(serving.task, _REF)
     paths |= of_ollama
     requests |= their_schemas
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Twostroke", "version": parts.version, "license": {"name": "Apache-2.0"}},
-        **({"servers": [{"url": parts.reach.root_path}]} if parts.reach.root_path else {}),
+        "info": {"title": "Twostroke", "version": serving.version, "license": {"name": "Apache-2.0"}},
+        **({"servers": [{"url": access.reach.root_path}]} if access.reach.root_path else {}),
         "paths": paths,
         "components": {
             "schemas": {**requests, **ANSWERS, **ENGINE_ANSWERS, "Error": ERROR, "MessagesError": MESSAGES_ERROR},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
-        "security": [{"bearer": []}] if parts.api_key is not None else [],
+        "security": [{"bearer": []}] if access.api_key is not None else [],
     }
 
 
-def _with_model(reference: Mapping[str, Any], path: str, parts: ServerParts) -> dict[str, Any]:
+def _with_model(reference: Mapping[str, Any], path: str, serving: Serving) -> dict[str, Any]:
     if path.endswith("tokenize"):
         return dict(reference)
-    names = [*parts.names, *parts.adapters.names()]
+    names = [*serving.names, *serving.adapters.names()]
     model = {"const": names[0]} if len(names) == 1 else {"enum": names}
     return {"allOf": [reference, {"type": "object", "properties": {"model": model}}]}
 
@@ -163,8 +164,8 @@ def _text(summary: str) -> dict[str, Any]:
     }
 
 
-def _named(parts: ServerParts) -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1, "examples": [parts.served_name]}
+def _named(serving: Serving) -> dict[str, Any]:
+    schema = {"type": "string", "minLength": 1, "examples": [serving.served_name]}
     return {"parameters": [{"name": "name", "in": "path", "required": True, "schema": schema}]}
 
 

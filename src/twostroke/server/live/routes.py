@@ -25,6 +25,7 @@ from twostroke.server.api.sse import Event, line_json
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames
 from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.server.stream import EventWriter, until_disconnect
 from twostroke.types.errors import InvalidRequest
 
@@ -44,7 +45,7 @@ def live_routes(parts: ServerParts) -> list[Route]:
     viewers = _Viewers()
 
     async def about(_request: Request) -> Response:
-        return _json({**parts.view.about, "frame_s": FRAME_S, "now_s": parts.view.clock()})
+        return _json({**parts.serving.view.about, "frame_s": FRAME_S, "now_s": parts.serving.view.clock()})
 
     async def steps(request: Request) -> Response:
         frames = _frames(request)
@@ -54,7 +55,7 @@ def live_routes(parts: ServerParts) -> list[Route]:
 
     async def recording(request: Request) -> Response:
         begin_s, end_s = (_seconds(request, name) for name in ("begin_s", "end_s"))
-        return _json(await asyncio.to_thread(_trace, parts, begin_s, end_s))
+        return _json(await asyncio.to_thread(_trace, parts.serving, begin_s, end_s))
 
     return [
         Route("/v1/engine/about", about, methods=["GET"]),
@@ -82,14 +83,14 @@ class FrameStream(Response):
 
     async def _frames(self, send: Send) -> None:
         parts = self._parts
-        events = EventWriter(send, parts.limits.stalled_s)
-        frames = Frames(parts.view)
-        objectives = parts.view.about.get("objectives", {})
+        events = EventWriter(send, parts.admission.limits.stalled_s)
+        frames = Frames(parts.serving.view)
+        objectives = parts.serving.view.about.get("objectives", {})
         left = self._num_frames
         try:
-            while parts.engine.alive and not parts.closing.began:
-                latency = parts.metrics.recent.figures(**objectives)
-                frame = await asyncio.to_thread(frames.next, parts.engine.gauges(), latency)
+            while parts.serving.engine.alive and not parts.admission.closing.began:
+                latency = parts.telemetry.metrics.recent.figures(**objectives)
+                frame = await asyncio.to_thread(frames.next, parts.serving.engine.gauges(), latency)
                 await events.send([Event(None, frame)])
                 left -= 1
                 if left <= 0:
@@ -100,12 +101,12 @@ class FrameStream(Response):
             return
 
 
-def _trace(parts: ServerParts, begin_s: float, end_s: float) -> dict[str, Any]:
-    ledger = parts.view.ledger
+def _trace(serving: Serving, begin_s: float, end_s: float) -> dict[str, Any]:
+    ledger = serving.view.ledger
     steps = [step for step in ledger.history.records() if begin_s <= step.begin_s <= end_s][-MAX_TRACE_STEPS:]
     accounts = ledger.accounts.since(0, len(ledger.accounts))
     ended = [record_of(account) for account in accounts if begin_s <= account.finished_s <= end_s]
-    return trace({parts.served_name: sorted(_all(steps, ended), key=_when)})
+    return trace({serving.served_name: sorted(_all(steps, ended), key=_when)})
 
 
 def _all(steps: Iterable[StepRecord], ended: Iterable[RequestRecord]) -> Iterable[StepRecord | RequestRecord]:

@@ -15,7 +15,7 @@ from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.distributed.fleet.loading import LoadingRules
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.server.app import attach_stored, guarded
-from twostroke.server.build import overload_parts, stored_work
+from twostroke.server.build import access_of, admission_of, stored_work
 from twostroke.server.built import BuiltServer
 from twostroke.server.gate.door import UNKNOWN_WAIT_S
 from twostroke.server.parts import ServerParts
@@ -36,16 +36,15 @@ def build_several(
     first = _first_built(models, launch)
     asked = collect({**options, "served_name": None}, asked_by_environment())
     resolver = Resolver(asked)
-    resolve_server(resolver, first.served_name)
+    resolve_server(resolver, first.serving.served_name)
     tokens = sum(group.plan().found.kv_plan.tokens for group in models.groups.values() if group.parts is not None)
     resolve_overload(resolver, tokens)
     resolved = resolver.resolved()
-    shared = replace(
-        first,
-        **overload_parts(resolved, lambda requests, tokens: _wait_s(models, requests, tokens)),
-        engine=cast(AsyncEngine, models),
-        metrics=ServerMetrics(),
-        stored=stored_work(resolved),
+    shared = ServerParts(
+        replace(first.serving, engine=cast(AsyncEngine, models), stored=stored_work(resolved)),
+        admission_of(resolved, lambda requests, tokens: _wait_s(models, requests, tokens)),
+        access_of(resolved),
+        replace(first.telemetry, metrics=ServerMetrics()),
     )
     models.shared = shared
     for group in models.groups.values():
@@ -58,7 +57,7 @@ def build_several(
         attach_stored(switch, parts, models.batch_may_run)
         return guarded(switch, parts)
 
-    facts = {"served_name": first.served_name, "models": list(models.groups)}
+    facts = {"served_name": first.serving.served_name, "models": list(models.groups)}
     return BuiltServer(shared, resolved, facts, models.close, make_app)
 
 

@@ -51,7 +51,7 @@ async def model_events(models: Models) -> AsyncIterator[bytes]:
     """Events from now on, until the server ends. They wait for no reader: it gets what is true when it reads."""
     told, quiet_s = statuses(models), 0.0
     yield b": models\n\n"
-    while models.alive and not models.shared.closing.began:
+    while models.alive and not models.shared.admission.closing.began:
         await asyncio.sleep(LOOK_S)
         now = statuses(models)
         made = changes(told, now)

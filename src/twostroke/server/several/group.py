@@ -24,13 +24,14 @@ from twostroke.engine.reader import StreamReader
 from twostroke.engine.session import Resources, Session
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.app import open_app
-from twostroke.server.build import resolved_fingerprint, server_parts
+from twostroke.server.build import access_of, admission_of, resolved_fingerprint, settled
 from twostroke.server.card import card_of
 from twostroke.server.gate.fleet_forecast import FleetForecast
 from twostroke.server.gate.forecast import Listeners
 from twostroke.server.live.about import planned_about
 from twostroke.server.live.view import EngineView
-from twostroke.server.parts import ServerParts
+from twostroke.server.parts import ServerParts, Telemetry
+from twostroke.server.serving import Serving
 from twostroke.server.several.source import ModelSource
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.types.output import Prompt
@@ -136,32 +137,28 @@ class ModelGroup:
 
     def _own_parts(self, resolved: Resolved, texts: ModelTexts, metrics: ServerMetrics) -> ServerParts:
         found, stepper, weights = self.plan().found, self.stepper, resolved.model.weights
-        return server_parts(
-            resolved,
-            found.folder.path,
-            self.forecast.wait_s,
+        shown = planned_about(resolved, __version__)
+        serving = Serving(
             engine=GroupEngine(stepper, self._wanted),
             tokenizer=texts.tokenizer,
             template=texts.template,
             context_tokens=resolved.steps.context,
             defaults={**texts.generation.sampling, **self.source.defaults},
             fingerprint=resolved_fingerprint(resolved),
-            metrics=metrics,
             card=card_of(found.folder.path, found.name, weights, found.spec, resolved.memory.weight_bytes),
-            explain=stepper.explain,
             adapters=ServedAdapters(self._adapters()),
             embedder=texts.made.embedder,
             reranker=texts.made.reranker,
             eyes=self._eyes(resolved, texts),
             loading=self.progress,
             stays=False,
-            view=EngineView(
-                stepper.fleet.ledger,
-                stepper.pages,
-                stepper.clock,
-                planned_about(resolved, __version__),
-                stepper.replicas,
-            ),
+            view=EngineView(stepper.fleet.ledger, stepper.pages, stepper.clock, shown, stepper.replicas),
+        )
+        return ServerParts(
+            settled(serving, resolved, found.folder.path),
+            admission_of(resolved, self.forecast.wait_s),
+            access_of(resolved),
+            Telemetry(metrics, explain=stepper.explain),
         )
 
     def _eyes(self, resolved: Resolved, texts: ModelTexts) -> Eyes | None:
@@ -176,7 +173,7 @@ class ModelGroup:
     async def open(self) -> None:
         """Begin to take requests, on this event loop. Its parts are there."""
         if self.parts is not None:
-            await self.parts.engine.start()
+            await self.parts.serving.engine.start()
             self.app = open_app(self.parts)
 
     def start(self, heard: Heard) -> None:
@@ -236,6 +233,9 @@ class ModelGroup:
 
 def with_shared(own: ServerParts, shared: ServerParts) -> ServerParts:
     """The parts of one model of several: what bounds all requests together is shared."""
-    names = ("door", "bodies", "lanes", "quarantine", "closing", "api_key", "reach", "limits", "drain_s", "listeners")
-    more = ("loopback_only", "desk", "stored")
-    return replace(own, **{name: getattr(shared, name) for name in (*names, *more)})
+    return ServerParts(
+        replace(own.serving, stored=shared.serving.stored),
+        shared.admission,
+        shared.access,
+        replace(own.telemetry, listeners=shared.telemetry.listeners),
+    )

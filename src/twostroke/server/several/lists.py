@@ -73,9 +73,9 @@ class ModelLists:
         if group.parts is None:
             bare = {"object": "model", "created": 0, "owned_by": "twostroke", "type": "model"}
             return [{"id": name, **bare, "display_name": name, "status": status} for name in group.source.shown]
-        shown = (*group.source.shown, *group.parts.adapters.names())
-        found = [each for each in model_list(group.parts)["data"] if each["id"] in shown]
-        task, size = group.parts.task, group.plan().need_bytes
+        shown = (*group.source.shown, *group.parts.serving.adapters.names())
+        found = [each for each in model_list(group.parts.serving)["data"] if each["id"] in shown]
+        task, size = group.parts.serving.task, group.plan().need_bytes
         return [{**each, "task": task, "size": size, "status": status} for each in found]
 
     def _status(self, group: ModelGroup) -> dict[str, Any]:
@@ -121,8 +121,7 @@ class ModelLists:
         return _json({"success": True})
 
     async def _of_body(self, request: Request) -> ModelGroup:
-        shared = self._models.shared
-        async with reading(request, shared.limits, shared.bodies) as body:
+        async with reading(request, self._models.shared.admission) as body:
             return self._named(decode(body, NamedModel).model)
 
     async def tags(self, _request: Request) -> Response:
@@ -132,8 +131,8 @@ class ModelLists:
     def _tags_of(self, group: ModelGroup) -> list[dict[str, Any]]:
         if group.parts is None:
             return [ollama.bare(name) for name in group.source.shown]
-        shown = {shown_name(name) for name in (*group.source.shown, *group.parts.adapters.names())}
-        return [each for each in ollama.tags(group.parts)["models"] if each["name"] in shown]
+        shown = {shown_name(name) for name in (*group.source.shown, *group.parts.serving.adapters.names())}
+        return [each for each in ollama.tags(group.parts.serving)["models"] if each["name"] in shown]
 
     async def running(self, _request: Request) -> Response:
         """Ollama's list of the models that are loaded, those that stay longest first."""
@@ -150,20 +149,20 @@ class ModelLists:
         return model.keep_s if model.requests else max(0.0, model.leaves_at_s - now)
 
     def _running(self, group: ModelGroup, left_s: float) -> dict[str, Any]:
-        parts, wall = group.parts, self._models.shared.wall_clock()
+        parts, wall = group.parts, self._models.shared.serving.wall_clock()
         if parts is None:
             return {}
         until = ollama.FOREVER if math.isinf(left_s) else stamp(wall + left_s)
         first = self._tags_of(group)[0]
         size = {"size": group.plan().need_bytes, "size_vram": 0}
-        return {**first, **size, "expires_at": until, "context_length": parts.context_tokens}
+        return {**first, **size, "expires_at": until, "context_length": parts.serving.context_tokens}
 
     async def ready(self, _request: Request) -> Response:
         """200 while requests are taken, with the state of each model."""
         states = {group.name: self._status(group)["value"] for group in self._models.groups.values()}
         if not self._models.alive:
             return _json({"status": "stopped", "models": states}, 503)
-        draining = self._models.shared.door.draining
+        draining = self._models.shared.admission.door.draining
         return _json({"status": "draining" if draining else "ok", "models": states}, 503 if draining else 200)
 
     async def live(self, _request: Request) -> Response:
@@ -179,7 +178,7 @@ class ModelLists:
         asked = request.path_params["name"]
         for group in self._models.groups.values():
             if group.parts is not None:
-                answer = await asyncio.to_thread(explanation_of, asked, group.parts.explain)
+                answer = await asyncio.to_thread(explanation_of, asked, group.parts.telemetry.explain)
                 if answer is not None:
                     return _json(answer)
         raise HttpProblem(unknown_request(asked))

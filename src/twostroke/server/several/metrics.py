@@ -36,11 +36,11 @@ class _AllModels(Collector):
     def collect(self) -> Iterator[Metric]:
         """One family of each name."""
         shared = self._models.shared
-        yield from shared.metrics.responses.collect()
-        yield from DoorCollector(shared.door, shared.bodies).collect()
+        yield from shared.telemetry.metrics.responses.collect()
+        yield from DoorCollector(shared.admission.door, shared.admission.bodies).collect()
         yield from _states(self._models)
         parts = [(group.name, group.parts) for group in self._models.groups.values()]
-        yield from together((name, own.metrics.families()) for name, own in parts if own is not None)
+        yield from together((name, own.telemetry.metrics.families()) for name, own in parts if own is not None)
 
 
 def together(named: Iterable[tuple[str, Iterable[Metric]]]) -> list[Metric]:

@@ -69,7 +69,7 @@ class Models:
         """The model of a request that names none: the first one of this task, or the first of all."""
         groups = list(self.groups.values())
         built = [each for each in groups if each.parts is not None]
-        found = [each for each in built if each.parts is not None and each.parts.task is task]
+        found = [each for each in built if each.parts is not None and each.parts.serving.task is task]
         return (found or built or groups)[0]
 
     def state(self, group: ModelGroup) -> ModelState:
@@ -256,7 +256,7 @@ class Models:
         self._loop = None
         for group in self.groups.values():
             if group.app is not None and group.parts is not None:
-                await group.parts.engine.stop()
+                await group.parts.serving.engine.stop()
 
     def close(self) -> None:
         """End everything that still runs."""
@@ -285,4 +285,4 @@ def room_now() -> int:
 
 
 def _adapters(group: ModelGroup) -> tuple[str, ...]:
-    return () if group.parts is None else group.parts.adapters.names()
+    return () if group.parts is None else group.parts.serving.adapters.names()

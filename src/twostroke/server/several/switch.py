@@ -30,7 +30,8 @@ class ModelSwitch:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._own = routed([*list_routes(models), *stored_routes(models.shared)])
+        shared = models.shared
+        self._own = routed([*list_routes(models), *stored_routes(shared.admission, shared.serving.stored)])
         self._tasks = answering_tasks()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,10 +45,10 @@ class ModelSwitch:
             await problem_of(error).response(scope["path"])(scope, receive, send)
 
     async def _give(self, scope: Scope, receive: Receive, send: Send) -> None:
-        shared, asked, body = self._models.shared, AskedModel(), b""
+        admission, asked, body = self._models.shared.admission, AskedModel(), b""
         if scope["method"] == "POST":
-            async with reading(Request(scope, receive), shared.limits, shared.bodies) as body:
-                asked = await shared.lanes.run(len(body), asked_of, body)
+            async with reading(Request(scope, receive), admission) as body:
+                asked = await admission.lanes.run(len(body), asked_of, body)
             receive = _again(body, receive)
         del body
         group, keep_s = self._meant(asked, scope), asked.keep_s

@@ -6,25 +6,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from twostroke.server.admission import Admission
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServerParts
 from twostroke.server.stored.conversations import AskedConversation, AskedItems
 from twostroke.server.stored.route_parts import json_of, page_of, with_body, with_stored
 from twostroke.server.stored.work import StoredWork
 
 
-def conversation_routes(parts: ServerParts) -> list[Route]:
+def conversation_routes(admission: Admission, stored: StoredWork | None) -> list[Route]:
     """Without a folder for stored work each tells how to get one."""
     name, items = "/v1/conversations/{name}", "/v1/conversations/{name}/items"
     return [
-        Route("/v1/conversations", with_body(parts, _read, _create), methods=["POST"]),
-        Route(name, with_stored(parts, _get), methods=["GET"]),
-        Route(name, with_body(parts, _read, _rename), methods=["POST"]),
-        Route(name, with_stored(parts, _delete), methods=["DELETE"]),
-        Route(items, with_stored(parts, _items), methods=["GET"]),
-        Route(items, with_body(parts, lambda body: decode(body, AskedItems), _add), methods=["POST"]),
-        Route(f"{items}/{{item}}", with_stored(parts, _item), methods=["GET"]),
-        Route(f"{items}/{{item}}", with_stored(parts, _delete_item), methods=["DELETE"]),
+        Route("/v1/conversations", with_body(admission, stored, _read, _create), methods=["POST"]),
+        Route(name, with_stored(stored, _get), methods=["GET"]),
+        Route(name, with_body(admission, stored, _read, _rename), methods=["POST"]),
+        Route(name, with_stored(stored, _delete), methods=["DELETE"]),
+        Route(items, with_stored(stored, _items), methods=["GET"]),
+        Route(items, with_body(admission, stored, lambda body: decode(body, AskedItems), _add), methods=["POST"]),
+        Route(f"{items}/{{item}}", with_stored(stored, _item), methods=["GET"]),
+        Route(f"{items}/{{item}}", with_stored(stored, _delete_item), methods=["DELETE"]),
     ]
 
 

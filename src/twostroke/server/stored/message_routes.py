@@ -6,26 +6,30 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from twostroke.server.admission import Admission
 from twostroke.server.errors import MESSAGES_PATH
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServerParts
 from twostroke.server.stored.message_batches import AskedMessageBatch
 from twostroke.server.stored.route_parts import json_of, page_of, with_body, with_stored
 from twostroke.server.stored.work import StoredWork
 
 
-def message_batch_routes(parts: ServerParts) -> list[Route]:
+def message_batch_routes(admission: Admission, stored: StoredWork | None) -> list[Route]:
     """Without a folder for stored work each tells how to get one."""
     every = MESSAGES_PATH + "/batches"
     one = every + "/{name}"
     return [
-        Route(every, with_stored(parts, _list), methods=["GET"]),
-        Route(every, with_body(parts, lambda body: decode(body, AskedMessageBatch), _create), methods=["POST"]),
-        Route(one, with_stored(parts, _get), methods=["GET"]),
-        Route(one, with_stored(parts, _delete), methods=["DELETE"]),
-        Route(f"{one}/cancel", with_stored(parts, _cancel), methods=["POST"]),
-        Route(f"{one}/results", with_stored(parts, _results), methods=["GET"]),
+        Route(every, with_stored(stored, _list), methods=["GET"]),
+        Route(every, with_body(admission, stored, _asked, _create), methods=["POST"]),
+        Route(one, with_stored(stored, _get), methods=["GET"]),
+        Route(one, with_stored(stored, _delete), methods=["DELETE"]),
+        Route(f"{one}/cancel", with_stored(stored, _cancel), methods=["POST"]),
+        Route(f"{one}/results", with_stored(stored, _results), methods=["GET"]),
     ]
+
+
+def _asked(body: bytes) -> AskedMessageBatch:
+    return decode(body, AskedMessageBatch)
 
 
 async def _create(request: Request, client: str, stored: StoredWork, asked: AskedMessageBatch) -> Response:

@@ -9,11 +9,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from twostroke.server.admission import Admission
 from twostroke.server.api.sse import line_json
 from twostroke.server.errors import HttpProblem, Problem, unknown_response
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.security import client_of
-from twostroke.server.parts import ServerParts
 from twostroke.server.stored.work import StoredWork
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
@@ -24,26 +24,28 @@ MakeOfBody = Callable[[Request, str, StoredWork, Asked], Awaitable[Response]]
 MAX_LISTED, USUAL_LISTED = 100, 20
 
 
-def with_stored(parts: ServerParts, make: Make) -> Endpoint:
+def with_stored(stored: StoredWork | None, make: Make) -> Endpoint:
     """The endpoint; without a folder it tells how to get one."""
 
     async def endpoint(request: Request) -> Response:
-        if parts.stored is None:
+        if stored is None:
             raise HttpProblem(nothing_stored(request))
-        return await make(request, client_of(request.scope), parts.stored)
+        return await make(request, client_of(request.scope), stored)
 
     return endpoint
 
 
-def with_body(parts: ServerParts, decoded: Callable[[bytes], Asked], make: MakeOfBody[Asked]) -> Endpoint:
+def with_body(
+    admission: Admission, stored: StoredWork | None, decoded: Callable[[bytes], Asked], make: MakeOfBody[Asked]
+) -> Endpoint:
     """The same for a path that takes a body. decoded: reads it, and raises HttpProblem (400)."""
 
     async def read(request: Request, client: str, stored: StoredWork) -> Response:
-        async with reading(request, parts.limits, parts.bodies) as body:
-            asked = await parts.lanes.run(len(body), decoded, body)
+        async with reading(request, admission) as body:
+            asked = await admission.lanes.run(len(body), decoded, body)
         return await make(request, client, stored, asked)
 
-    return with_stored(parts, read)
+    return with_stored(stored, read)
 
 
 def page_of(

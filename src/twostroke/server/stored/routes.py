@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from twostroke.server.admission import Admission
 from twostroke.server.api.disk_wish import FIELD, IN_MEMORY, Sender, sender_of
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.body import reading
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServerParts
 from twostroke.server.stored.batches import AskedBatch, Batch
 from twostroke.server.stored.conversation_routes import conversation_routes
 from twostroke.server.stored.event_log import EventLog
@@ -30,14 +30,14 @@ Prepare = Callable[[bytes, Sender], Awaitable[Response]]
 _BODY = json_decoder(dict[str, Any])
 
 
-def responses_endpoint(parts: ServerParts, prepare: Prepare) -> Endpoint:
+def responses_endpoint(admission: Admission, stored: StoredWork | None, prepare: Prepare) -> Endpoint:
     """POST /v1/responses. prepare: the answer to a body, without anything that is kept."""
 
     async def endpoint(request: Request) -> Response:
         sender = sender_of(request.scope)
         client = sender.client
-        async with reading(request, parts.limits, parts.bodies) as body:
-            stored, asked = parts.stored, _asked(body)
+        async with reading(request, admission) as body:
+            asked = _asked(body)
             if stored is None or asked is None or asked.get("store") is False:
                 return await prepare(body, sender)
             if sender.memory_only:
@@ -55,35 +55,39 @@ def responses_endpoint(parts: ServerParts, prepare: Prepare) -> Endpoint:
     return endpoint
 
 
-def stored_routes(parts: ServerParts) -> list[Route]:
+def stored_routes(admission: Admission, stored: StoredWork | None) -> list[Route]:
     """The other paths. Without a folder each says how to get one."""
     name = "/v1/responses/{name}"
     return [
-        Route(name, with_stored(parts, _get_response), methods=["GET"]),
-        Route(name, with_stored(parts, _delete_response), methods=["DELETE"]),
-        Route(f"{name}/cancel", with_stored(parts, _cancel_response), methods=["POST"]),
-        Route(f"{name}/input_items", with_stored(parts, _input_items), methods=["GET"]),
-        Route("/v1/files", with_stored(parts, _list_files), methods=["GET"]),
-        Route("/v1/files", _upload(parts), methods=["POST"]),
-        Route("/v1/files/{name}", with_stored(parts, _get_file), methods=["GET"]),
-        Route("/v1/files/{name}", with_stored(parts, _delete_file), methods=["DELETE"]),
-        Route("/v1/files/{name}/content", with_stored(parts, _content), methods=["GET"]),
-        Route("/v1/batches", with_stored(parts, _list_batches), methods=["GET"]),
-        Route("/v1/batches", with_body(parts, lambda body: decode(body, AskedBatch), _create_batch), methods=["POST"]),
-        Route("/v1/batches/{name}", with_stored(parts, _get_batch), methods=["GET"]),
-        Route("/v1/batches/{name}/cancel", with_stored(parts, _cancel_batch), methods=["POST"]),
-        *conversation_routes(parts),
-        *message_batch_routes(parts),
+        Route(name, with_stored(stored, _get_response), methods=["GET"]),
+        Route(name, with_stored(stored, _delete_response), methods=["DELETE"]),
+        Route(f"{name}/cancel", with_stored(stored, _cancel_response), methods=["POST"]),
+        Route(f"{name}/input_items", with_stored(stored, _input_items), methods=["GET"]),
+        Route("/v1/files", with_stored(stored, _list_files), methods=["GET"]),
+        Route("/v1/files", _upload(admission, stored), methods=["POST"]),
+        Route("/v1/files/{name}", with_stored(stored, _get_file), methods=["GET"]),
+        Route("/v1/files/{name}", with_stored(stored, _delete_file), methods=["DELETE"]),
+        Route("/v1/files/{name}/content", with_stored(stored, _content), methods=["GET"]),
+        Route("/v1/batches", with_stored(stored, _list_batches), methods=["GET"]),
+        Route("/v1/batches", with_body(admission, stored, _asked_batch, _create_batch), methods=["POST"]),
+        Route("/v1/batches/{name}", with_stored(stored, _get_batch), methods=["GET"]),
+        Route("/v1/batches/{name}/cancel", with_stored(stored, _cancel_batch), methods=["POST"]),
+        *conversation_routes(admission, stored),
+        *message_batch_routes(admission, stored),
     ]
 
 
-def _upload(parts: ServerParts) -> Endpoint:
+def _asked_batch(body: bytes) -> AskedBatch:
+    return decode(body, AskedBatch)
+
+
+def _upload(admission: Admission, stored: StoredWork | None) -> Endpoint:
     async def make(request: Request, client: str, stored: StoredWork) -> Response:
-        async with reading(request, parts.limits, parts.bodies) as body:
-            sent = await parts.lanes.run(len(body), read_form, request.headers.get("content-type", ""), body)
+        async with reading(request, admission) as body:
+            sent = await admission.lanes.run(len(body), read_form, request.headers.get("content-type", ""), body)
         return json_of(file_json(await stored.files.add(client, sent)))
 
-    return with_stored(parts, make)
+    return with_stored(stored, make)
 
 
 async def _create_batch(_request: Request, client: str, stored: StoredWork, asked: AskedBatch) -> Response:

@@ -12,8 +12,8 @@ from twostroke.server.api.schema import CompletionRequest, GenerationRequest, ch
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.decode import body_kind, decode
-from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_completion
+from twostroke.server.serving import Serving
 from twostroke.types.errors import InvalidRequest
 
 MAX_PROBS = 5
@@ -64,22 +64,22 @@ class LlamaInfill(LlamaOptions, kw_only=True):
     prompt: str | None = None
 
 
-def llama_completion(body: bytes, parts: ServerParts) -> Call:
+def llama_completion(body: bytes, serving: Serving) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, LlamaCompletion)
     prompt = request.prompt if isinstance(request.prompt, str) else list(request.prompt)
-    return _call(request, prompt, parts)
+    return _call(request, prompt, serving)
 
 
-def llama_infill(body: bytes, parts: ServerParts) -> Call:
+def llama_infill(body: bytes, serving: Serving) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem; 501 for a model without tokens for filling in."""
     request = decode(body, LlamaInfill)
-    tokens = infill_tokens(parts)
+    tokens = infill_tokens(serving)
     if tokens is None:
         raise HttpProblem(
             Problem(
                 501,
-                f"The model {parts.served_name} cannot fill in: its vocabulary has no tokens for that. "
+                f"The model {serving.served_name} cannot fill in: its vocabulary has no tokens for that. "
                 "Serve a model that was trained for it, such as Qwen2.5-Coder.",
                 "not_supported_error",
                 code="infill_not_supported",
@@ -95,13 +95,13 @@ def llama_infill(body: bytes, parts: ServerParts) -> Call:
         [OtherText(each.text, each.filename) for each in extra],
         request.n_predict if (request.n_predict or -1) > 0 else request.max_tokens,
     )
-    made = infill_prompt(asked, tokens, parts)
+    made = infill_prompt(asked, tokens, serving)
     request.stop_token_ids = [*(request.stop_token_ids or ()), *tokens.ends]
-    call = _call(request, list(made.token_ids), parts)
+    call = _call(request, list(made.token_ids), serving)
     return replace(call, warnings=(*call.warnings, *made.left_out))
 
 
-def _call(request: LlamaOptions, prompt: str | list[str | int | list[int]], parts: ServerParts) -> Call:
+def _call(request: LlamaOptions, prompt: str | list[str | int | list[int]], serving: Serving) -> Call:
     for name, off in OFF.items():
         value = getattr(request, name)
         if value is not None and value not in off:
@@ -118,7 +118,7 @@ def _call(request: LlamaOptions, prompt: str | list[str | int | list[int]], part
     if shared["n_predict"] is None and shared["max_tokens"] is None:
         shared["n_predict"] = -1
     asked = CompletionRequest(prompt=prompt, logprobs=request.n_probs or None, **shared)
-    call = call_of_completion(checked_completion(asked, parts.limits.json_depth), parts, "cmpl-")
+    call = call_of_completion(checked_completion(asked, serving.caps.json_depth), serving, "cmpl-")
     if call.num_choices != 1:
         fix = "Send one prompt, or ask /v1/completions."
         raise InvalidRequest("/completion makes one answer.", param="prompt", fix=fix)

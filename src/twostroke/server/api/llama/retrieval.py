@@ -10,7 +10,7 @@ from twostroke.server.api.shape import Counts
 from twostroke.server.api.shapes.retrieval import WholeShape
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import body_kind, decode
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.errors import InvalidRequest
 
 RAW, EUCLIDEAN = -1, 2
@@ -28,7 +28,7 @@ class LlamaEmbedding(TextRequest, kw_only=True):
     embd_normalize: int | None = None
 
 
-def llama_embedding(body: bytes, parts: ServerParts) -> Call:
+def llama_embedding(body: bytes, serving: Serving) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, LlamaEmbedding)
     texts = request.input if request.content is None else request.content
@@ -44,7 +44,7 @@ def llama_embedding(body: bytes, parts: ServerParts) -> Call:
     shared = {name: getattr(request, name) for name in TextRequest.__struct_fields__}
     asked = EmbeddingRequest(input=texts, normalize=request.embd_normalize != RAW, **shared)
     try:
-        return call_of_embedding(asked, parts)
+        return call_of_embedding(asked, serving)
     except InvalidRequest as error:
         error.param = "content" if error.param == "input" and request.content is not None else error.param
         raise
@@ -55,7 +55,7 @@ class LlamaEmbeddingShape(WholeShape):
 
     def whole(self, counts: Counts) -> Any:
         """See Shape."""
-        embedder = self._parts.embedder
+        embedder = self._serving.embedder
         if embedder is None:
             return []
         options = VectorOptions(None, self.call.asked.normalize)

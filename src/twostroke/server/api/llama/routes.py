@@ -15,8 +15,8 @@ from twostroke.server.api.shapes.retrieval import RerankShape
 from twostroke.server.api.tokens import TokenizeRequest, chat_of
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import prompt_of_chat
+from twostroke.server.serving import Serving
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
 from twostroke.types.pooling import Task
@@ -35,47 +35,47 @@ ANSWERING: tuple[tuple[str, Task, Any, Any, Any], ...] = (
 """The paths that run the model: path, task, reader, shape, kind of body."""
 
 
-def props(parts: ServerParts) -> dict[str, Any]:
+def props(serving: Serving) -> dict[str, Any]:
     """What the server would do with a request that says nothing, and what the model is."""
-    settings = parts.view.about.get("settings", {})
-    template = parts.template
+    settings = serving.view.about.get("settings", {})
+    template = serving.template
     return {
         "default_generation_settings": {
-            "n_ctx": parts.context_tokens,
-            "params": {**sampler_settings(SamplingParams()), **parts.defaults},
+            "n_ctx": serving.context_tokens,
+            "params": {**sampler_settings(SamplingParams()), **serving.defaults},
         },
         "total_slots": settings.get("max_sequences", 1),
-        "model_path": parts.served_name,
+        "model_path": serving.served_name,
         "chat_template": "" if template is None else template.source,
         "chat_template_caps": {"supports_tools": template is not None},
-        "modalities": {"vision": parts.eyes is not None, "audio": False},
-        "build_info": f"twostroke {parts.version}",
+        "modalities": {"vision": serving.eyes is not None, "audio": False},
+        "build_info": f"twostroke {serving.version}",
         "is_sleeping": False,
     }
 
 
-def apply_template(body: bytes, parts: ServerParts) -> dict[str, Any]:
+def apply_template(body: bytes, serving: Serving) -> dict[str, Any]:
     """The prompt that messages make. Raises InvalidRequest, HttpProblem."""
     request = decode(body, TokenizeRequest)
-    asked_model(request.model, parts)
+    asked_model(request.model, serving)
     if request.messages is None:
         raise InvalidRequest("The field 'messages' is missing.", param="messages")
-    chat = chat_of(request, parts)
-    return {"prompt": prompt_of_chat(checked_chat(chat, parts.limits.json_depth, Notes()), parts).text}
+    chat = chat_of(request, serving)
+    return {"prompt": prompt_of_chat(checked_chat(chat, serving.caps.json_depth, Notes()), serving).text}
 
 
-def slots(query: Mapping[str, str], parts: ServerParts) -> list[dict[str, Any]]:
+def slots(query: Mapping[str, str], serving: Serving) -> list[dict[str, Any]]:
     """One slot for each sequence that may run; the first ones are those that do. Raises HttpProblem (503) where none is
     free and the request asks for that."""
-    gauges = parts.engine.gauges()
-    count = max(gauges.running, int(parts.view.about.get("settings", {}).get("max_sequences") or 1))
+    gauges = serving.engine.gauges()
+    count = max(gauges.running, int(serving.view.about.get("settings", {}).get("max_sequences") or 1))
     if query.get("fail_on_no_slot") and gauges.running >= count:
         raise HttpProblem(Problem(503, "No slot is free.", "unavailable_error", code="no_slot"))
     return [
         {
             "id": place,
             "id_task": place if place < gauges.running else -1,
-            "n_ctx": parts.context_tokens,
+            "n_ctx": serving.context_tokens,
             "speculative": False,
             "is_processing": place < gauges.running,
         }

@@ -10,7 +10,7 @@ from twostroke.server.api.sse import SSE, Event
 from twostroke.server.api.timings import timings_of
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.output import Delta
 from twostroke.types.sampler_fields import FIELD_NAMES, SAMPLERS
 from twostroke.types.sampling_params import SamplingParams
@@ -29,8 +29,8 @@ class LlamaShape:
     written = SSE
     closing = b""
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
-        self._call, self._parts = call, parts
+    def __init__(self, call: Call, serving: Serving) -> None:
+        self._call, self._serving = call, serving
         self._text = ""
         self._token_ids: list[int] = []
         self._probabilities: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ class LlamaShape:
     def _items(self, delta: Delta) -> list[dict[str, Any]]:
         if self._call.logprobs is None or not delta.logprobs:
             return []
-        made = chat_logprobs(delta.logprobs, self._call.logprobs, self._parts.tokenizer)["content"]
+        made = chat_logprobs(delta.logprobs, self._call.logprobs, self._serving.tokenizer)["content"]
         ids = [item.token_id for item in delta.logprobs]
         return [{"id": token_id, **item} for token_id, item in zip(ids, made, strict=True)]
 
@@ -112,7 +112,7 @@ class LlamaShape:
                 "n_predict": params.max_tokens,
                 "stop": list(params.stop),
             },
-            "prompt": self._parts.tokenizer.decode(prompt.token_ids),
+            "prompt": self._serving.tokenizer.decode(prompt.token_ids),
             "has_new_line": "\n" in self._text,
             "truncated": False,
             "stop_type": "limit" if reason == "length" else "word" if word else "eos",

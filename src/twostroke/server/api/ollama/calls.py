@@ -15,8 +15,8 @@ from twostroke.server.api.ollama.requests import AnswerRequest, OllamaChat, Olla
 from twostroke.server.api.schema import ChatRequest, CompletionRequest, checked_chat, checked_completion
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import check_depth, decode
-from twostroke.server.parts import ServerParts
 from twostroke.server.prompts import call_of_chat, call_of_completion
+from twostroke.server.serving import Serving
 from twostroke.text.talk.switches import EFFORT
 from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import ContextLengthExceeded, InvalidRequest
@@ -29,40 +29,40 @@ MAX_TOP = 20
 _tools_of = json_decoder(list[AskedTool])
 
 
-def ollama_chat(body: bytes, parts: ServerParts) -> Call | None:
+def ollama_chat(body: bytes, serving: Serving) -> Call | None:
     """None for a request without messages: it asks that the model be loaded. Raises InvalidRequest,
     ContextLengthExceeded, HttpProblem."""
     request = decode(body, OllamaChat)
-    name = served_name(request.model, parts)
+    name = served_name(request.model, serving)
     if not request.messages:
         return None
-    messages = [_message(each, place, parts) for place, each in enumerate(request.messages)]
-    return _answer(request, name, messages, request.tools or [], parts)
+    messages = [_message(each, place, serving) for place, each in enumerate(request.messages)]
+    return _answer(request, name, messages, request.tools or [], serving)
 
 
-def ollama_generate(body: bytes, parts: ServerParts) -> Call | None:
+def ollama_generate(body: bytes, serving: Serving) -> Call | None:
     """None for a request without a prompt. Raises as ollama_chat."""
     request = decode(body, OllamaGenerate)
-    name = served_name(request.model, parts)
-    _refuse_unsupported(request, parts)
+    name = served_name(request.model, serving)
+    _refuse_unsupported(request, serving)
     if not request.prompt and not request.suffix:
         return None
-    if request.raw or request.suffix or parts.template is None:
-        return _raw_answer(request, name, parts)
+    if request.raw or request.suffix or serving.template is None:
+        return _raw_answer(request, name, serving)
     system = [{"role": "system", "content": request.system}] if request.system else []
-    content = _seen(request.images or [], request.prompt or "", "images", parts)
-    return _answer(request, name, [*system, {"role": "user", "content": content}], [], parts)
+    content = _seen(request.images or [], request.prompt or "", "images", serving)
+    return _answer(request, name, [*system, {"role": "user", "content": content}], [], serving)
 
 
-def _refuse_unsupported(request: OllamaGenerate, parts: ServerParts) -> None:
-    if request.images and (request.raw or parts.template is None):
+def _refuse_unsupported(request: OllamaGenerate, serving: Serving) -> None:
+    if request.images and (request.raw or serving.template is None):
         raise InvalidRequest("raw mode does not take images", param="images")
-    if request.suffix and infill_tokens(parts) is None:
-        raise InvalidRequest(f"{parts.served_name} does not support insert", param="suffix")
+    if request.suffix and infill_tokens(serving) is None:
+        raise InvalidRequest(f"{serving.served_name} does not support insert", param="suffix")
     for name in ("template", "system", "context"):
         if request.raw and getattr(request, name):
             raise InvalidRequest(f"raw mode does not support template, system, or context: {name}", param=name)
-    own = "" if parts.template is None else parts.template.source
+    own = "" if serving.template is None else serving.template.source
     if request.template and request.template != own:
         raise InvalidRequest(
             "template is not supported.",
@@ -71,17 +71,17 @@ def _refuse_unsupported(request: OllamaGenerate, parts: ServerParts) -> None:
             fix="Leave it out, or send raw: true with the whole prompt.",
             code="unsupported_value",
         )
-    vocabulary = parts.card.shape.get("vocab_size", 1 << 31)
+    vocabulary = serving.card.shape.get("vocab_size", 1 << 31)
     if any(not 0 <= each < vocabulary for each in request.context or ()):
         raise InvalidRequest("context holds a number that is no token id of this model.", param="context")
 
 
-def _seen(images: list[Any], text: str, param: str, parts: ServerParts) -> Any:
+def _seen(images: list[Any], text: str, param: str, serving: Serving) -> Any:
     """The content of a message: its images, in base64, stand before its text."""
     if not images:
         return text
-    if parts.eyes is None:
-        raise InvalidRequest(f"{parts.served_name} does not take images", param=param)
+    if serving.eyes is None:
+        raise InvalidRequest(f"{serving.served_name} does not take images", param=param)
     if not all(isinstance(each, str) for each in images):
         raise InvalidRequest("Each image must be text in base64.", param=param)
     found = [
@@ -91,7 +91,7 @@ def _seen(images: list[Any], text: str, param: str, parts: ServerParts) -> Any:
     return [*found, {"type": "text", "text": text}]
 
 
-def _message(message: dict[str, Any], place: int, parts: ServerParts) -> dict[str, Any]:
+def _message(message: dict[str, Any], place: int, serving: Serving) -> dict[str, Any]:
     """Ollama's message as the chat template's room takes it: arguments of calls are objects there and text here."""
     made = {name: value for name, value in message.items() if name in ("role", "content", "tool_call_id") and value}
     made.setdefault("role", "")
@@ -101,7 +101,7 @@ def _message(message: dict[str, Any], place: int, parts: ServerParts) -> dict[st
         made["reasoning_content"] = message["thinking"]
     if message.get("tool_calls"):
         made["tool_calls"] = [_tool_call(each, place) for each in message["tool_calls"]]
-    made["content"] = _seen(message.get("images") or [], made.get("content", ""), f"messages[{place}].images", parts)
+    made["content"] = _seen(message.get("images") or [], made.get("content", ""), f"messages[{place}].images", serving)
     return made
 
 
@@ -119,10 +119,10 @@ def _tool_call(call: Any, place: int) -> dict[str, Any]:
 
 
 def _answer(
-    request: AnswerRequest, name: str, messages: list[dict[str, Any]], tools: list[Any], parts: ServerParts
+    request: AnswerRequest, name: str, messages: list[dict[str, Any]], tools: list[Any], serving: Serving
 ) -> Call:
     options, notes = read_options(request.options), Notes()
-    check_depth([tools, request.format], parts.limits.json_depth)
+    check_depth([tools, request.format], serving.caps.json_depth)
 
     def made(kept: Sequence[dict[str, Any]]) -> Call:
         chat = ChatRequest(
@@ -133,14 +133,14 @@ def _answer(
             stream=request.stream is not False,
             logprobs=True if request.logprobs else None,
             top_logprobs=_top(request) if request.logprobs else None,
-            reasoning_effort=_effort(request, parts),
+            reasoning_effort=_effort(request, serving),
             **options.fields,
         )
-        call = call_of_chat(checked_chat(chat, parts.limits.json_depth, notes), parts, PREFIX, asked=request)
-        return _within(_with_context(call, request, parts), options)
+        call = call_of_chat(checked_chat(chat, serving.caps.json_depth, notes), serving, PREFIX, asked=request)
+        return _within(_with_context(call, request, serving), options)
 
     call = made(messages) if request.truncate is False else _fitting(messages, made, notes)
-    return _finished(replace(call, warnings=notes.texts), request, options, parts)
+    return _finished(replace(call, warnings=notes.texts), request, options, serving)
 
 
 def _fitting(
@@ -170,13 +170,13 @@ def _fitting(
     return found
 
 
-def _with_context(call: Call, request: AnswerRequest, parts: ServerParts) -> Call:
+def _with_context(call: Call, request: AnswerRequest, serving: Serving) -> Call:
     context = getattr(request, "context", None)
     if not context:
         return call
     prompts = tuple(replace(each, token_ids=(*context, *each.token_ids)) for each in call.prompts)
     for each in prompts:
-        parts.engine.check(each)
+        serving.engine.check(each)
     return replace(call, prompts=prompts)
 
 
@@ -197,11 +197,11 @@ def _within(call: Call, options: ReadOptions) -> Call:
     return replace(call, prompts=tuple(prompts))
 
 
-def _raw_answer(request: OllamaGenerate, name: str, parts: ServerParts) -> Call:
+def _raw_answer(request: OllamaGenerate, name: str, serving: Serving) -> Call:
     """The prompt as it is: no template, no other tokens."""
     options = read_options(request.options)
     text = request.prompt or ""
-    ids = [] if request.suffix else parts.tokenizer.encode_rendered(text, parts.context_tokens)
+    ids = [] if request.suffix else serving.tokenizer.encode_rendered(text, serving.context_tokens)
     completion = CompletionRequest(
         model=name,
         prompt=text if request.suffix else list(ids),
@@ -211,13 +211,13 @@ def _raw_answer(request: OllamaGenerate, name: str, parts: ServerParts) -> Call:
         logprobs=min(_top(request), 5) if request.logprobs else None,
         **{"n_predict": -1, **options.fields},
     )
-    call = call_of_completion(checked_completion(completion, parts.limits.json_depth), parts, PREFIX)
-    return _finished(_within(call, options), request, options, parts)
+    call = call_of_completion(checked_completion(completion, serving.caps.json_depth), serving, PREFIX)
+    return _finished(_within(call, options), request, options, serving)
 
 
-def _finished(call: Call, request: AnswerRequest, options: ReadOptions, parts: ServerParts) -> Call:
+def _finished(call: Call, request: AnswerRequest, options: ReadOptions, serving: Serving) -> Call:
     ignored = [*options.ignored]
-    if request.keep_alive is not None and parts.stays:
+    if request.keep_alive is not None and serving.stays:
         ignored.append("keep_alive")  # the one model of this server stays
     if request.shift:
         ignored.append("shift")
@@ -241,20 +241,20 @@ def _top(request: AnswerRequest) -> int:
     return top
 
 
-def _effort(request: AnswerRequest, parts: ServerParts) -> str | None:
+def _effort(request: AnswerRequest, serving: Serving) -> str | None:
     """`think` as the effort that the template's room reads; None where the template decides."""
     asked = request.think
     if asked is None or asked == "":
         return None
     if isinstance(asked, str) and asked not in LEVELS:
         raise InvalidRequest(f"think must be true, false or one of {', '.join(LEVELS)}.", param="think")
-    if not parts.format.thinks:
+    if not serving.format.thinks:
         if asked is False:
             return None
         raise InvalidRequest(f'"{request.model}" does not support thinking', param="think")
     if isinstance(asked, str):
         return asked
-    has_levels = parts.template is not None and EFFORT in parts.template.variables
+    has_levels = serving.template is not None and EFFORT in serving.template.variables
     if asked:
         return "medium"
     return "low" if has_levels else "none"

@@ -15,51 +15,51 @@ from twostroke.server.api.shape import Counts
 from twostroke.server.api.shapes.retrieval import WholeShape
 from twostroke.server.calls import Call
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.output import Delta, Timings
 
 
-def ollama_embed(body: bytes, parts: ServerParts) -> Call | None:
+def ollama_embed(body: bytes, serving: Serving) -> Call | None:
     """None where there is no text. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, OllamaEmbed)
-    name = served_name(request.model, parts)
+    name = served_name(request.model, serving)
     if not request.input:
         return None
     cut = None if request.truncate is False else WHOLE_CONTEXT
     asked = EmbeddingRequest(
         model=name, input=_texts(request.input), dimensions=request.dimensions, truncate_prompt_tokens=cut
     )
-    return _call(asked, request, parts)
+    return _call(asked, request, serving)
 
 
-def ollama_embeddings(body: bytes, parts: ServerParts) -> Call | None:
+def ollama_embeddings(body: bytes, serving: Serving) -> Call | None:
     """None where there is no text. Raises as ollama_embed."""
     request = decode(body, OllamaEmbeddings)
-    name = served_name(request.model, parts)
+    name = served_name(request.model, serving)
     if not request.prompt:
         return None
     asked = EmbeddingRequest(
         model=name, input=request.prompt, truncate_prompt_tokens=WHOLE_CONTEXT, normalize=False
     )
-    return _call(asked, request, parts)
+    return _call(asked, request, serving)
 
 
 def _texts(given: str | list[str]) -> str | list[str | int | list[int]]:
     return given if isinstance(given, str) else [*given]
 
 
-def _call(asked: EmbeddingRequest, request: OllamaEmbed | OllamaEmbeddings, parts: ServerParts) -> Call:
-    kept = ["keep_alive"] if request.keep_alive is not None and parts.stays else []
+def _call(asked: EmbeddingRequest, request: OllamaEmbed | OllamaEmbeddings, serving: Serving) -> Call:
+    kept = ["keep_alive"] if request.keep_alive is not None and serving.stays else []
     ignored = [*read_options(request.options).ignored, *kept]
-    call = call_of_embedding(asked, parts)
+    call = call_of_embedding(asked, serving)
     return replace(call, model=request.model or "", ignored_fields=tuple(ignored))
 
 
 class _VectorShape(WholeShape):
     """Vectors of the texts, and how long they took."""
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
-        super().__init__(call, parts)
+    def __init__(self, call: Call, serving: Serving) -> None:
+        super().__init__(call, serving)
         self._timings: Timings | None = None
 
     def collect(self, index: int, delta: Delta) -> None:
@@ -69,7 +69,7 @@ class _VectorShape(WholeShape):
 
     def vectors(self) -> list[list[float]]:
         """One for each text."""
-        embedder, asked = self._parts.embedder, self.call.asked
+        embedder, asked = self._serving.embedder, self.call.asked
         if embedder is None:
             return []
         options = VectorOptions(asked.dimensions, asked.normalize is not False)

@@ -9,7 +9,7 @@ from twostroke.server.api.ollama.names import served_name, shown_name
 from twostroke.server.api.ollama.requests import OllamaNamed
 from twostroke.server.api.ollama.shapes import stamp
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.pooling import Task
 
 VERSION = "0.12.6"
@@ -24,28 +24,28 @@ _PARAMETERS = {
 }
 
 
-def version(parts: ServerParts) -> dict[str, Any]:
+def version(serving: Serving) -> dict[str, Any]:
     """The API's version, and ours next to it."""
-    return {"version": VERSION, "twostroke": parts.version}
+    return {"version": VERSION, "twostroke": serving.version}
 
 
-def tags(parts: ServerParts) -> dict[str, Any]:
+def tags(serving: Serving) -> dict[str, Any]:
     """All models and adapters."""
-    return {"models": [_listed(name, parts) for name in (*parts.names, *parts.adapters.names())]}
+    return {"models": [_listed(name, serving) for name in (*serving.names, *serving.adapters.names())]}
 
 
-def running(parts: ServerParts) -> dict[str, Any]:
+def running(serving: Serving) -> dict[str, Any]:
     """The same: what is served is loaded, and stays."""
-    shown = {"expires_at": FOREVER, "size_vram": 0, "context_length": parts.context_tokens}
-    return {"models": [{**each, **shown} for each in tags(parts)["models"]]}
+    shown = {"expires_at": FOREVER, "size_vram": 0, "context_length": serving.context_tokens}
+    return {"models": [{**each, **shown} for each in tags(serving)["models"]]}
 
 
-def show(body: bytes, parts: ServerParts) -> dict[str, Any]:
+def show(body: bytes, serving: Serving) -> dict[str, Any]:
     """Everything that is known of one model. Raises HttpProblem (404)."""
     request = decode(body, OllamaNamed)
-    name = served_name(request.asked, parts)
-    card = parts.card
-    template = "" if parts.template is None else parts.template.source
+    name = served_name(request.asked, serving)
+    card = serving.card
+    template = "" if serving.template is None else serving.template.source
     family = card.family or "unknown"
     info = {
         "general.architecture": family,
@@ -53,41 +53,41 @@ def show(body: bytes, parts: ServerParts) -> dict[str, Any]:
         "general.parameter_count": card.parameters,
         "general.file_type": 0,
         **{f"{family}.{key}": value for key, value in card.shape.items()},
-        f"{family}.context_length": parts.context_tokens,
+        f"{family}.context_length": serving.context_tokens,
     }
     return {
         "license": card.license,
         "modelfile": f"FROM {shown_name(name)}\n",
-        "parameters": _parameters(parts),
+        "parameters": _parameters(serving),
         "template": template,
         "system": "",
-        "details": _details(parts),
+        "details": _details(serving),
         "messages": [],
         "model_info": info,
-        "capabilities": capabilities(parts),
-        "modified_at": stamp(parts.created_s),
+        "capabilities": capabilities(serving),
+        "modified_at": stamp(serving.created_s),
     }
 
 
-def capabilities(parts: ServerParts) -> list[str]:
+def capabilities(serving: Serving) -> list[str]:
     """What the model can do, in Ollama's words."""
-    if parts.task is not Task.GENERATE:
-        return ["embedding"] if parts.task is Task.EMBED else []
-    tools = [] if parts.template is None else ["tools"]  # offered in words where the template shows none
-    vision = [] if parts.eyes is None else ["vision"]
-    insert = [] if infill_tokens(parts) is None else ["insert"]
-    return ["completion", *insert, *tools, *vision, *(["thinking"] if parts.format.thinks else [])]
+    if serving.task is not Task.GENERATE:
+        return ["embedding"] if serving.task is Task.EMBED else []
+    tools = [] if serving.template is None else ["tools"]  # offered in words where the template shows none
+    vision = [] if serving.eyes is None else ["vision"]
+    insert = [] if infill_tokens(serving) is None else ["insert"]
+    return ["completion", *insert, *tools, *vision, *(["thinking"] if serving.format.thinks else [])]
 
 
-def _listed(name: str, parts: ServerParts) -> dict[str, Any]:
+def _listed(name: str, serving: Serving) -> dict[str, Any]:
     return {
         "name": shown_name(name),
         "model": shown_name(name),
-        "modified_at": stamp(parts.created_s),
-        "size": parts.card.num_bytes,
-        "digest": parts.card.digest,
-        "details": _details(parts),
-        "capabilities": capabilities(parts),
+        "modified_at": stamp(serving.created_s),
+        "size": serving.card.num_bytes,
+        "digest": serving.card.digest,
+        "details": _details(serving),
+        "capabilities": capabilities(serving),
     }
 
 
@@ -105,8 +105,8 @@ def bare(name: str) -> dict[str, Any]:
     }
 
 
-def _details(parts: ServerParts) -> dict[str, Any]:
-    card = parts.card
+def _details(serving: Serving) -> dict[str, Any]:
+    card = serving.card
     family = card.family or "unknown"
     return {
         "parent_model": "",
@@ -115,12 +115,12 @@ def _details(parts: ServerParts) -> dict[str, Any]:
         "families": [family],
         "parameter_size": card.parameter_size,
         "quantization_level": card.weights.upper() or "unknown",
-        "context_length": parts.context_tokens,
+        "context_length": serving.context_tokens,
         "embedding_length": card.shape.get("embedding_length", 0),
     }
 
 
-def _parameters(parts: ServerParts) -> str:
+def _parameters(serving: Serving) -> str:
     """One line each; some clients take nothing but a name, spaces and one word."""
-    found = [(theirs, parts.defaults[ours]) for ours, theirs in _PARAMETERS.items() if ours in parts.defaults]
+    found = [(theirs, serving.defaults[ours]) for ours, theirs in _PARAMETERS.items() if ours in serving.defaults]
     return "\n".join(f"{name:<30} {value}" for name, value in found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from twostroke.server.api.model_list import LATEST, plain_name
 from twostroke.server.errors import HttpProblem, Problem
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 
 
 def shown_name(name: str) -> str:
@@ -12,12 +12,12 @@ def shown_name(name: str) -> str:
     return name if ":" in name.rpartition("/")[2] else name + LATEST
 
 
-def served_name(asked: str | None, parts: ServerParts) -> str:
+def served_name(asked: str | None, serving: Serving) -> str:
     """The served model or adapter that a client means. Raises HttpProblem (400, 404) in the words of Ollama."""
     if not asked:
         raise HttpProblem(Problem(400, "model is required", param="model"))
     wanted = plain_name(asked)
-    for name in (*parts.names, *parts.adapters.names()):
+    for name in (*serving.names, *serving.adapters.names()):
         if plain_name(name) == wanted:
             return name
     raise HttpProblem(not_here(asked))

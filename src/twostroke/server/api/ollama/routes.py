@@ -33,10 +33,10 @@ from twostroke.server.api.sse import line_json
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.decode import decode
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.pooling import Task
 
-Served = tuple[str, Task, Callable[[bytes, ServerParts], Call | Response], Any, type[msgspec.Struct]]
+Served = tuple[str, Task, Callable[[bytes, Serving], Call | Response], Any, type[msgspec.Struct]]
 _ELSEWHERE = {
     "/api/push": "Models are not sent anywhere from here.",
     "/api/me": "There are no accounts here.",
@@ -69,12 +69,12 @@ def answering_paths() -> list[Served]:
     ]
 
 
-def facts_paths() -> dict[str, Callable[[ServerParts], dict[str, Any]]]:
+def facts_paths() -> dict[str, Callable[[Serving], dict[str, Any]]]:
     """The paths that say what is served."""
     return {"/api/version": version, "/api/tags": tags, "/api/ps": running}
 
 
-def reading_paths() -> dict[str, Callable[[bytes, ServerParts], dict[str, Any] | Response]]:
+def reading_paths() -> dict[str, Callable[[bytes, Serving], dict[str, Any] | Response]]:
     """The paths that answer a body without the model."""
     return {"/api/show": show, "/api/pull": pull}
 
@@ -91,11 +91,11 @@ def refusing_routes() -> list[Route]:
     ]
 
 
-def pull(body: bytes, parts: ServerParts) -> Response:
+def pull(body: bytes, serving: Serving) -> Response:
     """A model that is served is here already; another one is fetched by nobody because a request names it."""
     request = decode(body, OllamaNamed)
     try:
-        served_name(request.asked, parts)
+        served_name(request.asked, serving)
     except HttpProblem as error:
         if error.problem.status != 404:
             raise
@@ -108,39 +108,39 @@ def pull(body: bytes, parts: ServerParts) -> Response:
 
 
 def _or_loaded(
-    read: Callable[[bytes, ServerParts], Call | None],
-    loaded: Callable[[OllamaNameAlone, ServerParts], dict[str, Any]],
-) -> Callable[[bytes, ServerParts], Call | Response]:
+    read: Callable[[bytes, Serving], Call | None],
+    loaded: Callable[[OllamaNameAlone, Serving], dict[str, Any]],
+) -> Callable[[bytes, Serving], Call | Response]:
     """The call; for a request that asks for nothing but the model, the answer that it is loaded."""
 
-    def made(body: bytes, parts: ServerParts) -> Call | Response:
-        call = read(body, parts)
+    def made(body: bytes, serving: Serving) -> Call | Response:
+        call = read(body, serving)
         if call is not None:
             return call
-        return Response(line_json(loaded(decode(body, OllamaNameAlone), parts)), media_type="application/json")
+        return Response(line_json(loaded(decode(body, OllamaNameAlone), serving)), media_type="application/json")
 
     return made
 
 
-def _loaded(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
+def _loaded(request: OllamaNameAlone, serving: Serving) -> dict[str, Any]:
     """Done at once. The model of a server that has one stays, so it is never said to be unloaded."""
-    reason = "unload" if not parts.stays and keep_alive_s(request.keep_alive) == 0 else "load"
-    return {"model": request.model, "created_at": stamp(parts.wall_clock()), "done": True, "done_reason": reason}
+    reason = "unload" if not serving.stays and keep_alive_s(request.keep_alive) == 0 else "load"
+    return {"model": request.model, "created_at": stamp(serving.wall_clock()), "done": True, "done_reason": reason}
 
 
-def _chat_loaded(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
-    return {**_loaded(request, parts), "message": {"role": "assistant", "content": ""}}
+def _chat_loaded(request: OllamaNameAlone, serving: Serving) -> dict[str, Any]:
+    return {**_loaded(request, serving), "message": {"role": "assistant", "content": ""}}
 
 
-def _generate_loaded(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
-    return {**_loaded(request, parts), "response": ""}
+def _generate_loaded(request: OllamaNameAlone, serving: Serving) -> dict[str, Any]:
+    return {**_loaded(request, serving), "response": ""}
 
 
-def _no_vectors(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
+def _no_vectors(request: OllamaNameAlone, serving: Serving) -> dict[str, Any]:
     return {"model": request.model, "embeddings": [], "total_duration": 0, "load_duration": 0, "prompt_eval_count": 0}
 
 
-def _no_vector(request: OllamaNameAlone, parts: ServerParts) -> dict[str, Any]:
+def _no_vector(request: OllamaNameAlone, serving: Serving) -> dict[str, Any]:
     return {"embedding": []}
 
 

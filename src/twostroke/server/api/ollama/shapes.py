@@ -11,7 +11,7 @@ from twostroke.server.api.shapes.messages import arguments_of
 from twostroke.server.api.sse import NDJSON, Event, line_json
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.output import Delta, Timings
 
 NS = 1_000_000_000
@@ -49,9 +49,9 @@ class LinesShape:
     written = NDJSON
     closing = b""
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
-        self._call, self._parts = call, parts
-        self._turn = ChatTurn(call, parts.new_id, parts.tokenizer.token_bytes)
+    def __init__(self, call: Call, serving: Serving) -> None:
+        self._call, self._serving = call, serving
+        self._turn = ChatTurn(call, serving.new_id, serving.tokenizer.token_bytes)
         self._end: Delta | None = None
         self._logprobs: list[dict[str, Any]] = []
         self._token_ids: list[int] = []
@@ -118,7 +118,7 @@ class LinesShape:
     def _items(self, delta: Delta) -> list[dict[str, Any]]:
         if self._call.logprobs is None or not delta.logprobs:
             return []
-        made = chat_logprobs(delta.logprobs, self._call.logprobs, self._parts.tokenizer)
+        made = chat_logprobs(delta.logprobs, self._call.logprobs, self._serving.tokenizer)
         found: list[dict[str, Any]] = made["content"]
         return found
 
@@ -130,7 +130,7 @@ class LinesShape:
         return None
 
     def _line(self, part: dict[str, Any]) -> dict[str, Any]:
-        made = {"model": self._call.model, "created_at": stamp(self._parts.wall_clock()), **part}
+        made = {"model": self._call.model, "created_at": stamp(self._serving.wall_clock()), **part}
         return {**made, "done": False}
 
     def _ended(self, counts: Counts) -> dict[str, Any]:

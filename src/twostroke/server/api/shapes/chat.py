@@ -11,7 +11,7 @@ from twostroke.server.api.shape import Block, ChatTurn, Closed, Counts, Opened, 
 from twostroke.server.api.shapes.openai_envelope import Envelope, usage_of
 from twostroke.server.api.sse import Event, EventTemplate
 from twostroke.server.calls import Call
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.output import Delta
 from twostroke.types.result import TokenLogprob
 
@@ -21,9 +21,9 @@ class ChatShape(Envelope):
 
     called = "tool_calls"
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
-        super().__init__(call, parts, "chat.completion", "chat.completion.chunk")
-        self._turns = [ChatTurn(call, parts.new_id, self.tokenizer.token_bytes) for _ in range(call.num_choices)]
+    def __init__(self, call: Call, serving: Serving) -> None:
+        super().__init__(call, serving, "chat.completion", "chat.completion.chunk")
+        self._turns = [ChatTurn(call, serving.new_id, self.tokenizer.token_bytes) for _ in range(call.num_choices)]
         self._begun: set[int] = set()
         self._templates: dict[int, EventTemplate] = {}
         self._items: list[list[TokenLogprob]] = [[] for _ in self._turns]

@@ -11,7 +11,7 @@ from twostroke.server.api.shape import Counts
 from twostroke.server.api.shapes.openai_envelope import Envelope
 from twostroke.server.api.sse import Event, EventTemplate
 from twostroke.server.calls import Call
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.output import Delta
 from twostroke.types.result import TokenLogprob
 
@@ -19,8 +19,8 @@ from twostroke.types.result import TokenLogprob
 class CompletionShape(Envelope):
     """text_completion, streamed or whole."""
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
-        super().__init__(call, parts, "text_completion", "text_completion")
+    def __init__(self, call: Call, serving: Serving) -> None:
+        super().__init__(call, serving, "text_completion", "text_completion")
         self._logprobs: dict[int, CompletionLogprobs] = {}
         self._begun: set[int] = set()
         self._templates: dict[int, EventTemplate] = {}

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from twostroke.server.api.sse import Event, raw_event
 from twostroke.server.errors import problem_of
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.errors import ContextLengthExceeded
 
 
@@ -23,13 +23,13 @@ class StreamRefused(Exception):
         self.model, self.cause = model, cause
 
 
-def failed_stream(refused: StreamRefused, parts: ServerParts) -> Response:
+def failed_stream(refused: StreamRefused, serving: Serving) -> Response:
     """response.created, response.in_progress and response.failed with the problem's code and message."""
     problem = problem_of(refused.cause)
     about: dict[str, Any] = {
-        "id": "resp_" + parts.new_id(),
+        "id": "resp_" + serving.new_id(),
         "object": "response",
-        "created_at": int(parts.wall_clock()),
+        "created_at": int(serving.wall_clock()),
         "model": refused.model,
         "output": [],
         "usage": None,

@@ -12,7 +12,7 @@ from twostroke.server.api.sse import SSE, Event, EventTemplate, new_mark
 from twostroke.server.api.timings import timings_of
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.output import Delta, Timings
 
 DONE = b"data: [DONE]\n\n"
@@ -36,10 +36,10 @@ class Envelope:
     written = SSE
     closing = DONE
 
-    def __init__(self, call: Call, parts: ServerParts, whole_kind: str, chunk_kind: str) -> None:
+    def __init__(self, call: Call, serving: Serving, whole_kind: str, chunk_kind: str) -> None:
         self.call = call
-        self.tokenizer = parts.tokenizer
-        self._parts = parts
+        self.tokenizer = serving.tokenizer
+        self._serving = serving
         self._took: Timings | None = None
         self._kinds = {False: whole_kind, True: chunk_kind}
 
@@ -50,7 +50,7 @@ class Envelope:
             "object": self._kinds[streamed],
             "created": self.call.created_s,
             "model": self.call.model,
-            "system_fingerprint": self._parts.fingerprint,
+            "system_fingerprint": self._serving.fingerprint,
             "choices": list(choices),
         }
 

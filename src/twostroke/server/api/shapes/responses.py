@@ -13,7 +13,7 @@ from twostroke.server.api.shape import Block, Closed, Counts, Grew, Opened, Step
 from twostroke.server.api.sse import Event, EventTemplate, new_mark
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.server.stored.items import shown_conversation
 from twostroke.types.output import Delta
 from twostroke.types.result import TokenLogprob
@@ -24,8 +24,8 @@ NO_COUNTS = Counts(0, 0)
 class ResponsesShape(TurnShape):
     """One response, streamed or whole."""
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
-        super().__init__(call, parts)
+    def __init__(self, call: Call, serving: Serving) -> None:
+        super().__init__(call, serving)
         self._number = 0
         self._items: list[TokenLogprob] = []
 
@@ -162,7 +162,7 @@ class ResponsesShape(TurnShape):
     def _logprobs(self, items: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
         if self._call.logprobs is None:
             return []
-        made: list[dict[str, Any]] = chat_logprobs(items, self._call.logprobs, self._parts.tokenizer)["content"]
+        made: list[dict[str, Any]] = chat_logprobs(items, self._call.logprobs, self._serving.tokenizer)["content"]
         return made
 
     def _response(self, status: str, counts: Counts | None) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class ResponsesShape(TurnShape):
             "parallel_tool_calls": asked.parallel_tool_calls is not False,
             "previous_response_id": asked.previous_response_id,
             "reasoning": asked.reasoning or {"effort": None, "summary": None},
-            "store": self._parts.stored is not None and asked.store is not False,
+            "store": self._serving.stored is not None and asked.store is not False,
             "temperature": params.temperature,
             "text": {"format": (asked.text.format if asked.text else None) or {"type": "text"}},
             "tool_choice": asked.tool_choice or "auto",

@@ -13,7 +13,7 @@ from twostroke.server.api.shape import HEARTBEAT, Counts
 from twostroke.server.api.sse import SSE, Event
 from twostroke.server.calls import Call
 from twostroke.server.errors import Problem
-from twostroke.server.parts import ServerParts
+from twostroke.server.serving import Serving
 from twostroke.types.output import Delta
 
 
@@ -24,8 +24,8 @@ class WholeShape(ABC):
     written = SSE
     closing = b""
 
-    def __init__(self, call: Call, parts: ServerParts) -> None:
-        self.call, self._parts = call, parts
+    def __init__(self, call: Call, serving: Serving) -> None:
+        self.call, self._serving = call, serving
         self.rows = [b""] * len(call.prompts)
 
     def collect(self, index: int, delta: Delta) -> None:
@@ -58,14 +58,14 @@ class WholeShape(ABC):
 
     def scores(self) -> list[float]:
         """The score of each pair, in the order of the documents; empty for a model that does not rank."""
-        reranker = self._parts.reranker
+        reranker = self._serving.reranker
         return [] if reranker is None else [reranker.score(rows) for rows in self.rows]
 
     def counted(self, **answer: Any) -> dict[str, Any]:
         """The answer with the model's name and the tokens that were read."""
         tokens = self.call.num_prompt_tokens
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return {**answer, "model": self.call.model or self._parts.served_name, "usage": usage}
+        return {**answer, "model": self.call.model or self._serving.served_name, "usage": usage}
 
 
 class EmbeddingShape(WholeShape):
@@ -82,7 +82,7 @@ class EmbeddingShape(WholeShape):
         return self.counted(object="list", id=self.call.response_id, created=self.call.created_s, data=data)
 
     def _embedding(self, index: int, options: VectorOptions) -> list[float] | str:
-        embedder = self._parts.embedder
+        embedder = self._serving.embedder
         if embedder is None:
             return []
         vector = embedder.vector(self.call.prompts[index], self.rows[index], options)

@@ -1,0 +1,68 @@
+"""What decides which requests are taken, how much of each is read, and how long it may last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from twostroke.server.gate.body_budget import BODY_MEMORY_BYTES, BodyBudget, most_of_one_body
+from twostroke.server.gate.door import Door
+from twostroke.server.gate.image_desk import ImageDesk
+from twostroke.server.gate.lanes import Lanes
+from twostroke.server.gate.quarantine import Quarantine
+from twostroke.server.gate.reach import Reach
+
+
+class Limits(Struct, frozen=True):
+    """Caps that hold before any work is done for a request (the queue's are the door's).
+
+    deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
+    heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may take
+    nothing of an answer before its request is dropped; crowded_s: the same, after which it rests where its client's own
+    buffer is full and others wait for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
+    longest time for all of it. header_s: until a request's headers are complete.
+    """
+
+    body_bytes: int = most_of_one_body(BODY_MEMORY_BYTES)
+    deadline_s: float | None = None
+    heartbeat_s: float = 15.0
+    stalled_s: float = 30.0
+    crowded_s: float = 0.25
+    body_idle_s: float = 30.0
+    body_s: float = 120.0
+    header_s: float = 10.0
+
+
+@dataclass(slots=True)
+class Closing:
+    """began: the server is asked to end; what streams without an end of its own should end now."""
+
+    began: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """door: bounds on what waits. bodies: bounds on what comes in. lanes: threads that read request bodies. desk: where
+    images are opened. quarantine: requests that ran at crashes. drain_s: seconds that running requests have after a
+    signal.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    door: Door = field(default_factory=Door)
+    bodies: BodyBudget = field(default_factory=BodyBudget)
+    lanes: Lanes = field(default_factory=Lanes)
+    desk: ImageDesk = field(default_factory=ImageDesk)
+    quarantine: Quarantine = field(default_factory=Quarantine)
+    drain_s: float = 30.0
+    closing: Closing = field(default_factory=Closing)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who gets here. reach: how a proxy or a browser does. loopback_only: accept only Host and Origin headers that name
+    this machine (run() sets it from the address)."""
+
+    api_key: str | None = None
+    reach: Reach = field(default_factory=Reach)
+    loopback_only: bool = True

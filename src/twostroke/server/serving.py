@@ -1,0 +1,98 @@
+"""What reads the requests of one model and writes its answers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from twostroke.engine.async_engine import AsyncEngine
+from twostroke.runner.retrieval.embedder import Embedder
+from twostroke.runner.retrieval.reranker import Reranker
+from twostroke.server.adapters import ServedAdapters
+from twostroke.server.api.changed.client_lines import ClientLines
+from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.card import ModelCard
+from twostroke.server.live.view import EngineView
+from twostroke.server.stored.work import StoredWork
+from twostroke.text.chat_template import ChatTemplate
+from twostroke.text.talk.catalog import FORMATS
+from twostroke.text.talk.format import Format
+from twostroke.text.tokenizer import Tokenizer
+from twostroke.types.pooling import Task
+
+if TYPE_CHECKING:
+    from twostroke.images.eyes import Eyes, Looks
+
+
+def new_hex_id() -> str:
+    """32 hexadecimal digits that cannot be guessed."""
+    return uuid.uuid4().hex
+
+
+class RequestCaps(Struct, frozen=True):
+    """The most that one request may have. json_depth: levels of its JSON. choices: completions of all its prompts."""
+
+    json_depth: int = 64
+    choices: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """One model as clients see it.
+
+    context_tokens: longest prompt and answer together. served_name, other_names: the model's names, the one for
+    messages first. defaults: sampling values of the model's generation_config, by SamplingParams name. created_s: Unix
+    time shown for the model. special_texts: the vocabulary's special tokens by their role, as eos_token. fields: what
+    is said of fields that are not known. client_lines: which lines of clients are no text for the model. format: how
+    the model writes its turns. card: what lists of models show. adapters: names next to served_name that requests may
+    ask for. embedder, reranker: what makes prompts of texts; both None where the model generates text. eyes: what opens
+    images in messages; None for a model that reads none. looks: what finds those of the request that is read now; None
+    for eyes. view: what the live view reads. stored: the work that is kept; None for none. wall_clock: Unix seconds,
+    for `created`. loading: how far the model's load is, in words; empty while it takes requests. stays: it is loaded as
+    long as the server runs.
+    """
+
+    engine: AsyncEngine
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    context_tokens: int
+    served_name: str = ""
+    other_names: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    version: str = "0"
+    fingerprint: str = "twostroke"
+    special_texts: Mapping[str, str] = field(default_factory=dict)
+    created_s: int = 0
+    caps: RequestCaps = RequestCaps()
+    fields: FieldCheck = field(default_factory=FieldCheck)
+    client_lines: ClientLines = field(default_factory=ClientLines)
+    format: Format = FORMATS["hermes"]
+    card: ModelCard = field(default_factory=ModelCard)
+    adapters: ServedAdapters = field(default_factory=ServedAdapters)
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    eyes: Eyes | None = None
+    looks: Looks | None = None
+    view: EngineView = field(default_factory=EngineView)
+    stored: StoredWork | None = None
+    new_id: Callable[[], str] = new_hex_id
+    wall_clock: Callable[[], float] = time.time
+    loading: Callable[[], str] = str
+    stays: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the model itself, the one for messages first."""
+        return (self.served_name, *self.other_names)
+
+    @property
+    def task(self) -> Task:
+        """What the model is served for."""
+        if self.embedder is not None:
+            return Task.EMBED
+        return Task.GENERATE if self.reranker is None else Task.RERANK

@@ -169,7 +169,7 @@ LABELS = st.text("0123456789abcdef", min_size=16, max_size=16)
 @given(LABELS, LABELS, st.text(max_size=40), st.text(max_size=40))
 def test_no_salt_reaches_into_another_keys_pages(one: str, other: str, salt: str, guess: str) -> None:
     def salt_of(label: str, text: str) -> str:
-        call = Call("id", 0, (Prompt((1,), SamplingParams(), cache_salt=text),), 1, None, False, False)
+        call = Call("id", 0, (Prompt((1,), SamplingParams(), cache_salt=text),))
         return salted(call, label).prompts[0].cache_salt
 
     assert (salt_of(one, salt) == salt_of(other, guess)) == ((one, salt) == (other, guess))

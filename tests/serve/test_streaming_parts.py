@@ -86,7 +86,7 @@ def test_short_ways_of_shapes_have_the_bytes_of_the_whole(case: int, texts: list
         assert whole == (b"".join(map(raw_event, short.events(0, delta, counts))) if made is None else made)
     last = Counts(len(texts), 3)
     assert [*map(raw_event, short.last_events(last))] == [*map(raw_event, long.last_events(last))]
-    takes_it = not (call.continuous_usage or call.scores_prompt)
+    takes_it = not (call.delivery.continuous_usage or call.scores_prompt)
     assert used >= takes_it * (len([*filter(None, texts)]) - 1)
 
 

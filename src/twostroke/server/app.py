@@ -259,7 +259,7 @@ def _answer(shape: Any, task: Task) -> Callable[[Call, ServerParts], Response]:
 
 
 def _chat_shape(call: Call, serving: Serving) -> Shape:
-    return FunctionChatShape(call, serving) if call.legacy_functions else ChatShape(call, serving)
+    return FunctionChatShape(call, serving) if call.turn.legacy_functions else ChatShape(call, serving)
 
 
 def _read(parts: ServerParts, make: Callable[[bytes, Serving], dict[str, Any] | Response]) -> Endpoint:

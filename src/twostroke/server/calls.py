@@ -15,39 +15,66 @@ PLAIN = Format("plain")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """prompts: one for chat. n: completions of each prompt. echoes: text put before each completion of prompt i, or
-    None.
-
-    logprobs: see SamplingParams. include_usage, continuous_usage: whether a stream reports usage at its end, and in
-    each piece. form, tools, rendered_end: how to read a chat answer. earlier_calls, earlier_ids: the number of tool
-    calls earlier in the conversation, and their ids. grammar_field: the client's name for the grammar. asked: the
-    request as its API's answers repeat it. progress: report how far the first prompt is. legacy_functions: calls are
-    sent as `function_call`. ignored_fields: fields of the request that have no meaning here. warnings: what was changed
-    in the request. timings: whether the answer says what it took. model: the name that the client used.
+class AnswerTurn:
+    """How the answer of a chat is read. earlier_calls, earlier_ids: the number of tool calls earlier in the
+    conversation, and their ids. legacy_functions: calls are sent as `function_call`.
     """
 
-    response_id: str
-    created_s: int
-    prompts: tuple[Prompt, ...]
-    n: int
-    logprobs: int | None
-    stream: bool
-    include_usage: bool
-    continuous_usage: bool = False
-    echoes: tuple[str, ...] | None = None
     form: Format = PLAIN
     tools: ToolUse = ToolUse()
     rendered_end: str = ""
     earlier_calls: int = 0
     earlier_ids: frozenset[str] = frozenset()
+    legacy_functions: bool = False
+
+    def new_reader(self) -> TurnReader:
+        """A machine for one choice of a chat answer."""
+        return TurnReader(self.form, Tools(self.tools.schemas), self.rendered_end)
+
+    def new_counting_reader(self) -> TurnReader | None:
+        """A machine that tells thoughts from the rest, for counting; None where the model does not think."""
+        return self.new_reader() if self.form.thinks else None
+
+    def new_call_id(self, fresh: str, name: str, place: int) -> str:
+        """The id of a tool call, in the form that the model's own template takes back. place: among those of a turn."""
+        return self.form.ids.new(fresh, name, self.earlier_calls + place)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How the answer is sent. include_usage, continuous_usage: whether a stream reports usage at its end, and in each
+    piece. progress: report how far the first prompt is. timings: whether the answer says what it took.
+    """
+
+    stream: bool = False
+    include_usage: bool = False
+    continuous_usage: bool = False
+    progress: bool = False
+    timings: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """prompts: one for chat. n: completions of each prompt. echoes: text put before each completion of prompt i, or
+    None.
+
+    logprobs: see SamplingParams. grammar_field: the client's name for the grammar. asked: the request as its API's
+    answers repeat it. ignored_fields: fields of the request that have no meaning here. warnings: what was changed in
+    the request. model: the name that the client used.
+    """
+
+    response_id: str
+    created_s: int
+    prompts: tuple[Prompt, ...]
+    n: int = 1
+    logprobs: int | None = None
+    delivery: Delivery = Delivery()
+    turn: AnswerTurn = AnswerTurn()
+    echoes: tuple[str, ...] | None = None
     asked: Any = field(default=None, repr=False)
     grammar_field: str = "grammar"
-    progress: bool = False
-    legacy_functions: bool = False
     ignored_fields: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    timings: bool = False
     model: str = ""
 
     @property
@@ -69,15 +96,3 @@ class Call:
     def scores_prompt(self) -> bool:
         """True where log probabilities of the prompt are part of the answer."""
         return self.echoes is not None and self.logprobs is not None
-
-    def new_turn(self) -> TurnReader:
-        """A machine for one choice of a chat answer."""
-        return TurnReader(self.form, Tools(self.tools.schemas), self.rendered_end)
-
-    def new_counting_turn(self) -> TurnReader | None:
-        """A machine that tells thoughts from the rest, for counting; None where the model does not think."""
-        return self.new_turn() if self.form.thinks else None
-
-    def new_call_id(self, fresh: str, name: str, place: int) -> str:
-        """The id of a tool call, in the form that the model's own template takes back. place: among those of a turn."""
-        return self.form.ids.new(fresh, name, self.earlier_calls + place)

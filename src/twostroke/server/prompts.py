@@ -29,7 +29,7 @@ from twostroke.server.api.schema import (
     read_completion,
 )
 from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
-from twostroke.server.calls import PLAIN, Call
+from twostroke.server.calls import PLAIN, AnswerTurn, Call, Delivery
 from twostroke.server.gate.decode import decode
 from twostroke.server.serving import Serving
 from twostroke.text.chat_template import ChatTemplate
@@ -104,7 +104,7 @@ def chat_call(body: bytes, serving: Serving) -> Call:
         call = call_of_chat(checked_chat(request, serving.caps.json_depth, notes), serving, "chatcmpl-")
     except InvalidRequest as error:
         raise in_old_words(error) from None
-    return replace(call, legacy_functions=True)
+    return replace(call, turn=replace(call.turn, legacy_functions=True))
 
 
 def call_of_chat(
@@ -132,16 +132,14 @@ def call_of_chat(
     shown = _shown(serving.format, tools, serving.tokenizer)
     images = () if prompt.pictures is None else prompt.pictures.spans(token_ids)
     call = _call(request, prefix, [_Encoded(token_ids, params, shown, images)], logprobs, form, serving)
-    return replace(
-        call,
+    turn = AnswerTurn(
         form=_turn_form(serving.format, tools, form),
         tools=tools,
         rendered_end=rendered_end,
         earlier_calls=sum(len(message.get("tool_calls") or ()) for message in request.messages),
         earlier_ids=call_ids_of(request.messages),
-        asked=asked,
-        warnings=notes.texts,
     )
+    return replace(call, turn=turn, asked=asked, warnings=notes.texts)
 
 
 def prompt_of_chat(checked: CheckedChat, serving: Serving, prefill: str = "") -> Rendered:
@@ -303,20 +301,26 @@ def _call(
         for place, each in enumerate(encoded)
     )
     _check_all(prompts, "messages" if isinstance(request, ChatRequest) else "prompt", serving)
-    options = request.stream_options
     return Call(
         response_id=response_id,
         created_s=int(serving.wall_clock()),
         prompts=prompts,
         n=n,
         logprobs=logprobs,
-        stream=bool(request.stream),
-        include_usage=bool(options and options.include_usage),
-        progress=bool(request.return_progress),
-        timings=bool(request.timings_per_token),
-        continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
+        delivery=_delivery(request),
         grammar_field=form.field,
         model=asked_model(request.model, serving),
+    )
+
+
+def _delivery(request: GenerationRequest) -> Delivery:
+    options = request.stream_options
+    return Delivery(
+        stream=bool(request.stream),
+        include_usage=bool(options and options.include_usage),
+        continuous_usage=bool(options and options.include_usage and options.continuous_usage_stats),
+        progress=bool(request.return_progress),
+        timings=bool(request.timings_per_token),
     )
 
 

@@ -64,7 +64,7 @@ class Answer(Response):
         self._facts = facts_of(scope)
         self._facts.ignored_fields, self._facts.warnings = self._call.ignored_fields, self._call.warnings
         self._can_rest = partial(give_park, scope)
-        if self._call.stream:
+        if self._call.delivery.stream:
             body = self._stream(
                 EventWriter(
                     send,
@@ -157,7 +157,7 @@ class Answer(Response):
         return {"request_id": self._facts.request_id, "response_id": self._call.response_id}
 
     async def _next(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
-        if self._call.progress and not generation.completion_tokens:
+        if self._call.delivery.progress and not generation.completion_tokens:
             with contextlib.suppress(TimeoutError):
                 return await self._first(generation, events)
         while True:

@@ -174,4 +174,4 @@ def test_a_switch_ends_the_thought_in_the_marks_of_every_format(form: Format, va
     for effort, ended in (("none", True), ("high", False)):
         body = {"model": MODEL, "messages": ASK, "reasoning_effort": effort}
         call = chat_call(json.dumps(body).encode(), parts.serving)
-        assert marks.closed_by(call.rendered_end) is ended, call.rendered_end
+        assert marks.closed_by(call.turn.rendered_end) is ended, call.turn.rendered_end

@@ -251,10 +251,6 @@ def _call(
         response_id=response_id,
         created_s=int(serving.wall_clock()),
         prompts=tuple(prompts),
-        n=1,
-        logprobs=None,
-        stream=False,
-        include_usage=False,
         asked=request,
         model=asked_model(request.model, serving),
     )

@@ -164,20 +164,20 @@ class ChatTurn:
     """One choice of a chat answer: deltas in, blocks out, with the end's reason and the tokens of its reasoning."""
 
     def __init__(self, call: Call, new_id: Callable[[], str], token_text: Callable[[int], bytes]) -> None:
-        self._turn = call.new_turn()
-        self._one = call.tools.one
-        self._calls_only = call.tools.forced
-        self._texts = TextCalls(call.tools.texts)
-        self._count = ReasoningCount(call.new_counting_turn(), token_text)
+        self._turn = call.turn.new_reader()
+        self._one = call.turn.tools.one
+        self._calls_only = call.turn.tools.forced
+        self._texts = TextCalls(call.turn.tools.texts)
+        self._count = ReasoningCount(call.turn.new_counting_reader(), token_text)
         self._call, self._new_id = call, new_id
-        self.made = Blocks(self._new_call_id, call.tools.texts, taken=set(call.earlier_ids))
+        self.made = Blocks(self._new_call_id, call.turn.tools.texts, taken=set(call.turn.earlier_ids))
         self.finish_reason = ""
         self.stop_reason: str | int | None = None
 
     def _new_call_id(self, name: str) -> str:
         """One that no call of the conversation has."""
         begin, taken = len(self.made.calls), self.made.taken
-        tries = (self._call.new_call_id(self._new_id(), name, begin + more) for more in range(len(taken) + 1))
+        tries = (self._call.turn.new_call_id(self._new_id(), name, begin + more) for more in range(len(taken) + 1))
         return next((each for each in tries if each not in taken), self._new_id())
 
     @property

@@ -79,7 +79,7 @@ class ChatShape(Envelope):
     def usage(self, counts: Counts) -> dict[str, Any]:
         """The usage, with the tokens of reasoning for models that reason."""
         made = usage_of(self.call, counts)
-        if self.call.form.thinks:
+        if self.call.turn.form.thinks:
             spent = sum(turn.reasoning_tokens for turn in self._turns)
             made["completion_tokens_details"] = {"reasoning_tokens": spent}
         return made

@@ -57,13 +57,13 @@ class Envelope:
     def chunk(self, choices: Sequence[dict[str, Any]], counts: Counts) -> Event:
         """One chunk. Where usage was asked for, every one has the key: null, or the counts so far."""
         made = self.envelope(choices, streamed=True)
-        if self.call.include_usage:
-            made["usage"] = self.usage(counts) if self.call.continuous_usage else None
+        if self.call.delivery.include_usage:
+            made["usage"] = self.usage(counts) if self.call.delivery.continuous_usage else None
         return Event(None, made)
 
     def timed(self, delta: Delta, counts: Counts, events: list[Event]) -> list[Event]:
         """The events of a piece; the last ones of an answer have its timings where the request asks for them."""
-        if self.call.timings and delta.finish_reason is not None and events:
+        if self.call.delivery.timings and delta.finish_reason is not None and events:
             events[-1].data["timings"] = timings_of(delta.timings, self.call.num_prompt_tokens, counts)
         return events
 
@@ -73,14 +73,14 @@ class Envelope:
 
     def whole_timings(self, counts: Counts) -> dict[str, Any]:
         """The timings of a whole answer, where the request asks for them."""
-        if not self.call.timings:
+        if not self.call.delivery.timings:
             return {}
         return {"timings": timings_of(self._took, self.call.num_prompt_tokens, counts)}
 
     def template(self, choice: Callable[[str, str], dict[str, Any]]) -> EventTemplate | None:
         """A template for chunks with one such choice of a text and its log probabilities; None where a chunk has more
         that changes."""
-        if self.call.include_usage and self.call.continuous_usage:
+        if self.call.delivery.include_usage and self.call.delivery.continuous_usage:
             return None
         marks = new_mark(), new_mark()
         return EventTemplate(self.chunk([choice(*marks)], Counts(0, 0)), *marks)
@@ -91,12 +91,12 @@ class Envelope:
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
         """A chunk without choices, for clients that asked for it."""
-        usage = {"usage": None} if self.call.include_usage else {}
+        usage = {"usage": None} if self.call.delivery.include_usage else {}
         return [Event(None, {**self.envelope([], streamed=True), **usage, **news})]
 
     def last_events(self, counts: Counts) -> list[Event]:
         """The usage, in a chunk without choices, where it was asked for."""
-        if not self.call.include_usage:
+        if not self.call.delivery.include_usage:
             return []
         return [Event(None, {**self.envelope([], streamed=True), "usage": self.usage(counts)})]
 

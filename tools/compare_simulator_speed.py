@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
+from tools.ab import by_turns, ratios
 from tools.measure_simulator_speed import CASES
 
 from twostroke.assembly.settings.env import process_environment
@@ -57,18 +58,17 @@ def measured(tree: Path, case: str, seconds: float) -> tuple[float, str]:
 
 def compared(before: Path, case: str, rounds: int, seconds: float) -> dict[str, object]:
     """The median ratio of one case."""
-    ratios, digests = [], set()
-    for number in range(rounds):
-        trees = (before, ROOT) if number % 2 else (ROOT, before)
-        found = {tree: measured(tree, case, seconds) for tree in trees}
-        ratios.append(found[before][0] / found[ROOT][0])
-        digests |= {digest for _, digest in found.values()}
-    ratio = median(ratios)
+    ways = {tree: lambda _, tree=tree: measured(tree, case, seconds) for tree in (ROOT, before)}
+    found = by_turns(ways, rounds, warm_rounds=0)
+    speeds = {tree: [speed for speed, _ in taken] for tree, taken in found.items()}
+    digests = {digest for taken in found.values() for _, digest in taken}
+    shares = ratios(speeds[before], speeds[ROOT])
+    ratio = median(shares)
     return {
         "case": case,
         "ratio": ratio,
-        "lowest": min(ratios),
-        "highest": max(ratios),
+        "lowest": min(shares),
+        "highest": max(shares),
         "same": len(digests) == 1,
         "kept": ratio <= MOST_RATIO,
     }

@@ -13,11 +13,13 @@ import argparse
 import json
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from tests.adapters.random_lora import write_random_lora
+from tools.ab import by_turns, median_ratio
 
 from twostroke.assembly.engine import build_heart, print_report
 from twostroke.assembly.find import find_model
@@ -115,23 +117,16 @@ def main() -> int:
         "one for all": Way(*adapted, [names[0]] * asked.batch),
         "one for each": Way(*adapted, list(names)),
     }
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for turn in range(asked.rounds + 1):
-        for name, way in ways.items():
-            taken = way.run(asked.tokens, turn)
-            if turn:  # the first is for warming up
-                found[name].append(taken)
+    found = by_turns({name: partial(way.run, asked.tokens) for name, way in ways.items()}, asked.rounds)
+    base_decode, base_prefill = zip(*found["no places"], strict=True)
     report = {}
     for name, figures in found.items():
-        shares = [
-            [own / base - 1 for own, base in zip(*pair, strict=True)]
-            for pair in zip(figures, found["no places"], strict=True)
-        ]
+        decode, prefill = zip(*figures, strict=True)
         report[name] = {
-            "decode_ms": 1e3 * median(each[0] for each in figures),
-            "prefill_ms": 1e3 * median(each[1] for each in figures),
-            "decode_more": median(each[0] for each in shares),
-            "prefill_more": median(each[1] for each in shares),
+            "decode_ms": 1e3 * median(decode),
+            "prefill_ms": 1e3 * median(prefill),
+            "decode_more": median_ratio(decode, base_decode) - 1,
+            "prefill_more": median_ratio(prefill, base_prefill) - 1,
         }
     if asked.json:
         print(json.dumps({"settings": vars(asked), "ways": report}, indent=2))

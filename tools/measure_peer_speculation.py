@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from statistics import median
+
+from tools.ab import by_turns, median_ratio
 
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.settings.env import read_machine
@@ -72,16 +75,17 @@ SCRIPTS = {"llama_cpp": LLAMA, "vllm": VLLM}
 
 def ours(prompt: Sequence[int], tokens: int, rounds: int, threads: int) -> list[tuple[str, float, int]]:
     """(way, seconds, tokens) of each round; the first counts as warm-up."""
-    found = []
     with LLM("spark", threads=threads) as llm:
         params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
-        for index in range(rounds + 1):
-            for way in WAYS:
-                salted = Prompt(tuple(prompt), params, speculate=way, cache_salt=f"{way}{index}")
-                begin_s = time.perf_counter()
-                llm.engine.generate([salted])
-                found.append((way, time.perf_counter() - begin_s, tokens))
-    return found
+
+        def answer_s(way: str, number: int) -> float:
+            salted = Prompt(tuple(prompt), params, speculate=way, cache_salt=f"{way}{number}")
+            begin_s = time.perf_counter()
+            llm.engine.generate([salted])
+            return time.perf_counter() - begin_s
+
+        found = by_turns({way: partial(answer_s, way) for way in WAYS}, rounds + 1, warm_rounds=0)
+    return [(way, seconds, tokens) for way, taken in found.items() for seconds in taken]
 
 
 def peer(name: str, asked: Path) -> list[tuple[str, float, int]]:
@@ -100,8 +104,8 @@ def peer(name: str, asked: Path) -> list[tuple[str, float, int]]:
 def figures(found: Sequence[tuple[str, float, int]]) -> dict[str, float]:
     """Tokens a second without and with guesses, and the median of their ratios; the first round is left out."""
     rates = {way: [count / seconds for each, seconds, count in found if each == way][1:] for way in WAYS}
-    ratios = [on / off for off, on in zip(*(rates[way] for way in WAYS), strict=True)]
-    return {**{way: statistics.median(rates[way]) for way in WAYS}, "ratio": statistics.median(ratios)}
+    medians = {way: median(rates[way]) for way in WAYS}
+    return {**medians, "ratio": median_ratio(rates["ngram"], rates["off"])}
 
 
 def main() -> None:

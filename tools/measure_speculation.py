@@ -1,8 +1,8 @@
 """Measures what guessing gains and what it may lose: the same requests with and without it, alternating in one engine.
 
-    python tools/measure_speculation.py spark                    proposers on spark: questions, a copy, loops
-    python tools/measure_speculation.py oracle --model PATH      a draft that agrees 70% of the time by construction
-    python tools/measure_speculation.py rows --model PATH        what a step with 1 to 8 rows of one stream takes
+    python -m tools.measure_speculation spark                    proposers on spark: questions, a copy, loops
+    python -m tools.measure_speculation oracle --model PATH      a draft that agrees 70% of the time by construction
+    python -m tools.measure_speculation rows --model PATH        what a step with 1 to 8 rows of one stream takes
 
 `twostroke bench speculate` measures what guessing may lose.
 Every answer is compared with that without guesses; a difference ends the run.
@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import random
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from statistics import median
 
 from msgspec import structs
+from tools.ab import by_turns, median_ratio
 
 from twostroke import LLM, SamplingParams
 from twostroke.engine.speculate.guess_limiter import GuessLimiter, StepShape
@@ -25,15 +27,14 @@ from twostroke.lab.bench.oracle import OracleProposer
 from twostroke.types.output import Prompt
 
 
-@dataclass
-class Way:
-    """What one way of guessing took. seconds: of each round."""
+@dataclass(frozen=True)
+class Round:
+    """What one way of guessing took in one round."""
 
-    name: str
-    seconds: list[float]
-    guessed: int = 0
-    accepted: int = 0
-    tokens: int = 0
+    seconds: float
+    tokens: int
+    guessed: int
+    accepted: int
 
 
 class Comparison:
@@ -42,41 +43,36 @@ class Comparison:
     def __init__(self, llm: LLM, ways: Sequence[str], rounds: int) -> None:
         self._llm, self._ways, self._rounds = llm, ways, rounds
         self._totals = llm._built.guesser.totals
+        self._expected: dict[int, list[tuple[tuple[int, ...], ...]]] = {}
 
     def run(self, title: str, prompts: Sequence[Sequence[int]], params: SamplingParams) -> None:
-        """Print a line for each way. One round more is run first and not counted.
+        """Print a line for each way. Raises SystemExit where the ways do not give the same answers.
 
         A seed is another one in each round, or finished answers would give the later rounds theirs.
         """
-        found = {name: Way(name, []) for name in self._ways}
-        for index in range(self._rounds + 1):
-            expected: list[tuple[tuple[int, ...], ...]] = []
-            if params.seed is not None:
-                params = replace(params, seed=params.seed + 1)
-            for way in found.values():
-                begin = (self._totals.guessed, self._totals.accepted)
-                before_s = time.perf_counter()
-                made = [Prompt(tuple(ids), params, speculate=way.name) for ids in prompts]
-                outputs = self._llm.engine.generate(made)
-                took_s = time.perf_counter() - before_s
-                answers = [tuple(each.token_ids for each in output.completions) for output in outputs]
-                expected = expected or answers
-                if answers != expected:
-                    raise SystemExit(f"{title}: {way.name} changed an answer")
-                if index:
-                    way.seconds.append(took_s)
-                    way.tokens = sum(len(ids) for answer in answers for ids in answer)
-                    way.guessed += self._totals.guessed - begin[0]
-                    way.accepted += self._totals.accepted - begin[1]
-        base_s = next(iter(found.values())).seconds
+        self._expected.clear()
+
+        def round_of(way: str, number: int) -> Round:
+            own = params if params.seed is None else replace(params, seed=params.seed + 1 + number)
+            begin = (self._totals.guessed, self._totals.accepted)
+            before_s = time.perf_counter()
+            outputs = self._llm.engine.generate([Prompt(tuple(ids), own, speculate=way) for ids in prompts])
+            took_s = time.perf_counter() - before_s
+            answers = [tuple(each.token_ids for each in output.completions) for output in outputs]
+            if answers != self._expected.setdefault(number, answers):
+                raise SystemExit(f"{title}: {way} changed an answer")
+            tokens = sum(len(ids) for answer in answers for ids in answer)
+            return Round(took_s, tokens, self._totals.guessed - begin[0], self._totals.accepted - begin[1])
+
+        found = by_turns({way: partial(round_of, way) for way in self._ways}, self._rounds)
+        seconds = {way: [each.seconds for each in rounds] for way, rounds in found.items()}
         print(title)
-        for way in found.values():
-            ratios = [plain / own for plain, own in zip(base_s, way.seconds, strict=True)]
-            accepted = f"{way.accepted}/{way.guessed} accepted" if way.guessed else ""
-            ms = 1e3 * statistics.median(way.seconds) / max(1, way.tokens)
-            print(
-                f"    {way.name:8} {ms:8.3f} ms a token   {statistics.median(ratios):5.2f} x   {accepted}", flush=True
-            )
+        for way, rounds in found.items():
+            guessed, taken = sum(each.guessed for each in rounds), sum(each.accepted for each in rounds)
+            accepted = f"{taken}/{guessed} accepted" if guessed else ""
+            ms = 1e3 * median(seconds[way]) / max(1, rounds[-1].tokens)
+            ratio = median_ratio(seconds[self._ways[0]], seconds[way])
+            print(f"    {way:8} {ms:8.3f} ms a token   {ratio:5.2f} x   {accepted}", flush=True)
 
 
 def spark(options: argparse.Namespace) -> None:
@@ -129,20 +125,18 @@ def rows(options: argparse.Namespace) -> None:
         prompt = random_prompt(llm, 128, 1)
         params = SamplingParams(temperature=0.0, max_tokens=options.tokens + 1, ignore_eos=True)
         told.tell(prompt, llm.engine.generate([Prompt(tuple(prompt), params)])[0].completions[0].token_ids)
-        found: dict[int, list[float]] = {count: [] for count in range(8)}
-        for _ in range(options.rounds):
-            for count, seconds in found.items():
-                limiter.count = count
-                timings = (
-                    llm.engine.generate([Prompt(tuple(prompt), params, speculate=told.name)])[0].completions[0].timings
-                )
-                assert timings is not None and timings.finished_s is not None and timings.first_token_s is not None
-                took_s = timings.finished_s - timings.first_token_s
-                seconds.append(took_s / -(-options.tokens // (count + 1)))
+
+        def step_s(count: int, _round: int) -> float:
+            limiter.count = count
+            asked = Prompt(tuple(prompt), params, speculate=told.name)
+            timings = llm.engine.generate([asked])[0].completions[0].timings
+            assert timings is not None and timings.finished_s is not None and timings.first_token_s is not None
+            return (timings.finished_s - timings.first_token_s) / -(-options.tokens // (count + 1))
+
+        found = by_turns({count: partial(step_s, count) for count in range(8)}, options.rounds, warm_rounds=0)
         print(f"one stream, {options.weights}: milliseconds of a step by its rows")
         for count, seconds in found.items():
-            ratios = [own / plain for own, plain in zip(seconds, found[0], strict=True)]
-            ms, ratio = 1e3 * statistics.median(seconds), statistics.median(ratios)
+            ms, ratio = 1e3 * median(seconds), median_ratio(seconds, found[0])
             print(f"    {count + 1} rows {ms:8.2f} ms   {ratio:5.2f} x one row")
 
 

@@ -43,6 +43,7 @@ def model_keys(
             found[key] = float(value) if key.endswith(FLOATS) else int(value)
     found |= {} if family.apart else _heads(config, family)
     found |= _scaled(rope, config)
+    found |= {row.key: value for row in family.rows if (value := row.written(config)) is not None}
     found |= OWN_KEYS.get(entry, no_own_keys)(config, tensors)
     named = {key if key.startswith(WITHOUT_NAME) else f"{arch}.{key}": value for key, value in found.items()}
     return {key: value for key, value in named.items() if value is not None}

@@ -17,8 +17,6 @@ def _shared(config: Config) -> dict[str, Any]:
     sliding = rope_groups(config).get(SLIDING) or {}
     return {
         "attention.sliding_window_pattern": [each == SLIDING for each in types],
-        "attention.shared_kv_layers": int(config.get("num_kv_shared_layers") or 0),
-        "embedding_length_per_layer_input": int(config.get("hidden_size_per_layer_input") or 0),
         "rope.freq_base": float(rope_of(config).get("rope_theta") or 1_000_000.0),
         "rope.freq_base_swa": float(sliding.get("rope_theta") or config.get("rope_local_base_freq") or 10_000.0),
     }
@@ -30,8 +28,6 @@ def gemma3n(config: Config, names: Names) -> dict[str, Any]:
     widths, shares = config["intermediate_size"], config.get("activation_sparsity_pattern") or [0.0] * layers
     return {
         **_shared(config),
-        "altup.num_inputs": int(config.get("altup_num_inputs", 4)),
-        "altup.active_idx": int(config.get("altup_active_idx", 0)),
         "feed_forward_length": list(widths) if isinstance(widths, list | tuple) else [int(widths)] * layers,
         "activation_sparsity_scale": [NormalDist().inv_cdf(each) if each else -math.inf for each in shares],
     }

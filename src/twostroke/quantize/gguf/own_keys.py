@@ -1,4 +1,4 @@
-"""Keys of single families: what the reader's `more` computes of keys, the other way round.
+"""Keys of single families that no row of the reader's table has: what its `more` computes of them, the other way round.
 
 A key that is missing here makes the file read as another model; the check of what is read back refuses it then.
 """
@@ -52,10 +52,6 @@ def _swa_base(config: Config, names: Names) -> dict[str, Any]:
     return {"rope.freq_base_swa": float(own or config.get("rope_local_base_freq") or 10000.0)}
 
 
-def _logits(config: Config, _: Names) -> dict[str, Any]:
-    return {"logit_scale": float(config.get("logit_scale", 0.0625))}
-
-
 def _latent(config: Config, _: Names) -> dict[str, Any]:
     """Heads of latent attention as llama.cpp computes them: one head of keys, of the latent and its turned part."""
     rank, turned = int(config["kv_lora_rank"]), int(config["qk_rope_head_dim"])
@@ -80,22 +76,12 @@ def _deepseek3(config: Config, names: Names) -> dict[str, Any]:
     return {**_latent(config, names), **_sigmoid(config, names)}
 
 
-def _deepseek32(config: Config, names: Names) -> dict[str, Any]:
-    return {
-        **_deepseek3(config, names),
-        "attention.indexer.head_count": config.get("index_n_heads"),
-        "attention.indexer.key_length": config.get("index_head_dim"),
-        "attention.indexer.top_k": config.get("index_topk"),
-    }
-
-
 def _mistral4(config: Config, names: Names) -> dict[str, Any]:
     """Queries that grow with their position, counted in what the model was trained with."""
     rope = rope_of(config)
     growth = float(rope.get("llama_4_scaling_beta") or 0.0)
     return {
         **_latent(config, names),
-        "expert_weights_norm": bool(config.get("norm_topk_prob", True)),
         "attention.temperature_scale": growth or None,
         "attention.temperature_length": rope.get("original_max_position_embeddings") if growth else None,
     }
@@ -215,7 +201,6 @@ def _neox(config: Config, _: Names) -> dict[str, Any]:
     return {
         "rope.dimension_count": int(head_dim(config) * share),
         "rope.freq_base": float(base),
-        "use_parallel_residual": bool(config.get("use_parallel_residual", True)),
     }
 
 
@@ -223,14 +208,10 @@ def _starcoder2(config: Config, _: Names) -> dict[str, Any]:
     return {"attention.sliding_window": None}
 
 
-def _stablelm(config: Config, _: Names) -> dict[str, Any]:
-    return {"use_parallel_residual": bool(config.get("use_parallel_residual", False))}
-
-
 def _glm_dsa(config: Config, names: Names) -> dict[str, Any]:
     layers = range(int(config["num_hidden_layers"]))
     own = [f"blk.{index}.indexer.attn_k.weight" in names for index in layers]
-    return {**_deepseek32(config, names), "attention.indexer.types": own}
+    return {**_deepseek3(config, names), "attention.indexer.types": own}
 
 
 def _bigcode(config: Config, names: Names) -> dict[str, Any]:
@@ -270,8 +251,6 @@ OWN_KEYS: Mapping[str, Own] = {
     "gemma3": _swa_base,
     "olmo3": _olmo3,
     "exaone4": _pattern,
-    "command-r": _logits,
-    "cohere2": _logits,
     "chatglm": _glm,
     "phi3": _longrope,
     "phimoe": _longrope,
@@ -279,7 +258,6 @@ OWN_KEYS: Mapping[str, Own] = {
     "starcoder2": _starcoder2,
     "gpt2": _gpt2,
     "gptneox": _neox,
-    "stablelm": _stablelm,
     "glm4moe": _sigmoid,
     "dots1": _sigmoid,
     "exaone-moe": lambda config, names: {
@@ -300,7 +278,7 @@ OWN_KEYS: Mapping[str, Own] = {
     "afmoe": _always_divided,
     "deepseek2": _deepseek2,
     "deepseek3": _deepseek3,
-    "deepseek32": _deepseek32,
+    "deepseek32": _deepseek3,
     "youtu": _latent,
     "minicpm3": _minicpm3,
     "mistral4": _mistral4,

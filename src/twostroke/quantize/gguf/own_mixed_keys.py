@@ -6,7 +6,6 @@ from typing import Any
 
 from twostroke.quantize.gguf.fields import Names, head_dim, rope_groups
 from twostroke.weights.gguf.families.family import Config
-from twostroke.weights.gguf.families.grok import SCALES
 
 
 def apertus(config: Config, _: Names) -> dict[str, Any]:
@@ -15,10 +14,8 @@ def apertus(config: Config, _: Names) -> dict[str, Any]:
 
 
 def grok(config: Config, names: Names) -> dict[str, Any]:
-    """Where config.json is silent scores have the cap 30, and nothing is scaled."""
-    usual = {"max_attn_value": 30.0}
-    own = {key: float(config.get(field, usual.get(field, 1.0))) for key, (field, _) in SCALES.items()}
-    return {**own, "router_logit_softcapping": 30.0}
+    """llama.cpp reads a cap of the router, and does nothing with it."""
+    return {"router_logit_softcapping": 30.0}
 
 
 def kimi_linear(config: Config, names: Names) -> dict[str, Any]:

@@ -12,19 +12,12 @@ def states(config: Config, names: Names) -> dict[str, Any]:
     """Mamba 1 and 2, one of them in all layers."""
     inner = int(config.get("intermediate_size") or config["expand"] * config["hidden_size"])
     inner = int(config["num_heads"] * config["head_dim"]) if "num_heads" in config else inner
-    second = {"ssm.group_count": config.get("n_groups", 1)} if "num_heads" in config else {}
-    epsilon = float(config.get("layer_norm_epsilon", 1e-5))
     return {
         "feed_forward_length": 0,
         "attention.head_count": 0,
         "attention.key_length": None,
         "attention.layer_norm_epsilon": None,
-        "attention.layer_norm_rms_epsilon": epsilon,
-        "ssm.conv_kernel": config.get("conv_kernel", 4),
         "ssm.inner_size": inner,
-        "ssm.state_size": config.get("state_size"),
-        "ssm.time_step_rank": config.get("num_heads") or config.get("time_step_rank"),
-        **second,
     }
 
 
@@ -37,10 +30,7 @@ def jamba(config: Config, names: Names) -> dict[str, Any]:
     """Jamba: Mamba and attention."""
     return {
         **_of_attending(config, names),
-        "ssm.conv_kernel": config.get("mamba_d_conv", 4),
         "ssm.inner_size": int(config.get("mamba_expand", 2) * config["hidden_size"]),
-        "ssm.state_size": config.get("mamba_d_state", 16),
-        "ssm.time_step_rank": config.get("mamba_dt_rank"),
         "expert_count": config.get("num_experts"),
         "attention.key_length": None,
         "attention.value_length": None,
@@ -56,24 +46,12 @@ def _of_attending(config: Config, names: Names) -> dict[str, Any]:
     return {"attention.head_count_kv": [kv if f"blk.{index}.attn_q.weight" in names else 0 for index in layers]}
 
 
-def _second_states(config: Config, names: Names) -> dict[str, Any]:
-    heads = int(config["mamba_n_heads"])
-    inner = int(config.get("mamba_expand", 2) * config["hidden_size"])
-    return {
-        **_of_attending(config, names),
-        "ssm.conv_kernel": config.get("mamba_d_conv", 4),
-        "ssm.state_size": config.get("mamba_d_state"),
-        "ssm.group_count": config.get("mamba_n_groups", 1),
-        "ssm.inner_size": inner,
-        "ssm.time_step_rank": heads,
-    }
-
-
 def granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
     """Granite 4: Mamba 2 and attention."""
     turns = config.get("position_embedding_type") == "rope"
     return {
-        **_second_states(config, names),
+        **_of_attending(config, names),
+        "ssm.inner_size": int(config.get("mamba_expand", 2) * config["hidden_size"]),
         "expert_shared_feed_forward_length": config.get("shared_intermediate_size"),
         "rope.scaling.finetuned": turns,
     }
@@ -85,7 +63,6 @@ def lfm2(config: Config, names: Names) -> dict[str, Any]:
     return {
         **_of_attending(config, names),
         "feed_forward_length": next(shape[0] for name, shape in names.items() if name.endswith("ffn_gate.weight")),
-        "shortconv.l_cache": config.get("conv_L_cache"),
         "attention.layer_norm_rms_epsilon": epsilon,
     }
 
@@ -97,7 +74,7 @@ def lfm2moe(config: Config, names: Names) -> dict[str, Any]:
 
 def delta(config: Config, names: Names) -> dict[str, Any]:
     """Qwen3-Next: the gated delta rule and attention."""
-    dim, values = head_dim(config), int(config["linear_num_value_heads"])
+    dim = head_dim(config)
     share = config.get("partial_rotary_factor") or rope_of(config).get("partial_rotary_factor") or 0.25
     layers = range(int(config["num_hidden_layers"]))
     return {
@@ -105,11 +82,7 @@ def delta(config: Config, names: Names) -> dict[str, Any]:
         "full_attention_interval": int(config.get("full_attention_interval") or 4),
         "attention.recurrent_layers": [f"blk.{index}.attn_q.weight" not in names for index in layers],
         "rope.dimension_count": int(dim * share),
-        "ssm.conv_kernel": config.get("linear_conv_kernel_dim"),
-        "ssm.state_size": config.get("linear_key_head_dim"),
-        "ssm.group_count": config.get("linear_num_key_heads"),
-        "ssm.time_step_rank": values,
-        "ssm.inner_size": values * int(config["linear_value_head_dim"]),
+        "ssm.inner_size": int(config["linear_num_value_heads"]) * int(config["linear_value_head_dim"]),
     }
 
 

@@ -77,6 +77,7 @@ def config_of(family: Family, keys: Keys, vocabulary: TokenList, divisors: Divis
         "rope_scaling": _rope(keys, config, divisors),
         **family.fixed,
     }
+    config |= {row.field: row.read(keys) for row in family.rows}
     # what the family says counts over the table; what is left out stands in a file whose keys say something else
     config |= _own_fields(family, keys, config)
     keys.ignore(*left_out)

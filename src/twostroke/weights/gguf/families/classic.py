@@ -10,6 +10,7 @@ from typing import Any
 from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.family import Config, Family, Place
 from twostroke.weights.gguf.families.names import ATTENTION, DENSE, OUTER, Names
+from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn
 
@@ -57,7 +58,6 @@ def _group_by_group(config: Config, rows: int) -> I32Array:
 def _neox(keys: Keys, config: Config) -> dict[str, Any]:
     dim = config["hidden_size"] // config["num_attention_heads"]
     return {
-        "use_parallel_residual": keys.truth("use_parallel_residual", True),
         "rotary_pct": keys.number("rope.dimension_count", dim) / dim,
         "rotary_emb_base": config.get("rope_theta", 10000.0),
     }
@@ -100,8 +100,7 @@ def _nemotron(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _stablelm(keys: Keys, _: Config) -> dict[str, Any]:
-    said = {"use_parallel_residual": keys.truth("use_parallel_residual", False)}
-    return {**said, "use_qkv_bias": keys.has_tensor("attn_q.bias")}
+    return {"use_qkv_bias": keys.has_tensor("attn_q.bias")}
 
 
 def _bigcode(keys: Keys, config: Config) -> dict[str, Any]:
@@ -179,6 +178,7 @@ FAMILIES: dict[str, Family] = {
         apart=True,
         fixed={"hidden_act": "gelu"},
         renamed={**NORM_EPS, "attention_bias": ""},
+        rows=(Row("use_parallel_residual", "use_parallel_residual", bool, absent=True, silent=True),),
         more=_neox,
     ),
     "bloom": Family(
@@ -242,7 +242,16 @@ FAMILIES: dict[str, Family] = {
         fixed={"hidden_act": "gelu_new"},
         more=_phi2,
     ),
-    "stablelm": Family("StableLmForCausalLM", "stablelm", OUTER, DENSE, partial=True, renamed=NORM_EPS, more=_stablelm),
+    "stablelm": Family(
+        "StableLmForCausalLM",
+        "stablelm",
+        OUTER,
+        DENSE,
+        partial=True,
+        rows=(Row("use_parallel_residual", "use_parallel_residual", bool, absent=False, silent=False),),
+        renamed=NORM_EPS,
+        more=_stablelm,
+    ),
     "nemotron": Family(
         "NemotronForCausalLM",
         "nemotron",

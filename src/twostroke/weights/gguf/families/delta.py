@@ -12,6 +12,7 @@ from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.experts import COUNTS, GATED_SHARED
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
 from twostroke.weights.gguf.families.names import DENSE, EXPERTS, GUESSES, OUTER, Names, filters
+from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.families.states import attending
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn, untiled_values
@@ -20,18 +21,13 @@ from twostroke.weights.gguf.row_orders import taken_in_turn, untiled_values
 def _delta(keys: Keys, config: Config) -> dict[str, Any]:
     """The gated delta rule in most layers."""
     layers = int(config["num_hidden_layers"]) - keys.number("nextn_predict_layers", 0)
-    values = keys.number("ssm.time_step_rank")
     keys.ignore("attention.recurrent_layers", "full_attention_interval", "rope.dimension_sections")
     keys.same("attention.value_length", config["head_dim"])
     share = keys.number("rope.dimension_count", config["head_dim"]) / config["head_dim"]
     return {
         "num_hidden_layers": layers,
         "layer_types": ["full_attention" if each else "linear_attention" for each in attending(keys, layers)],
-        "linear_conv_kernel_dim": keys.number("ssm.conv_kernel"),
-        "linear_key_head_dim": keys.number("ssm.state_size"),
-        "linear_num_key_heads": keys.number("ssm.group_count"),
-        "linear_num_value_heads": values,
-        "linear_value_head_dim": keys.number("ssm.inner_size") // values,
+        "linear_value_head_dim": keys.number("ssm.inner_size") // config["linear_num_value_heads"],
         "partial_rotary_factor": share,
     }
 
@@ -91,6 +87,12 @@ TILED: Names = {
     "attn_gate": Place("linear_attn.in_proj_z", order=_grouped_values(_VALUE)),
     "ssm_out": Place("linear_attn.out_proj", columns=_grouped_values(_VALUE)),
 }
+DELTA_ROWS = (
+    Row("ssm.conv_kernel", "linear_conv_kernel_dim"),
+    Row("ssm.state_size", "linear_key_head_dim"),
+    Row("ssm.group_count", "linear_num_key_heads"),
+    Row("ssm.time_step_rank", "linear_num_value_heads"),
+)
 SHARED_WIDTH = {"expert_shared_feed_forward_length": "shared_expert_intermediate_size"}
 
 
@@ -104,9 +106,19 @@ FAMILIES: dict[str, Family] = {
         less_one=DELTA_NORMS,
         apart=True,
         keys={**COUNTS, **SHARED_WIDTH},
+        rows=DELTA_ROWS,
         more=_qwen3next,
     ),
-    "qwen35": Family("Qwen3_5ForCausalLM", "qwen3_5_text", OUTER, TILED, less_one=DELTA_NORMS, apart=True, more=_delta),
+    "qwen35": Family(
+        "Qwen3_5ForCausalLM",
+        "qwen3_5_text",
+        OUTER,
+        TILED,
+        less_one=DELTA_NORMS,
+        apart=True,
+        rows=DELTA_ROWS,
+        more=_delta,
+    ),
     "qwen35moe": Family(
         "Qwen3_5MoeForCausalLM",
         "qwen3_5_moe_text",
@@ -115,6 +127,7 @@ FAMILIES: dict[str, Family] = {
         less_one=DELTA_NORMS,
         apart=True,
         keys={**COUNTS, **SHARED_WIDTH},
+        rows=DELTA_ROWS,
         more=_delta,
     ),
 }

@@ -14,6 +14,7 @@ from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.pooling import Task
 from twostroke.weights.gguf.families.family import Config, Family, Place, Shape
 from twostroke.weights.gguf.families.names import AFTER, ATTENTION, DENSE, OUTER, SANDWICH, Names
+from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.pooling import RANK, pooling_number
 
@@ -57,6 +58,9 @@ def windows_of(keys: Keys, config: Config, slides: str = "sliding_attention", ev
     return {"layer_types": [slides if each else "full_attention" for each in period]}
 
 
+LOGIT_ROWS = (Row("logit_scale", "logit_scale", float, silent=0.0625),)
+
+
 def gemma_scores(wide: int) -> Any:
     """No key says how scores are scaled: by the heads' size, but in the model of `wide` layers by its width for each
     head. llama.cpp goes by this too."""
@@ -92,11 +96,11 @@ def _no_and_yes(_: Config, rows: int) -> I32Array:
 
 def _cohere2(keys: Keys, config: Config) -> dict[str, Any]:
     keys.text("rope.scaling.type", "none")
-    return {**windows_of(keys, config), "logit_scale": keys.number("logit_scale")}
+    return windows_of(keys, config)
 
 
 def _cohere(keys: Keys, _: Config) -> dict[str, Any]:
-    return {"logit_scale": keys.number("logit_scale"), "use_qk_norm": keys.has_tensor("attn_q_norm.weight")}
+    return {"use_qk_norm": keys.has_tensor("attn_q_norm.weight")}
 
 
 def _olmo3(keys: Keys, config: Config) -> dict[str, Any]:
@@ -231,6 +235,7 @@ FAMILIES: dict[str, Family] = {
         OUTER,
         DENSE,
         renamed={"layer_norm_epsilon": "layer_norm_eps"},
+        rows=LOGIT_ROWS,
         more=_cohere,
     ),
     "cohere2": Family(
@@ -240,6 +245,7 @@ FAMILIES: dict[str, Family] = {
         DENSE,
         windows=True,
         renamed={"layer_norm_epsilon": "layer_norm_eps"},
+        rows=LOGIT_ROWS,
         more=_cohere2,
     ),
     "chatglm": Family("GlmForCausalLM", "glm", OUTER, GLM, apart=True, more=_chatglm),

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.pooling import Task
+from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 
 Config = Mapping[str, Any]
@@ -82,7 +83,8 @@ class Family:
     in our checkpoints. joined: see Joined. chosen: the entry that a file of this architecture is read as, by its keys;
     "" for this one. windows: whether it may have a sliding window. partial: whether less than a whole head may turn.
     apart: heads' sizes are not what the usual keys say; `more` reads them. fixed: fields that all of them have. keys:
-    those that this family alone has, and what config.json calls them. renamed: our usual field -> theirs, "" for none.
+    those that this family alone has, and what config.json calls them. rows: the same of keys with a rule for files and
+    configs that lack them. renamed: our usual field -> theirs, "" for none.
     more: the fields that no table says; they count over the others. numbers: tensors of our checkpoints whose values
     are keys of the file, by the config. held: the fields of the config that those tensors hold, by what reads one and
     the number of layers. task: what the model's rows are. written: whether `quantize --to gguf` makes such files.
@@ -103,6 +105,7 @@ class Family:
     apart: bool = False
     fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    rows: tuple[Row, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     more: Callable[[Keys, Config], dict[str, Any]] = nothing_more
     numbers: Callable[[Config], Mapping[str, F32Array]] = no_numbers

@@ -16,6 +16,7 @@ from twostroke.weights.gguf.families.dense import windows_of
 from twostroke.weights.gguf.families.experts import COUNTS
 from twostroke.weights.gguf.families.family import Config, Family, Place
 from twostroke.weights.gguf.families.names import OUTER, SANDWICH, Names
+from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 
 PER_LAYER: Names = {
@@ -56,6 +57,14 @@ EXPERTS: Names = {
 }
 BY_LAYER = {"intermediate_size": "", "num_key_value_heads": "", "head_dim": ""}
 """Fields whose keys may differ from layer to layer."""
+SHARED_ROWS = (
+    Row("attention.shared_kv_layers", "num_kv_shared_layers", absent=0, silent=0),
+    Row("embedding_length_per_layer_input", "hidden_size_per_layer_input", absent=0, silent=0),
+)
+STREAM_ROWS = (
+    Row("altup.num_inputs", "altup_num_inputs", silent=4),
+    Row("altup.active_idx", "altup_active_idx", silent=0),
+)
 UNTURNED = 1e20
 """Frequencies that are divided by more do not turn."""
 
@@ -66,8 +75,6 @@ def _shared(keys: Keys, config: Config) -> dict[str, Any]:
     said = windows_of(keys, config, every=6)
     found = {
         **said,
-        "num_kv_shared_layers": keys.number("attention.shared_kv_layers", 0),
-        "hidden_size_per_layer_input": keys.number("embedding_length_per_layer_input", 0),
         "tie_word_embeddings": "output.weight" not in keys.tensors,
     }
     if "layer_types" not in said:
@@ -81,8 +88,6 @@ def _gemma3n(keys: Keys, config: Config) -> dict[str, Any]:
     layers = int(config["num_hidden_layers"])
     return {
         **_shared(keys, config),
-        "altup_num_inputs": keys.number("altup.num_inputs"),
-        "altup_active_idx": keys.number("altup.active_idx"),
         "laurel_rank": keys.tensor_shape("laurel_l.weight")[0],
         "intermediate_size": keys.each("feed_forward_length", layers),
         "activation_sparsity_pattern": _shares(keys, layers),
@@ -104,7 +109,7 @@ def _gemma4(keys: Keys, config: Config) -> dict[str, Any]:
     wide, narrow = keys.number("attention.key_length"), keys.number("attention.key_length_swa")
     keys.ignore("attention.value_length", "attention.value_length_swa", "rope.dimension_count")
     keys.same("rope.dimension_count_swa", narrow)
-    own = layers - int(common["num_kv_shared_layers"])
+    own = layers - int(config["num_kv_shared_layers"])
     same = any(f"blk.{index}.attn_v.weight" not in keys.tensors for index in range(own) if full[index])
     if len(set(widths[:own])) > 1 or set(widths[own:]) - {widths[0], 2 * widths[0]}:
         raise keys.wrong("feed_forward_length", "Layers that share K and V may be twice as wide, and no other.")
@@ -162,6 +167,7 @@ FAMILIES: Mapping[str, Family] = {
         fixed={"hidden_activation": "gelu_pytorch_tanh"},
         keys={"rope.freq_base_swa": "rope_local_base_freq"},
         renamed={"intermediate_size": ""},
+        rows=(*SHARED_ROWS, *STREAM_ROWS),
         more=_gemma3n,
     ),
     "gemma4": Family(
@@ -179,6 +185,7 @@ FAMILIES: Mapping[str, Family] = {
         fixed={"hidden_activation": "gelu_pytorch_tanh"},
         keys=COUNTS,
         renamed={**BY_LAYER, "num_experts_per_tok": "top_k_experts"},
+        rows=SHARED_ROWS,
         more=_gemma4,
     ),
 }

@@ -11,25 +11,22 @@ from typing import Any
 from twostroke.weights.gguf.families.experts import COUNTS
 from twostroke.weights.gguf.families.family import Config, Family
 from twostroke.weights.gguf.families.names import OUTER, Names
+from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 
-SCALES = {
-    "attention.output_scale": ("attn_output_multiplier", 128**-0.5),
-    "embedding_scale": ("embedding_multiplier_scale", 78.38367176906169),
-    "logit_scale": ("output_multiplier_scale", 3**-0.5),
-    "attn_logit_softcapping": ("max_attn_value", 30.0),
-}
-"""Key -> field of config.json, and its value where an old file does not say it."""
+SCALES = (
+    Row("attention.output_scale", "attn_output_multiplier", float, absent=128**-0.5, silent=1.0),
+    Row("embedding_scale", "embedding_multiplier_scale", float, absent=78.38367176906169, silent=1.0),
+    Row("logit_scale", "output_multiplier_scale", float, absent=3**-0.5, silent=1.0),
+    Row("attn_logit_softcapping", "max_attn_value", float, absent=30.0, silent=30.0),
+)
 
 
 def _grok(keys: Keys, config: Config) -> dict[str, Any]:
     if config.get("final_logit_softcapping"):
         raise keys.wrong("final_logit_softcapping", "Logits of this family have no cap.")
     keys.same("router_logit_softcapping", 30.0)  # llama.cpp reads it, and does nothing with it
-    return {
-        **{field: keys.number(key, absent) for key, (field, absent) in SCALES.items()},
-        "intermediate_size": keys.number("expert_feed_forward_length", config["intermediate_size"]),
-    }
+    return {"intermediate_size": keys.number("expert_feed_forward_length", config["intermediate_size"])}
 
 
 GROK: Names = {
@@ -47,8 +44,10 @@ GROK: Names = {
 }
 
 LEFT_OUT = {"attn_logit_softcapping": ""}
-"""Its key is read above, under this family's name of the field."""
+"""Its key is read by a row, under this family's name of the field."""
 
 FAMILIES: dict[str, Family] = {
-    "grok": Family("Grok1ModelForCausalLM", "grok-1", OUTER, GROK, keys=COUNTS, more=_grok, renamed=LEFT_OUT),
+    "grok": Family(
+        "Grok1ModelForCausalLM", "grok-1", OUTER, GROK, keys=COUNTS, rows=SCALES, more=_grok, renamed=LEFT_OUT
+    ),
 }

@@ -13,6 +13,7 @@ from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.experts import DEEPSEEK, DEEPSEEK_NAMES
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
 from twostroke.weights.gguf.families.names import GATE_AND_UP, OUTER, expert_by_expert
+from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn
 
@@ -112,18 +113,9 @@ def _chosen_by_sigmoids(keys: Keys, config: Config) -> dict[str, Any]:
     return {**latent_heads(keys, config), **said, "routed_scaling_factor": factor}
 
 
-def _deepseek32(keys: Keys, config: Config) -> dict[str, Any]:
-    return {
-        **_chosen_by_sigmoids(keys, config),
-        "index_n_heads": keys.number("attention.indexer.head_count"),
-        "index_head_dim": keys.number("attention.indexer.key_length"),
-        "index_topk": keys.number("attention.indexer.top_k"),
-    }
-
-
 def _glm_dsa(keys: Keys, config: Config) -> dict[str, Any]:
     """Layers without an index of their own take the positions of the last that has one."""
-    found = _deepseek32(keys, config)
+    found = _chosen_by_sigmoids(keys, config)
     layers = range(int(found["num_hidden_layers"]))
     full = [f"blk.{index}.indexer.attn_k.weight" in keys.tensors for index in layers]
     keys.ignore("attention.indexer.types")
@@ -144,7 +136,6 @@ def _mistral4(keys: Keys, config: Config) -> dict[str, Any]:
     rope |= {"rope_theta": config.get("rope_theta", 10000.0), "llama_4_scaling_beta": growth}
     return {
         **found,
-        "norm_topk_prob": keys.truth("expert_weights_norm", False),
         "rope_interleave": True,
         "rope_scaling": None,
         "rope_parameters": rope,
@@ -162,6 +153,11 @@ def _minicpm3(keys: Keys, config: Config) -> dict[str, Any]:
     return {**heads, "v_head_dim": rows - heads["qk_nope_head_dim"]}
 
 
+INDEX_ROWS = (
+    Row("attention.indexer.head_count", "index_n_heads"),
+    Row("attention.indexer.key_length", "index_head_dim"),
+    Row("attention.indexer.top_k", "index_topk"),
+)
 RANK = {"attention.kv_lora_rank": "kv_lora_rank"}
 
 FAMILIES: dict[str, Family] = {
@@ -194,7 +190,8 @@ FAMILIES: dict[str, Family] = {
         joined=(KEYS_AND_VALUES,),
         apart=True,
         keys={**DEEPSEEK, **RANK},
-        more=_deepseek32,
+        rows=INDEX_ROWS,
+        more=_chosen_by_sigmoids,
     ),
     "glm-dsa": Family(
         "GlmMoeDsaForCausalLM",
@@ -204,6 +201,7 @@ FAMILIES: dict[str, Family] = {
         joined=(KEYS_AND_VALUES,),
         apart=True,
         keys={**DEEPSEEK, **RANK},
+        rows=INDEX_ROWS,
         more=_glm_dsa,
     ),
     "youtu": Family(
@@ -231,6 +229,7 @@ FAMILIES: dict[str, Family] = {
         ),
         apart=True,
         keys={**DEEPSEEK, **RANK},
+        rows=(Row("expert_weights_norm", "norm_topk_prob", bool, absent=False, silent=True),),
         more=_mistral4,
     ),
     "minicpm3": Family("MiniCPM3ForCausalLM", "minicpm3", OUTER, LATENT, apart=True, keys=RANK, more=_minicpm3),

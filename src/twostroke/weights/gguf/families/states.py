@@ -19,6 +19,7 @@ from twostroke.weights.gguf.families.names import (
     filters,
     flat,
 )
+from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 
 
@@ -51,6 +52,26 @@ def mamba2_names(prefix: str) -> Names:
 BACKBONE: Names = {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f", "output": "lm_head"}
 FINAL: Names = {**OUTER, "output_norm": "model.final_layernorm"}
 FED: Names = {f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")}
+_RECURRENT = (
+    Row("ssm.conv_kernel", "conv_kernel", silent=4),
+    Row("ssm.state_size", "state_size"),
+    Row("attention.layer_norm_rms_epsilon", "layer_norm_epsilon", float, silent=1e-5),
+)
+MAMBA_ROWS = (*_RECURRENT, Row("ssm.time_step_rank", "time_step_rank"))
+MAMBA2_ROWS = (*_RECURRENT, Row("ssm.group_count", "n_groups", silent=1), Row("ssm.time_step_rank", "num_heads"))
+_AMONG_OTHERS = Row("ssm.conv_kernel", "mamba_d_conv", silent=4)
+JAMBA_ROWS = (
+    _AMONG_OTHERS,
+    Row("ssm.state_size", "mamba_d_state", silent=16),
+    Row("ssm.time_step_rank", "mamba_dt_rank"),
+)
+HYBRID_ROWS = (
+    _AMONG_OTHERS,
+    Row("ssm.state_size", "mamba_d_state"),
+    Row("ssm.group_count", "mamba_n_groups", silent=1),
+    Row("ssm.time_step_rank", "mamba_n_heads"),
+)
+CONV_ROWS = (Row("shortconv.l_cache", "conv_L_cache"),)
 NO_HEADS = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate_size": "", "rms_norm_eps": ""}
 
 
@@ -69,12 +90,8 @@ def _kv_heads(keys: Keys, config: Config) -> int:
 def _mamba(keys: Keys, config: Config) -> dict[str, Any]:
     inner = keys.number("ssm.inner_size")
     return {
-        "conv_kernel": keys.number("ssm.conv_kernel"),
-        "state_size": keys.number("ssm.state_size"),
-        "time_step_rank": keys.number("ssm.time_step_rank"),
         "expand": inner / config["hidden_size"],
         "intermediate_size": inner,
-        "layer_norm_epsilon": keys.number("attention.layer_norm_rms_epsilon"),
         "use_conv_bias": keys.has_tensor("ssm_conv1d.bias"),
         "use_bias": keys.has_tensor("ssm_in.bias"),
     }
@@ -85,9 +102,8 @@ def _falcon_mamba(keys: Keys) -> str:
 
 
 def _mamba2(keys: Keys, config: Config) -> dict[str, Any]:
-    heads, inner = keys.number("ssm.time_step_rank"), keys.number("ssm.inner_size")
-    groups = {"n_groups": keys.number("ssm.group_count"), "num_heads": heads, "head_dim": inner // heads}
-    return {**_mamba(keys, config), **groups}
+    heads = config["num_heads"]
+    return {**_mamba(keys, config), "time_step_rank": heads, "head_dim": keys.number("ssm.inner_size") // heads}
 
 
 def _every(layers: list[bool]) -> tuple[int, int]:
@@ -104,9 +120,6 @@ def _jamba(keys: Keys, config: Config) -> dict[str, Any]:
     experts = _every(sparse)
     keys.ignore("expert_count")
     return {
-        "mamba_d_conv": keys.number("ssm.conv_kernel"),
-        "mamba_d_state": keys.number("ssm.state_size"),
-        "mamba_dt_rank": keys.number("ssm.time_step_rank"),
         "mamba_expand": keys.number("ssm.inner_size") // config["hidden_size"],
         "mamba_conv_bias": keys.has_tensor("ssm_conv1d.bias"),
         "mamba_proj_bias": keys.has_tensor("ssm_in.bias"),
@@ -119,14 +132,10 @@ def _jamba(keys: Keys, config: Config) -> dict[str, Any]:
     }
 
 
-def _mamba2_fields(keys: Keys) -> dict[str, Any]:
-    heads, inner = keys.number("ssm.time_step_rank"), keys.number("ssm.inner_size")
+def _mamba2_fields(keys: Keys, config: Config) -> dict[str, Any]:
+    inner = keys.number("ssm.inner_size")
     return {
-        "mamba_d_conv": keys.number("ssm.conv_kernel"),
-        "mamba_d_state": keys.number("ssm.state_size"),
-        "mamba_n_groups": keys.number("ssm.group_count"),
-        "mamba_n_heads": heads,
-        "mamba_d_head": inner // heads,
+        "mamba_d_head": inner // config["mamba_n_heads"],
         "mamba_d_ssm": inner,
         "mamba_conv_bias": keys.has_tensor("ssm_conv1d.bias"),
         "mamba_proj_bias": keys.has_tensor("ssm_in.bias"),
@@ -139,7 +148,7 @@ def _granite_hybrid(keys: Keys, config: Config) -> dict[str, Any]:
     shared = keys.number("expert_shared_feed_forward_length", 0) or config["intermediate_size"]
     turns = keys.truth("rope.scaling.finetuned", True)
     return {
-        **_mamba2_fields(keys),
+        **_mamba2_fields(keys, config),
         "mamba_expand": keys.number("ssm.inner_size") // config["hidden_size"],
         "num_key_value_heads": _kv_heads(keys, config),
         "num_local_experts": experts,
@@ -193,7 +202,7 @@ def _falcon_h1(keys: Keys, config: Config) -> dict[str, Any]:
     normed = keys.has_tensor("ssm_norm.weight")
     biased = keys.has_tensor("ssm_out.bias")
     return {
-        **_mamba2_fields(keys),
+        **_mamba2_fields(keys, config),
         "mamba_rms_norm": normed,
         "mamba_norm_before_gate": False,
         "projectors_bias": biased,
@@ -205,7 +214,6 @@ def _lfm2(keys: Keys, config: Config) -> dict[str, Any]:
     return {
         "layer_types": ["full_attention" if each else "conv" for each in attending(keys, layers)],
         "num_key_value_heads": _kv_heads(keys, config),
-        "conv_L_cache": keys.number("shortconv.l_cache"),
         "conv_bias": keys.has_tensor("shortconv.conv.bias"),
         "block_auto_adjust_ff_dim": False,
         "tie_word_embeddings": "output.weight" not in keys.tensors,
@@ -289,6 +297,7 @@ FAMILIES: dict[str, Family] = {
         layers="backbone.layers.",
         apart=True,
         chosen=_falcon_mamba,
+        rows=MAMBA_ROWS,
         renamed=NO_HEADS,
         more=_mamba,
     ),
@@ -299,6 +308,7 @@ FAMILIES: dict[str, Family] = {
         _MAMBA_LAYER,
         layers="backbone.layers.",
         apart=True,
+        rows=MAMBA_ROWS,
         renamed=NO_HEADS,
         more=_mamba,
     ),
@@ -309,6 +319,7 @@ FAMILIES: dict[str, Family] = {
         {"attn_norm": "norm", **mamba2_names("mixer")},
         layers="backbone.layers.",
         apart=True,
+        rows=MAMBA2_ROWS,
         renamed=NO_HEADS,
         more=_mamba2,
     ),
@@ -325,6 +336,7 @@ FAMILIES: dict[str, Family] = {
             **{f"ffn_{part}_exps": f"feed_forward.experts.{{}}.{part}_proj" for part in ("gate", "up", "down")},
         },
         renamed={"num_key_value_heads": ""},
+        rows=JAMBA_ROWS,
         more=_jamba,
     ),
     "granitehybrid": Family(
@@ -340,6 +352,7 @@ FAMILIES: dict[str, Family] = {
         ),
         keys={**GRANITE, **LOCAL},
         renamed={"num_key_value_heads": ""},
+        rows=HYBRID_ROWS,
         more=_granite_hybrid,
     ),
     "nemotron_h": _nemotron(experts=False),
@@ -354,6 +367,7 @@ FAMILIES: dict[str, Family] = {
             "ffn_norm": Place("pre_ff_layernorm.weight", whole=True),
             **FED,
         },
+        rows=HYBRID_ROWS,
         more=_falcon_h1,
     ),
     "lfm2": Family(
@@ -362,6 +376,7 @@ FAMILIES: dict[str, Family] = {
         LFM2_OUTER,
         LFM2,
         renamed={"rms_norm_eps": "norm_eps", "num_key_value_heads": ""},
+        rows=CONV_ROWS,
         more=_lfm2,
     ),
     "lfm2moe": Family(
@@ -371,6 +386,7 @@ FAMILIES: dict[str, Family] = {
         LFM2,
         keys={**COUNTS, "leading_dense_block_count": "num_dense_layers"},
         renamed={"rms_norm_eps": "norm_eps", "num_key_value_heads": ""},
+        rows=CONV_ROWS,
         more=_lfm2moe,
     ),
 }

@@ -1,0 +1,34 @@
+"""One key of a GGUF file and the field of config.json that has the same value. Reader and writer use the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.weights.gguf.keys import Keys
+
+
+class Row(Struct, frozen=True):
+    """kind: float, int for whole numbers, or bool. absent: the value in files that lack the key; None where they must
+    have it. silent: the value in a config.json that lacks the field; None where the key is left out then.
+    """
+
+    key: str
+    field: str
+    kind: type[int] | type[float] | type[bool] = int
+    absent: float | None = None
+    silent: float | None = None
+
+    def read(self, keys: Keys) -> Any:
+        """The field's value. Raises CorruptModel where the file must have the key and lacks it."""
+        if self.kind is bool:
+            return keys.truth(self.key, bool(self.absent))
+        return keys.number(self.key, self.absent)
+
+    def written(self, config: Mapping[str, Any]) -> int | float | None:
+        """The key's value; None where the file has none."""
+        value = config.get(self.field)
+        value = self.silent if value is None else value
+        return None if value is None else self.kind(value)

@@ -9,7 +9,7 @@ import click
 
 from twostroke.assembly.settings.option import Setting
 from twostroke.assembly.settings.options import ADAPTER_OPTIONS, BY_NAME, ENGINE_OPTIONS, SERVER_OPTIONS
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, output_flags, print_json
 from twostroke.cli.shared.talk_lines import print_talk
 
 
@@ -17,8 +17,7 @@ from twostroke.cli.shared.talk_lines import print_talk
 @click.argument("model", default="spark")
 @option_flags(ENGINE_OPTIONS + SERVER_OPTIONS + ADAPTER_OPTIONS)
 @click.option("--talk", is_flag=True, help="Print how the model converses: format, ends, switches, sampling.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(model: str, talk: bool, as_json: bool, verbose: bool, **options: Any) -> None:
     """Print every setting that serving MODEL would use, and why. Reads config.json only; with --talk the chat template
     and the tokenizer, too."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.talk_lines import print_talk
 
 if TYPE_CHECKING:
@@ -28,8 +28,7 @@ LINE_EVERY_S = 5.0
     "--threads", type=click.IntRange(1, 256), default=None, help="CPU threads [default: cores of this process]."
 )
 @click.option("--fresh", is_flag=True, help="Measure again, even where figures of this machine are kept.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, verbose: bool) -> None:
     """Measure what this machine can do (about ten seconds; a minute at most where it is busy):
     read bandwidth, products in int8, bfloat16 and float32, attention, Python's share.

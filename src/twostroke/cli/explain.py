@@ -11,7 +11,7 @@ from urllib.parse import quote
 import click
 
 from twostroke.cli.server.running_server import DEFAULT_URL, RunningServer
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.types.errors import InvalidRequest
 
 WAIT_S = 20.0
@@ -21,8 +21,7 @@ WAIT_S = 20.0
 @click.argument("request_id")
 @click.option("--url", default=DEFAULT_URL, help=f"The server [default: {DEFAULT_URL}].")
 @click.option("--api-key", default=None, help="Key of the server [env TWOSTROKE_API_KEY].")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 @click.pass_context
 def command(
     context: click.Context, request_id: str, url: str, api_key: str | None, as_json: bool, verbose: bool

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 
 
 @click.command(cls=ExampleCommand, example="twostroke kernels spark --level generic")
 @click.argument("model", required=False)
 @click.option("--level", default=None, help="Kernels of this level, or `cuda` [default: the best that this CPU runs].")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(model: str | None, level: str | None, as_json: bool, verbose: bool) -> None:
     """Which kernel runs for which op, format and number of rows, as the kernels say themselves.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from twostroke.assembly.settings.option_values import parse_bytes
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.division_flags import DivisionFlags, divided_target, require_hardware
 from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.readings import COUNT, DURATION, FORMAT, KV_FORMAT, reading
@@ -154,8 +154,7 @@ class OneProcessFlags:
 @taking(DivisionFlags, "division")
 @taking(OneProcessFlags, "alone")
 @click.option("--revision", metavar="REV", default=None, help="Hub revision [default: main].")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(
     model: str,
     work: WorkFlags,

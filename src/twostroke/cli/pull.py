@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.types.errors import ModelNotFound
 
@@ -31,8 +31,7 @@ class PullFlags:
 @click.command(cls=ExampleCommand, example="twostroke pull llama3.2:1b")
 @click.argument("model")
 @taking(PullFlags)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(model: str, asked: PullFlags, as_json: bool, verbose: bool) -> None:
     """Download MODEL (weights, tokenizer, settings; never code), after saying its size, its licence and whether it
     fits. Resumes where it stopped; pins the commit; packs the weights, so that the first start is a quick one."""

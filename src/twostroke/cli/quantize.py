@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.types.errors import ConfigError
@@ -65,8 +65,7 @@ class QuantizeFlags:
 @click.command(cls=ExampleCommand, example="twostroke quantize meta-llama/Llama-3.2-1B --to gptq --output llama-gptq")
 @click.argument("model")
 @taking(QuantizeFlags)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(model: str, asked: QuantizeFlags, as_json: bool, verbose: bool) -> None:
     """Write MODEL with fewer bits to FOLDER, which `twostroke serve FOLDER` serves.
 

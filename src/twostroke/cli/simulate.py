@@ -11,7 +11,7 @@ import click
 
 from twostroke.cli.bench.load_flags import flags, read_file
 from twostroke.cli.bench.serve import LOAD_FLAGS, load_ask, read_objectives
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.machine_flags import FLEET_FLAGS, MACHINE_FLAGS, read_fleet, read_setup
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
@@ -69,8 +69,7 @@ EXAMPLE = (
     default=None,
     help="Write step records of one replica, as `twostroke serve --trace` does.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(
     perfetto: Path | None, records: Path | None, save: Path | None, as_json: bool, verbose: bool, **options: Any
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from twostroke.cli.bench.load_flags import read_file
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 
 if TYPE_CHECKING:
     from twostroke.cost.history.record_json import Record
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 @click.option(
     "--perfetto", metavar="FILE.json", type=click.Path(path_type=Path), default=None, help="Write a Chrome trace."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(file: Path, perfetto: Path | None, as_json: bool, verbose: bool) -> None:
     """Read the step records that `twostroke serve --trace FILE` wrote.
 

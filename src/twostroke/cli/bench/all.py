@@ -22,6 +22,7 @@ from twostroke.cli.shared.command import (
     SuggestingGroup,
     clear_errors,
     option_flags,
+    output_flags,
     print_json,
 )
 from twostroke.cli.shared.progress import progress_bar
@@ -51,8 +52,7 @@ command.add_command(ranks)
     help="Where the random checkpoint is written [default: the cache folder].",
 )
 @option_flags(ENGINE_OPTIONS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def phases(
     model: str,
     shape: str | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, SuggestingGroup, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, SuggestingGroup, clear_errors, output_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.progress import progress_bar
 
@@ -40,8 +40,7 @@ def peers() -> None:
 @peers.command(cls=ExampleCommand, example="twostroke bench peers install llama_cpp")
 @click.argument("names", nargs=-1, required=True)
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def install(names: tuple[str, ...], peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
     """Install engines to compare with: openvino, llama_cpp, onnxruntime, vllm, transformers."""
     with clear_errors(verbose):
@@ -62,8 +61,7 @@ def install(names: tuple[str, ...], peers_folder: Path | None, as_json: bool, ve
 
 @peers.command(name="list", cls=ExampleCommand, example="twostroke bench peers list")
 @click.option("--peers-folder", type=click.Path(path_type=Path), default=None, help=PEERS_HELP)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
     """Which engines are installed."""
     with clear_errors(verbose):
@@ -130,8 +128,7 @@ class CompareFlags:
 
 @click.command(cls=ExampleCommand, example="twostroke bench compare --quick --save result.json --plot result.svg")
 @taking(CompareFlags)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def compare(asked: CompareFlags, as_json: bool, verbose: bool) -> None:
     """Us and other engines on the same checkpoint, in turn, next to the machine's limits and float32."""
     with clear_errors(verbose):

@@ -14,7 +14,7 @@ from twostroke.assembly.settings.option_values import one_of
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
 from twostroke.cli.doctor import step_notes
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, output_flags, print_json
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.types.errors import ConfigError
 
@@ -40,8 +40,7 @@ def formats(text: str) -> tuple[str, ...]:
 @click.option("--weights", default="int8,int4", callback=lambda c, p, v: formats(v), help="Formats, one after another.")
 @click.option("--fresh", is_flag=True, help="Measure the machine again first.")
 @option_flags(OPTIONS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def predict(
     model: str,
     shape: str | None,

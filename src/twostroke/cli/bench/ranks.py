@@ -12,7 +12,7 @@ from twostroke.assembly.settings.engine_settings import CacheSettings, DiskSetti
 from twostroke.assembly.settings.option import Option
 from twostroke.cli.bench.load_flags import flags
 from twostroke.cli.bench.phase_flags import phase_flags, shaped, take_asked
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, output_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.readings import COUNT
@@ -44,8 +44,7 @@ class RankFlags:
 @flags(*phase_flags("128,512", "1,4", 128, 5))
 @taking(RankFlags, "processes")
 @option_flags(OPTIONS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def ranks(
     model: str, shape: str | None, processes: RankFlags, as_json: bool, verbose: bool, **options: Any
 ) -> None:

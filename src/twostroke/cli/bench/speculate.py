@@ -16,7 +16,7 @@ from twostroke.assembly.settings.engine_settings import (
     StepSettings,
 )
 from twostroke.assembly.settings.options import ENGINE_OPTIONS
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, output_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.types.errors import ConfigError
 
@@ -41,8 +41,7 @@ class SituationFlags:
 @click.argument("model", default="spark")
 @taking(SituationFlags)
 @option_flags(ENGINE_OPTIONS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def speculate(model: str, asked: SituationFlags, as_json: bool, verbose: bool, **options: Any) -> None:
     """Five situations in which guessing can hardly win, with it and without it by turns: does it lose more than 2%?
 

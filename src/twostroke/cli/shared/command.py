@@ -91,6 +91,12 @@ def option_flags(options: tuple[Option[Any], ...]) -> Callable[[Decorated], Deco
     return decorate
 
 
+def output_flags(function: Decorated) -> Decorated:
+    """Add --json and --verbose, for verbs that take the booleans `as_json` and `verbose`."""
+    function = click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
 def exit_code(error: TwostrokeError) -> int:
     """The documented code of an error's class."""
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.types.errors import ConfigError, ModelNotFound
 
 
@@ -14,8 +14,7 @@ from twostroke.types.errors import ConfigError, ModelNotFound
 @click.argument("name", required=False)
 @click.argument("model", required=False)
 @click.option("--rm", "removed", is_flag=True, help="Forget NAME; the model stays.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(name: str | None, model: str | None, removed: bool, as_json: bool, verbose: bool) -> None:
     """Let NAME mean MODEL wherever a model is named; show what NAME means, or all aliases."""
     with clear_errors(verbose):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import click
 
 from twostroke.assembly.settings.option_values import parse_bytes
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
 from twostroke.cli.shared.readings import reading
 
@@ -55,8 +55,7 @@ class WasteFlags:
 
 @click.command("gc", cls=ExampleCommand, example="twostroke cache gc --older 30d --yes")
 @taking(WasteFlags)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def gc(asked: WasteFlags, as_json: bool, verbose: bool) -> None:
     """List packed files whose model is gone, that this version cannot use, or that no start used for a time; with --yes
     delete them. Pages of prompts that no request read for so long go too. Files in use stay. The hub's cache is shared

@@ -6,12 +6,11 @@ import datetime
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 
 
 @click.command(cls=ExampleCommand, example="twostroke list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(as_json: bool, verbose: bool) -> None:
     """Show the models in the hub's cache, each by the name that `serve` takes, with its bytes. No weights are opened
     and no network is used."""

@@ -9,7 +9,7 @@ from urllib.error import HTTPError
 import click
 
 from twostroke.cli.server.running_server import DEFAULT_URL, RunningServer
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.server_records import ServerRecord
 from twostroke.cli.store.local_servers import local_servers
 from twostroke.types.errors import ConfigError
@@ -20,8 +20,7 @@ WAIT_S = 5.0
 @click.command(cls=ExampleCommand, example="twostroke ps")
 @click.option("--url", default=None, help="Address of one server; unix:PATH for a socket [default: this user's here].")
 @click.option("--api-key", metavar="KEY", default=None, help="The server's API key.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(url: str | None, api_key: str | None, as_json: bool, verbose: bool) -> None:
     """Show the models that servers have loaded: name, bytes of weights, format, context. Without --url these are the
     servers that this user has started on this machine, or the one at the usual address."""

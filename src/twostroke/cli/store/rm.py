@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.types.errors import ConfigError, ModelNotFound
 
 
@@ -15,8 +15,7 @@ from twostroke.types.errors import ConfigError, ModelNotFound
 @click.argument("model")
 @click.option("--dry-run", is_flag=True, help="Say what would be freed, and remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(model: str, dry_run: bool, yes: bool, as_json: bool, verbose: bool) -> None:
     """Remove MODEL (an id of the hub, with :QUANT for one of its GGUF files, or a short name). Bytes that another
     repository or another revision needs stay, and are not counted."""

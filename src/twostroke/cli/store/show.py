@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 
 
 @click.command(cls=ExampleCommand, example="twostroke show llama3.2:1b")
 @click.argument("model", default="spark")
 @click.option("--revision", metavar="REV", default=None, help="Branch, tag or commit [default: main].")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(model: str, revision: str | None, as_json: bool, verbose: bool) -> None:
     """Show architecture, parameters, quantization, context, template, licence and files of MODEL, and whether it fits.
     No weights are read and no network is used."""

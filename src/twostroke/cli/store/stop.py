@@ -9,7 +9,7 @@ import time
 
 import click
 
-from twostroke.cli.shared.command import ExampleCommand, clear_errors, print_json
+from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.readings import DURATION
 from twostroke.cli.shared.server_records import ServerRecord
 from twostroke.cli.store.local_servers import having, local_servers
@@ -27,8 +27,7 @@ SECOND_SIGNAL_S = 0.5
 @click.option(
     "--wait", "wait_s", metavar="TIME", callback=DURATION, default="60s", help="The longest wait [default: 60s]."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
+@output_flags
 def command(model: str | None, all_servers: bool, now: bool, wait_s: float, as_json: bool, verbose: bool) -> None:
     """End the server of MODEL, or the only one, as `ps` lists them. Answers that run are finished first. Servers of
     other users, and those that other programs started, are never touched."""

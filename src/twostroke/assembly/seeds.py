@@ -1,4 +1,4 @@
-"""Seeds of requests that name none: drawn by the system."""
+"""Draws the seeds of requests that name none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which folder keeps packed weights, by what was asked for. An early start imports this module, so it imports little."""
+"""Tells which folder keeps packed weights. An early start imports this module, so it imports little."""
 
 from __future__ import annotations
 

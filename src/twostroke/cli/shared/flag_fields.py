@@ -14,7 +14,7 @@ _OPTION = "click option"
 
 
 def flag(*names: str, **attributes: Any) -> Any:
-    """A field whose value is that of this option. names and attributes: as `click.option` takes them."""
+    """A field whose value is that of this option. names and attributes: those that `click.option` takes."""
     return field(metadata={_OPTION: (names, attributes)})
 
 

@@ -104,7 +104,7 @@ class SsdScan(Op):
         )
 
 
-class StepSizes(NamedTuple):
+class ScanSteps(NamedTuple):
     """What the step of each token follows from. limit: the least and the largest step. See the module."""
 
     dt: Value
@@ -112,7 +112,7 @@ class StepSizes(NamedTuple):
     limit: tuple[float, float]
 
 
-def ssd_scan(x: Value, b: Value, c: Value, steps: StepSizes, *, decay: Vector, skip: Vector) -> Value:
+def ssd_scan(x: Value, b: Value, c: Value, steps: ScanSteps, *, decay: Vector, skip: Vector) -> Value:
     """The scan of x (T, H, P), with a state of its own. Raises ValueError where groups do not divide the heads."""
     dt, dt_bias, (least, most) = steps
     (heads, width), (groups, numbers) = x.shape, b.shape

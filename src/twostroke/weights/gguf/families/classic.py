@@ -9,8 +9,8 @@ from typing import Any
 
 from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.families.names import ATTENTION, DENSE, OUTER, Names
-from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn
 
@@ -178,7 +178,7 @@ FAMILIES: dict[str, Family] = {
         apart=True,
         fixed={"hidden_act": "gelu"},
         renamed={**NORM_EPS, "attention_bias": ""},
-        rows=(Row("use_parallel_residual", "use_parallel_residual", bool, absent=True, silent=True),),
+        rows=(KeyRow("use_parallel_residual", "use_parallel_residual", bool, absent=True, silent=True),),
         more=_neox,
     ),
     "bloom": Family(
@@ -248,7 +248,7 @@ FAMILIES: dict[str, Family] = {
         OUTER,
         DENSE,
         partial=True,
-        rows=(Row("use_parallel_residual", "use_parallel_residual", bool, absent=False, silent=False),),
+        rows=(KeyRow("use_parallel_residual", "use_parallel_residual", bool, absent=False, silent=False),),
         renamed=NORM_EPS,
         more=_stablelm,
     ),

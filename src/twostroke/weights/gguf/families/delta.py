@@ -11,8 +11,8 @@ from typing import Any
 from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.experts import COUNTS, GATED_SHARED
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
+from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.families.names import DENSE, EXPERTS, GUESSES, OUTER, Names, filters
-from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.families.states import attending
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn, untiled_values
@@ -88,10 +88,10 @@ TILED: Names = {
     "ssm_out": Place("linear_attn.out_proj", columns=_grouped_values(_VALUE)),
 }
 DELTA_ROWS = (
-    Row("ssm.conv_kernel", "linear_conv_kernel_dim"),
-    Row("ssm.state_size", "linear_key_head_dim"),
-    Row("ssm.group_count", "linear_num_key_heads"),
-    Row("ssm.time_step_rank", "linear_num_value_heads"),
+    KeyRow("ssm.conv_kernel", "linear_conv_kernel_dim"),
+    KeyRow("ssm.state_size", "linear_key_head_dim"),
+    KeyRow("ssm.group_count", "linear_num_key_heads"),
+    KeyRow("ssm.time_step_rank", "linear_num_value_heads"),
 )
 SHARED_WIDTH = {"expert_shared_feed_forward_length": "shared_expert_intermediate_size"}
 

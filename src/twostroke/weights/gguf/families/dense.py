@@ -13,8 +13,8 @@ import numpy as np
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.pooling import Task
 from twostroke.weights.gguf.families.family import Config, Family, Place, Shape
+from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.families.names import AFTER, ATTENTION, DENSE, OUTER, SANDWICH, Names
-from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.pooling import RANK, pooling_number
 
@@ -58,7 +58,7 @@ def windows_of(keys: Keys, config: Config, slides: str = "sliding_attention", ev
     return {"layer_types": [slides if each else "full_attention" for each in period]}
 
 
-LOGIT_ROWS = (Row("logit_scale", "logit_scale", float, silent=0.0625),)
+LOGIT_ROWS = (KeyRow("logit_scale", "logit_scale", float, silent=0.0625),)
 
 
 def gemma_scores(wide: int) -> Any:

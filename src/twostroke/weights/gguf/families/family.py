@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from twostroke.ops.operands import F32Array, I32Array
 from twostroke.types.pooling import Task
-from twostroke.weights.gguf.families.row import Row
+from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.keys import Keys
 
 Config = Mapping[str, Any]
@@ -105,7 +105,7 @@ class Family:
     apart: bool = False
     fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    rows: tuple[Row, ...] = ()
+    rows: tuple[KeyRow, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     more: Callable[[Keys, Config], dict[str, Any]] = nothing_more
     numbers: Callable[[Config], Mapping[str, F32Array]] = no_numbers

@@ -15,8 +15,8 @@ from twostroke.types.errors import CorruptModel
 from twostroke.weights.gguf.families.dense import windows_of
 from twostroke.weights.gguf.families.experts import COUNTS
 from twostroke.weights.gguf.families.family import Config, Family, Place
+from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.families.names import OUTER, SANDWICH, Names
-from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 
 PER_LAYER: Names = {
@@ -58,12 +58,12 @@ EXPERTS: Names = {
 BY_LAYER = {"intermediate_size": "", "num_key_value_heads": "", "head_dim": ""}
 """Fields whose keys may differ from layer to layer."""
 SHARED_ROWS = (
-    Row("attention.shared_kv_layers", "num_kv_shared_layers", absent=0, silent=0),
-    Row("embedding_length_per_layer_input", "hidden_size_per_layer_input", absent=0, silent=0),
+    KeyRow("attention.shared_kv_layers", "num_kv_shared_layers", absent=0, silent=0),
+    KeyRow("embedding_length_per_layer_input", "hidden_size_per_layer_input", absent=0, silent=0),
 )
 STREAM_ROWS = (
-    Row("altup.num_inputs", "altup_num_inputs", silent=4),
-    Row("altup.active_idx", "altup_active_idx", silent=0),
+    KeyRow("altup.num_inputs", "altup_num_inputs", silent=4),
+    KeyRow("altup.active_idx", "altup_active_idx", silent=0),
 )
 UNTURNED = 1e20
 """Frequencies that are divided by more do not turn."""

@@ -10,15 +10,15 @@ from typing import Any
 
 from twostroke.weights.gguf.families.experts import COUNTS
 from twostroke.weights.gguf.families.family import Config, Family
+from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.families.names import OUTER, Names
-from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 
 SCALES = (
-    Row("attention.output_scale", "attn_output_multiplier", float, absent=128**-0.5, silent=1.0),
-    Row("embedding_scale", "embedding_multiplier_scale", float, absent=78.38367176906169, silent=1.0),
-    Row("logit_scale", "output_multiplier_scale", float, absent=3**-0.5, silent=1.0),
-    Row("attn_logit_softcapping", "max_attn_value", float, absent=30.0, silent=30.0),
+    KeyRow("attention.output_scale", "attn_output_multiplier", float, absent=128**-0.5, silent=1.0),
+    KeyRow("embedding_scale", "embedding_multiplier_scale", float, absent=78.38367176906169, silent=1.0),
+    KeyRow("logit_scale", "output_multiplier_scale", float, absent=3**-0.5, silent=1.0),
+    KeyRow("attn_logit_softcapping", "max_attn_value", float, absent=30.0, silent=30.0),
 )
 
 

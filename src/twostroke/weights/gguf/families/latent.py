@@ -12,8 +12,8 @@ from typing import Any
 from twostroke.ops.operands import I32Array
 from twostroke.weights.gguf.families.experts import DEEPSEEK, DEEPSEEK_NAMES
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place, Shape
+from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.families.names import GATE_AND_UP, OUTER, expert_by_expert
-from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 from twostroke.weights.gguf.row_orders import taken_in_turn
 
@@ -154,9 +154,9 @@ def _minicpm3(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 INDEX_ROWS = (
-    Row("attention.indexer.head_count", "index_n_heads"),
-    Row("attention.indexer.key_length", "index_head_dim"),
-    Row("attention.indexer.top_k", "index_topk"),
+    KeyRow("attention.indexer.head_count", "index_n_heads"),
+    KeyRow("attention.indexer.key_length", "index_head_dim"),
+    KeyRow("attention.indexer.top_k", "index_topk"),
 )
 RANK = {"attention.kv_lora_rank": "kv_lora_rank"}
 
@@ -229,7 +229,7 @@ FAMILIES: dict[str, Family] = {
         ),
         apart=True,
         keys={**DEEPSEEK, **RANK},
-        rows=(Row("expert_weights_norm", "norm_topk_prob", bool, absent=False, silent=True),),
+        rows=(KeyRow("expert_weights_norm", "norm_topk_prob", bool, absent=False, silent=True),),
         more=_mistral4,
     ),
     "minicpm3": Family("MiniCPM3ForCausalLM", "minicpm3", OUTER, LATENT, apart=True, keys=RANK, more=_minicpm3),

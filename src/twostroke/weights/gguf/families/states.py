@@ -10,6 +10,7 @@ from typing import Any
 from twostroke.weights.gguf.families.dense import GRANITE
 from twostroke.weights.gguf.families.experts import COUNTS, DEEPSEEK, GRANITE_MOE, GRANITE_STACK, LOCAL
 from twostroke.weights.gguf.families.family import Config, Family, Joined, Place
+from twostroke.weights.gguf.families.key_row import KeyRow
 from twostroke.weights.gguf.families.names import (
     ATTENTION,
     OUTER,
@@ -19,7 +20,6 @@ from twostroke.weights.gguf.families.names import (
     filters,
     flat,
 )
-from twostroke.weights.gguf.families.row import Row
 from twostroke.weights.gguf.keys import Keys
 
 
@@ -53,25 +53,25 @@ BACKBONE: Names = {"token_embd": "backbone.embeddings", "output_norm": "backbone
 FINAL: Names = {**OUTER, "output_norm": "model.final_layernorm"}
 FED: Names = {f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")}
 _RECURRENT = (
-    Row("ssm.conv_kernel", "conv_kernel", silent=4),
-    Row("ssm.state_size", "state_size"),
-    Row("attention.layer_norm_rms_epsilon", "layer_norm_epsilon", float, silent=1e-5),
+    KeyRow("ssm.conv_kernel", "conv_kernel", silent=4),
+    KeyRow("ssm.state_size", "state_size"),
+    KeyRow("attention.layer_norm_rms_epsilon", "layer_norm_epsilon", float, silent=1e-5),
 )
-MAMBA_ROWS = (*_RECURRENT, Row("ssm.time_step_rank", "time_step_rank"))
-MAMBA2_ROWS = (*_RECURRENT, Row("ssm.group_count", "n_groups", silent=1), Row("ssm.time_step_rank", "num_heads"))
-_AMONG_OTHERS = Row("ssm.conv_kernel", "mamba_d_conv", silent=4)
+MAMBA_ROWS = (*_RECURRENT, KeyRow("ssm.time_step_rank", "time_step_rank"))
+MAMBA2_ROWS = (*_RECURRENT, KeyRow("ssm.group_count", "n_groups", silent=1), KeyRow("ssm.time_step_rank", "num_heads"))
+_AMONG_OTHERS = KeyRow("ssm.conv_kernel", "mamba_d_conv", silent=4)
 JAMBA_ROWS = (
     _AMONG_OTHERS,
-    Row("ssm.state_size", "mamba_d_state", silent=16),
-    Row("ssm.time_step_rank", "mamba_dt_rank"),
+    KeyRow("ssm.state_size", "mamba_d_state", silent=16),
+    KeyRow("ssm.time_step_rank", "mamba_dt_rank"),
 )
 HYBRID_ROWS = (
     _AMONG_OTHERS,
-    Row("ssm.state_size", "mamba_d_state"),
-    Row("ssm.group_count", "mamba_n_groups", silent=1),
-    Row("ssm.time_step_rank", "mamba_n_heads"),
+    KeyRow("ssm.state_size", "mamba_d_state"),
+    KeyRow("ssm.group_count", "mamba_n_groups", silent=1),
+    KeyRow("ssm.time_step_rank", "mamba_n_heads"),
 )
-CONV_ROWS = (Row("shortconv.l_cache", "conv_L_cache"),)
+CONV_ROWS = (KeyRow("shortconv.l_cache", "conv_L_cache"),)
 NO_HEADS = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate_size": "", "rms_norm_eps": ""}
 
 

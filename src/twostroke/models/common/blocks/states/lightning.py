@@ -15,7 +15,7 @@ from twostroke.ops.program.values import HeadRows, Value
 from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.states.ssd_scan import StepSizes, ssd_scan
+from twostroke.ops.states.ssd_scan import ScanSteps, ssd_scan
 from twostroke.types.spec.portable import powers
 
 NORM = Norm(1e-6)
@@ -57,7 +57,7 @@ def lightning(t: Tracer, shape: LightningShape, index: int, h: Value) -> Value:
     made = linear(h, t.selected("states_in", "self_attn.qkv_proj", rows, shape.hidden_size, orders))
     q, k, v = activate(made, Activation.SILU).split(inner, inner, inner)
     zeros = t.constant("zeros", (0.0,) * shape.heads)
-    steps = StepSizes(q.columns(0, shape.heads), zeros, ALWAYS)  # any numbers would do: the bounds leave one step
+    steps = ScanSteps(q.columns(0, shape.heads), zeros, ALWAYS)  # any numbers would do: the bounds leave one step
     seen = ssd_scan(
         v.heads(shape.heads),
         k.heads(shape.heads),

@@ -16,7 +16,7 @@ from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.rows.scale import scale
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.ops.states.ssd_scan import StepSizes, ssd_scan
+from twostroke.ops.states.ssd_scan import ScanSteps, ssd_scan
 from twostroke.types.spec.fields import Fields
 
 
@@ -65,7 +65,7 @@ def mamba2_block(t: Tracer, shape: Mamba2Shape, x: Value) -> Value:
     bias = t.vector("conv1d", channels, suffix=".bias") if shape.conv_bias else None
     mixed = short_conv(mixed, conv_taps(t, "conv1d", channels, shape.taps), bias, Activation.SILU)
     values, b, c = mixed.split(inner, shared, shared)
-    steps = StepSizes(dt, t.vector("dt_bias", shape.heads, suffix=""), shape.step_limit)
+    steps = ScanSteps(dt, t.vector("dt_bias", shape.heads, suffix=""), shape.step_limit)
     scanned = ssd_scan(
         values.heads(shape.heads),
         b.heads(shape.groups),

@@ -10,7 +10,7 @@ from msgspec import Struct
 from twostroke.weights.gguf.keys import Keys
 
 
-class Row(Struct, frozen=True):
+class KeyRow(Struct, frozen=True):
     """kind: float, int for whole numbers, or bool. absent: the value in files that lack the key; None where they must
     have it. silent: the value in a config.json that lacks the field; None where the key is left out then.
     """

@@ -321,7 +321,7 @@ def test_fields_reach_the_engine_and_defaults_fill_gaps() -> None:
         json.dumps(
             {"model": parts.serving.served_name, "prompt": "x", "seed": 7, "top_k": 3, "cache_salt": "s", "priority": 2}
         ).encode(),
-        parts,
+        parts.serving,
     )
     params = call.prompts[0].params
     assert (params.temperature, params.top_k, params.seed, params.max_tokens) == (0.6, 3, 7, 16)

@@ -18,7 +18,7 @@ from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.step_memory import StepSizes
 from twostroke.runner.samplers import Sampled, Tokens, note, scores_here
 from twostroke.runner.sampling.changes import changes_of
-from twostroke.runner.sampling.device_rows import (
+from twostroke.runner.device.rows import (
     MOST_TOP,
     NOT_ASKED,
     SAMPLE_INPUT,

@@ -43,22 +43,23 @@ void read_panels(const Job& job, TileKernel kernel, int64_t first_panel, int64_t
 }
 
 // Panels that are read in turn: all of a task together.
-int64_t panels_in_turn(const Job& job) {
+int64_t panels_in_turn(const Operands& job) {
   return streams(job.w.kind) % job.parts == 0 ? streams(job.w.kind) / job.parts : 1;
 }
 
 // As many as leave tasks enough to even out the threads' speeds.
-int64_t panels_read_on(const Job& job, int64_t threads) {
-  const int64_t most = job.panels * job.beside / (kTasksEach * threads);
+int64_t panels_read_on(const Operands& job, int64_t beside, int64_t threads) {
+  const int64_t most = job.panels * beside / (kTasksEach * threads);
   return most < 1 ? 1 : most < kReadOn ? most : kReadOn;
 }
 
 }  // namespace
 
-void choose_reading(Job& job, const ts_context* context) {
-  job.in_turn = ts_reads_in_turn(context);
-  job.way = &way_of(job.w.kind, job.tokens, job.in_turn);
-  if (job.way->few != nullptr) job.panels_each = job.in_turn ? panels_in_turn(job) : panels_read_on(job, ts_threads(context));
+void choose_reading(const Operands& job, const ts_context* context, int64_t beside, Schedule& to) {
+  to.in_turn = ts_reads_in_turn(context);
+  to.way = &way_of(job.w.kind, job.tokens, to.in_turn);
+  to.panels_each = 1;
+  if (to.way->few != nullptr) to.panels_each = to.in_turn ? panels_in_turn(job) : panels_read_on(job, beside, ts_threads(context));
 }
 
 void read_in_turn(const Job& job, int64_t first_panel, int64_t count, float* sums) {

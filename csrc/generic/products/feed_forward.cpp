@@ -62,12 +62,11 @@ int64_t lay_out_both(FeedForward& all, const ts_context* context, uint8_t* scrat
   used += lay_out_rows(down.xq, down.w, down.padded, down.groups, from(used));
   all.middle = reinterpret_cast<float*>(from(used));
   used += ts_threads(context) * all.middle_floats * 4;
-  return used + lay_out(down, context, from(used));
+  return used + lay_out_given(down, context, from(used));
 }
 
 int32_t run_fused(ts_context* context, FeedForward& all) {
   Job &gate = all.gate, &down = all.down;
-  down.given = true;
   down.xq.blocked = true;
   down.xq.rows = gate.tokens;
   all.middle_floats = gate.tokens * down.w.group;
@@ -78,7 +77,7 @@ int32_t run_fused(ts_context* context, FeedForward& all) {
   quantize_slice(context, gate);
   choose_splits(gate, down.groups, ts_threads(context));
   ts_parallel(context, down.groups * gate.row_splits, gate_task, &all);
-  multiply_chunk(context, down);
+  multiply_given(context, down);
   return TS_OK;
 }
 

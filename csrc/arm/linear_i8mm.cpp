@@ -1,6 +1,6 @@
 // The register tile of ts_linear on bytes for ARMv8.6's matrix products: two columns by two rows of eight k in one instruction.
 #if defined(TS_LEVEL_I8MM)
-#include "twostroke/neon/neon.h"
+#include "twostroke/neon/linear.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {

@@ -1,7 +1,8 @@
 // The register tiles of ts_linear for ARMv8-A, floats and bytes: up to 4 rows; a panel is crossed in strips that fit 16 accumulators.
 // Compiled with the dot product instructions, the bytes use them; the integers are the same.
 #if defined(TS_LEVEL_NEON)
-#include "twostroke/neon/neon.h"
+#include "twostroke/kernel_of.h"
+#include "twostroke/neon/linear.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {
@@ -14,11 +15,7 @@ constexpr int64_t kBlockColumns = 64;  // k of a float block: its weights stay i
 TS_INLINE int8x16_t signed_weights(const uint8_t* data) { return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(data), vdupq_n_u8(0x80))); }
 
 // Without the dot product instructions, the products that wait to be added take registers too.
-#if defined(TS_LEVEL_DOTPROD)
-constexpr int byte_strip(int rows) { return strip_vectors(rows); }
-#else
-constexpr int byte_strip(int rows) { return rows == 4 ? 2 : strip_vectors(rows); }
-#endif
+constexpr int byte_strip(int rows) { return !kLevel.dot_products && rows == 4 ? 2 : strip_vectors(rows); }
 
 template <int kLane, int kRows, int kVectors>
 TS_INLINE void quad(const uint8_t* data, const int8x16_t (&activations)[kRows], Integers<kRows, kVectors>& integers) {
@@ -131,9 +128,6 @@ void float_tile(const Panel& panel, const TileRows& x, float* sums) {
   }
 }
 
-#if !defined(TS_LEVEL_I8MM)
-constexpr GroupKernel kInt8[kTileRows] = {int8_group<1>, int8_group<2>, int8_group<3>, int8_group<4>};
-#endif
 template <class Step>
 constexpr TileKernel kFloat[kTileRows] = {float_tile<Step, 1>, float_tile<Step, 2>, float_tile<Step, 3>, float_tile<Step, 4>};
 
@@ -143,11 +137,13 @@ TileKernel float_kernel(int32_t kind, int64_t rows) {
   return kind == TS_W_F32 ? kFloat<F32Step>[rows - 1] : kFloat<Bf16Step>[rows - 1];
 }
 
-#if defined(TS_LEVEL_I8MM)
-GroupKernel int8_kernel(int64_t rows) { return rows == 1 ? int8_group<1> : int8_matrix_kernel(rows); }
-#else
-GroupKernel int8_kernel(int64_t rows) { return kInt8[rows - 1]; }
-#endif
+GroupKernel int8_kernel(int64_t rows) {
+  if constexpr (kLevel.matrix_products) {
+    return rows == 1 ? int8_group<1> : int8_matrix_kernel(rows);
+  } else {
+    return kernel_of<GroupKernel, kTileRows>(rows, [](auto count) { return int8_group<count()>; });
+  }
+}
 
 }  // namespace twostroke
 #endif

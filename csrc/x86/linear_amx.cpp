@@ -1,7 +1,7 @@
 // Many rows of ts_linear on matrix registers (AMX int8): 32 rows by 32 columns in four of them.
 #if defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -156,12 +156,12 @@ TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, c
 
 }  // namespace
 
-void blocks_begin() {
+void configure_tiles() {
   const TileConfig config;
   _tile_loadconfig(&config);
 }
 
-void blocks_end() { _tile_release(); }
+void release_tiles() { _tile_release(); }
 
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
   const int64_t steps = group.columns / kStep, blocks = (rows + kPairRows - 1) / kPairRows;

@@ -1,7 +1,9 @@
 // The register tile of ts_linear for AVX2 and FMA, with or without VNNI: up to 4 rows; a panel is crossed in strips that fit 8 accumulators.
 #if defined(TS_LEVEL_AVX2)
-#include "twostroke/avx2_loads.h"
+#include <type_traits>
+
 #include "twostroke/stream.h"
+#include "twostroke/x86/linear_avx2.h"
 
 namespace twostroke {
 namespace {
@@ -12,20 +14,19 @@ constexpr int64_t kBlockColumns = 64;      // k of a float block: its weights st
 // Registers across a strip: one row crosses the panel in one strip, so that it streams.
 constexpr int strip_vectors(int rows) { return rows == 1 ? 8 : rows == 2 ? 4 : 2; }
 
-#if defined(TS_LEVEL_AVXVNNI)
 // Weights as they lie, 128 too many: sums begin with what undoes that.
-struct Int8Step {
+struct OffsetStep {
   static constexpr int32_t kCorrected = 1;
   __m256i weight;
-  TS_INLINE explicit Int8Step(const uint8_t* data) : weight(load(data)) {}
+  TS_INLINE explicit OffsetStep(const uint8_t* data) : weight(load(data)) {}
   TS_INLINE __m256i dot(__m256i total, const int8_t* q) const { return add_products(total, weight, broadcast_quad(q)); }
 };
-#else
+
 // Weights are made signed again, so no correction. |w| * |x| <= 128 * 127: two of them do not saturate 16 bits.
-struct Int8Step {
+struct SignedStep {
   static constexpr int32_t kCorrected = 0;
   __m256i magnitude, weight;
-  TS_INLINE explicit Int8Step(const uint8_t* data) {
+  TS_INLINE explicit SignedStep(const uint8_t* data) {
     weight = _mm256_xor_si256(load(data), _mm256_set1_epi8(static_cast<char>(0x80)));
     magnitude = _mm256_abs_epi8(weight);
   }
@@ -33,7 +34,8 @@ struct Int8Step {
     return add_products(total, magnitude, _mm256_sign_epi8(broadcast_quad(q), weight));
   }
 };
-#endif
+
+using Int8Step = std::conditional_t<kAnyBytes, OffsetStep, SignedStep>;
 
 // One strip of one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
 template <int kRows, int kVectors>

@@ -2,7 +2,7 @@
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stored.h"
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {

@@ -4,7 +4,7 @@
 // first-level cache: products at 98% of their peak, with unpacking 120 ns more a block of rows, of 71 ns a row.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -100,9 +100,6 @@ int64_t int4_moments_of(int64_t columns, int64_t rows) {
 }
 
 }  // namespace
-
-void blocks_begin() {}
-void blocks_end() {}
 
 // The first block of rows unpacks int4 weights to bytes next to its products; the other blocks read these bytes.
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {

@@ -1,7 +1,7 @@
 // int4 weights of ts_linear for AVX2: rows straight from the nibbles. Elements of 4 bits times activations fit sums of 16 bits, so that the
 // multiplier of 16 columns of k is applied once to their sum, not to each element. Without VNNI, no sum of 32 bits is made of each product.
 #if defined(TS_LEVEL_AVX2)
-#include "twostroke/avx2_loads.h"
+#include "twostroke/x86/linear_avx2.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {

@@ -1,7 +1,7 @@
 // int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {

@@ -2,7 +2,7 @@
 // many rows by one group after the other.
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/kernel_of.h"
-#include "twostroke/stored_codes_avx2.h"
+#include "twostroke/x86/stored_codes_avx2.h"
 
 namespace twostroke {
 namespace {

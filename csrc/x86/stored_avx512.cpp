@@ -1,7 +1,7 @@
 // Products with stored codes as they lie, for AVX-512 with VNNI: few rows by a panel that is read once, because a stream waits for memory,
 // and many rows by one group after the other.
 #if defined(TS_LEVEL_AVX512)
-#include "twostroke/stored_codes.h"
+#include "twostroke/x86/stored_codes_avx512.h"
 
 namespace twostroke {
 namespace {

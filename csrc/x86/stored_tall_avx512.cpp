@@ -2,7 +2,7 @@
 // bytes once, in the first-level cache, and meet blocks of rows. A block has 16 columns: one register of codes meets all its rows, and every
 // sum stays in a register.
 #if defined(TS_LEVEL_AVX512)
-#include "twostroke/stored_codes.h"
+#include "twostroke/x86/stored_codes_avx512.h"
 
 namespace twostroke {
 namespace {

@@ -8,10 +8,30 @@ namespace {
 
 // The int8 form of what is multiplied at once stays in a second-level cache: of many columns a slice at a time, while sums wait.
 constexpr int64_t kSliceBytes = 1 << 20;
+constexpr int64_t kReadOn = 4, kTasksEach = 8;  // few rows: panels of a part; tasks that a thread should have at least
 constexpr int64_t kSlicedRows = 512;  // at a time, of columns in slices; kWholeRows: of columns too many for kSliceBytes
 
 // Waiting sums are worth their memory where they are fewer than what is summed up.
 bool in_slices(const Operands& job) { return is_integer_kind(job.w.kind) && job.panels * job.parts * kPanel <= job.padded; }
+
+// Panels that are read in turn: all of a task together.
+int64_t panels_in_turn(const Operands& job) {
+  return streams(job.w.kind) % job.parts == 0 ? streams(job.w.kind) / job.parts : 1;
+}
+
+// As many as leave tasks enough to even out the threads' speeds.
+int64_t panels_read_on(const Operands& job, int64_t beside, int64_t threads) {
+  const int64_t most = job.panels * beside / (kTasksEach * threads);
+  return most < 1 ? 1 : most < kReadOn ? most : kReadOn;
+}
+
+// How the weights are read.
+void choose_reading(const Operands& job, const ts_context* context, int64_t beside, Schedule& to) {
+  to.in_turn = ts_reads_in_turn(context);
+  to.way = &way_of(job.w.kind, job.tokens, to.in_turn);
+  to.panels_each = 1;
+  if (to.way->few != nullptr) to.panels_each = to.in_turn ? panels_in_turn(job) : panels_read_on(job, beside, ts_threads(context));
+}
 
 // Which way, and in how many slices.
 void schedule(Job& job, const ts_context* context, int64_t beside) {

@@ -42,7 +42,9 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
   }
   for (int64_t row = first_row; row < last_row; row += kRowBlock) {
     const int64_t rows = last_row - row < kRowBlock ? last_row - row : kRowBlock;
-    quantize_block(middle + (row - first_row) * width, width, rows, width, down.w.rotated, quantized_group(down.xq, row, group));
+    if constexpr (kLevel.has_blocks()) {
+      quantize_block(middle + (row - first_row) * width, width, rows, width, down.w.rotated, quantized_group(down.xq, row, group));
+    }
   }
 }
 

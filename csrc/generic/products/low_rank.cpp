@@ -5,6 +5,7 @@
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/register_tiles.h"
 #include "twostroke/simd.h"
 #include "twostroke/stream.h"
 #include "twostroke/unrolled.h"
@@ -12,11 +13,7 @@
 namespace twostroke {
 namespace {
 
-#if defined(TS_LEVEL_AVX512)
-constexpr int kRowsOfTile = 4, kRanksOfRow = 16;
-#else
-constexpr int kRowsOfTile = 2, kRanksOfRow = 8;
-#endif
+constexpr int kRowsOfTile = kRegisterTiles.adapter_rows, kRanksOfRow = kRegisterTiles.adapter_ranks;
 constexpr int64_t kPanelChunk = 8;    // panels of `up` of one task
 constexpr int64_t kTilesOfThread = 4;  // with as many, threads that take whole tiles end at nearly the same time
 constexpr int kVectors = kPanel / kLanes;

@@ -2,6 +2,7 @@
 // Several tokens pass through a row of the state while it is in registers. Each number of the state, and each sum over n, is made by the
 // same operations in the same order however many tokens pass at once, so bits do not depend on how a sequence is cut into steps.
 #include "twostroke/context.h"
+#include "twostroke/register_tiles.h"
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"
@@ -9,11 +10,7 @@
 namespace twostroke {
 namespace {
 
-#if defined(TS_LEVEL_AVX512)
-constexpr int kTokens = 8;  // that pass at once: 16 registers of inputs and sums
-#else
-constexpr int kTokens = 2;
-#endif
+constexpr int kTokens = kRegisterTiles.scan_tokens;  // that pass at once
 constexpr int kTogether = 4;  // vectors of columns that one token passes at once: rows of the state are read from front to back
 
 // The factors of one head and some tokens: each token's step, what is left of the state, and the rows of b and c.

@@ -98,6 +98,24 @@ void multiply_panels(const Job&, int64_t panel, int64_t count, int64_t first_row
 // Some rows by one output panel.
 void integer_panel(const Job&, int64_t index, int64_t first_row, int64_t last_row, int32_t thread, const Place& out);
 
+// Where part i of `parts` nearly equal parts begins.
+inline int64_t split_point(int64_t total, int64_t parts, int64_t i) { return total / parts * i + (total % parts) * i / parts; }
+
+// Rows in tiles of nearly equal height: calls tile(first row, rows).
+template <class Tile>
+void each_tile(int64_t first_row, int64_t last_row, int64_t most, const Tile& tile) {
+  const int64_t tiles = (last_row - first_row + most - 1) / most;
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t row = first_row + split_point(last_row - first_row, tiles, t);
+    tile(row, first_row + split_point(last_row - first_row, tiles, t + 1) - row);
+  }
+}
+
+// The sums (panels, parts, rows, 64) of few rows: those of one part of one panel.
+inline float* sums_of(const Operands& job, int64_t panel, int64_t part, float* sums) {
+  return sums + (panel * job.parts + part) * job.tokens * kPanel;
+}
+
 // Where the int8 form of a row lies.
 QuantizedRow quantized_row(const QuantizedRows&, int64_t row);
 QuantizedRow quantized_group(const QuantizedRows&, int64_t row, int64_t group);  // from this group of the weights on
@@ -111,17 +129,6 @@ int64_t part_panel(const Operands&, int64_t panel, int64_t part);
 int64_t last_part(const Operands&, int64_t panel);
 Place place_of(const Operands&, int64_t panel, int64_t row);
 
-// How the weights are read.
-void choose_reading(const Operands&, const ts_context*, int64_t beside, Schedule&);
-// The ways; each is at the levels that have its kernel.
-void read_in_turn(const Job&, int64_t first_panel, int64_t count, float* sums);
-void read_on(const Job&, int64_t first_panel, int64_t count, float* sums);
-void read_several_on(const Job&, int64_t first_panel, int64_t count, float* sums);
-void stored_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
-void blocks_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
-void int8_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
-void int4_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
-void unpacked_by_group(const Job&, const Group&, int64_t first_row, int64_t last_row, float* sums, uint8_t* block);
 // Few rows by up to panels_each output panels.
 void few_rows(const Job&, int64_t first_panel, int64_t count, int32_t thread, const Place& out);
 

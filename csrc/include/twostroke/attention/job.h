@@ -6,7 +6,6 @@
 #include "twostroke/attention/matrix.h"
 #include "twostroke/attention/places.h"
 #include "twostroke/attention/rows.h"
-#include "twostroke/attention/words.h"
 
 namespace twostroke {
 

@@ -1,7 +1,7 @@
 // Stored codes in 512-bit registers.
 #pragma once
 #include "twostroke/stored_head.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 

@@ -1,9 +1,9 @@
 // How the AVX2 files of ts_linear load: 32 bytes, four bytes to all lanes, eight bf16 numbers as floats.
 #pragma once
-#include "twostroke/registers.h"
+#include "twostroke/x86/registers.h"
 #include <string.h>
 
-#include "twostroke/bytes_avx2.h"
+#include "twostroke/x86/bytes_avx2.h"
 #include "twostroke/linear.h"
 
 namespace twostroke {

@@ -1,6 +1,6 @@
 // What the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group, rounding to int8.
 #pragma once
-#include "twostroke/registers.h"
+#include "twostroke/x86/registers.h"
 
 #include "twostroke/kernel_of.h"
 #include "twostroke/linear.h"

@@ -15,14 +15,11 @@ constexpr int strip_vectors(int rows) { return rows == 1 ? 16 : rows == 2 ? 8 : 
 // Four columns of four k: sums of the four products of each, added to the totals. The k are lane kLane of the activations.
 template <int kLane>
 TS_INLINE int32x4_t dot(int32x4_t total, int8x16_t weights, int8x16_t activations) {
-#if defined(TS_LEVEL_DOTPROD)
-  return vdotq_laneq_s32(total, weights, activations, kLane);
-#else
+  if constexpr (kLevel.dot_products) return vdotq_laneq_s32(total, weights, activations, kLane);
   // |weight| <= 128 and |activation| <= 127: two products fit 16 bits.
   const int8x16_t quad = vreinterpretq_s8_s32(vdupq_laneq_s32(vreinterpretq_s32_s8(activations), kLane));
   const int16x8_t low = vmull_s8(vget_low_s8(weights), vget_low_s8(quad)), high = vmull_high_s8(weights, quad);
   return vpadalq_s16(total, vpaddq_s16(low, high));
-#endif
 }
 
 // Keeps the compiler from loading through p before v is known: what it loads too early pushes sums out of the registers.

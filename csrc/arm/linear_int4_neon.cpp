@@ -3,7 +3,6 @@
 #if defined(TS_LEVEL_NEON)
 #include "twostroke/kernel_of.h"
 #include "twostroke/neon/linear.h"
-#include "twostroke/stream.h"
 
 namespace twostroke {
 namespace {
@@ -84,7 +83,7 @@ TS_INLINE void group_strip(const Group& group, const TileRows& x, int64_t first,
       }
     }
   }
-  fold<kRows, kVectors>(totals, x, group.index, group.scales + 2 * first, sums + first);
+  fold_columns<Columns128>(totals, x.scales + group.index * x.pair_stride, group.scales + 2 * first, sums + first);
 }
 
 template <int kRows>

@@ -46,7 +46,7 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
         multiply(weights, q + i * 4 * kRows, 4, integers);
       }
     }
-    fold(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
+    fold_columns<Columns512>(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
   }
 }
 
@@ -73,7 +73,7 @@ void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, con
         multiply<kRows, 1>({four}, q + quad * 4 * kRows, 4, integers);
       });
     }
-    fold(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
+    fold_columns<Columns512>(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
   }
 }
 

@@ -76,7 +76,7 @@ TS_INLINE void each_piece(const Panel& panel, const TileRows& x, float* sums, co
       data = multiply(data, columns, Piece{q, waiting[0]});
       q += columns * kRows;
     }
-    fold(waiting, x.scales + group * x.pair_stride, scales, sums);
+    fold_columns<Columns512>(waiting, x.scales + group * x.pair_stride, scales, sums);
   }
 }
 

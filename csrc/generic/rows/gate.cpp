@@ -1,7 +1,7 @@
 // gate: act(gate) * (up + shift). Every element by itself, so that a row's bits depend on that row alone.
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -17,8 +17,7 @@ TS_VECTOR_INLINE void gate_row(const float* gate, const float* up, int64_t width
   }
 }
 
-void gate_task(void* arg, int64_t row, int32_t) {
-  const ts_gate_args& a = *static_cast<const ts_gate_args*>(arg);
+void gate_task(const ts_gate_args& a, int64_t row) {
   const int64_t width = width_of(a.out);
   const float* gate = a.x.data + row * a.x.stride;
   float* out = a.out.data + row * a.out.stride;
@@ -45,7 +44,7 @@ void gate_task(void* arg, int64_t row, int32_t) {
 int32_t run(ts_context* context, const ts_gate_args& a) {
   if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
   if (a.out.rows != a.x.rows || 2 * width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, gate_task, const_cast<ts_gate_args*>(&a));
+  share_tasks<gate_task>(context, a.out.rows, a);
   return TS_OK;
 }
 

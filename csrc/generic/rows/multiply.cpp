@@ -1,7 +1,7 @@
 // multiply: x * act(gate). Every element by itself, so that a row's bits depend on that row alone.
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -30,8 +30,7 @@ TS_VECTOR_INLINE void multiply_shared(const float* x, const float* gate, int64_t
   }
 }
 
-void multiply_task(void* arg, int64_t row, int32_t) {
-  const ts_multiply_args& a = *static_cast<const ts_multiply_args*>(arg);
+void multiply_task(const ts_multiply_args& a, int64_t row) {
   const int64_t width = width_of(a.out), gates = width_of(a.gate);
   const float *x = a.x.data + row * a.x.stride, *gate = a.gate.data + row * a.gate.stride;
   float* out = a.out.data + row * a.out.stride;
@@ -47,7 +46,7 @@ int32_t run(ts_context* context, const ts_multiply_args& a) {
   if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
   if (a.out.rows != a.x.rows || a.out.rows != a.gate.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
   if (width_of(a.gate) < 1 || width_of(a.x) % width_of(a.gate) != 0) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, multiply_task, const_cast<ts_multiply_args*>(&a));
+  share_tasks<multiply_task>(context, a.out.rows, a);
   return TS_OK;
 }
 

@@ -13,9 +13,8 @@
 #include "twostroke/stored.h"
 
 namespace twostroke {
-namespace {
 
-void read_streams(const Job& job, int64_t first_panel, float* sums) {
+inline void read_streams(const Job& job, int64_t first_panel, float* sums) {
   const int64_t count = job.panels_each * job.parts;
   memset(sums, 0, static_cast<size_t>(count * job.tokens * kPanel) * 4);
   Panel panels[kMostStreams], next[kMostStreams];
@@ -31,7 +30,7 @@ void read_streams(const Job& job, int64_t first_panel, float* sums) {
   }
 }
 
-void read_panels(const Job& job, TileKernel kernel, int64_t first_panel, int64_t count, float* sums) {
+inline void read_panels(const Job& job, TileKernel kernel, int64_t first_panel, int64_t count, float* sums) {
   const TileRows rows = tile_rows(job, 0);
   for (int64_t part = 0; part < job.parts; ++part) {
     for (int64_t i = 0; i < count; ++i) {
@@ -40,8 +39,6 @@ void read_panels(const Job& job, TileKernel kernel, int64_t first_panel, int64_t
     }
   }
 }
-
-}  // namespace
 
 inline void read_on(const Job& job, int64_t first_panel, int64_t count, float* sums) {
   read_panels(job, few_rows_kernel(job.w.kind, job.tokens, job.in_turn), first_panel, count, sums);

@@ -40,7 +40,7 @@ struct QuantizedRows {
   int64_t rows;
   int32_t* sub_corrections;  // NULL in blocks, where they are not used
   int64_t subgroups;
-  int64_t first_group;  // of the weights, to which the first group here belongs
+  int64_t first_group;  // the group of the weights that the first one here belongs to
 };
 
 // What an op says: the weights, some rows, and what becomes of their products.
@@ -81,7 +81,7 @@ int64_t chunk_rows(const Operands&, int64_t tokens);
 // Schedules job.tokens rows and lays their scratch memory out from `scratch` on, all parts at multiples of 64 bytes; returns its bytes.
 // NULL only counts them. beside: jobs of about this size whose tasks are shared out together, this one among them.
 int64_t lay_out(Job&, const ts_context*, uint8_t* scratch, int64_t beside = 1);
-// The same where the caller lays the rows out and rounds them: all their groups.
+// The same without the rows: the caller lays them out and rounds all their groups.
 int64_t lay_out_given(Job&, const ts_context*, uint8_t* scratch);
 // The memory of rows in `groups` groups.
 int64_t lay_out_rows(QuantizedRows&, const ts_weight& w, int64_t padded, int64_t groups, uint8_t* scratch);

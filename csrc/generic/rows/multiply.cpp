@@ -1,20 +1,11 @@
 // multiply: x * act(gate). Every element by itself, so that a row's bits depend on that row alone.
 #include "twostroke/activation.h"
+#include "twostroke/elements.h"
 #include "twostroke/ops.h"
 #include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
-
-template <class Function>
-TS_VECTOR_INLINE void multiply_row(const float* x, const float* gate, int64_t width, float* out, const Function& function) {
-  int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) store(out + i, load(x + i) * function(load(gate + i)));
-  if (i < width) {
-    const int64_t rest = width - i;
-    store_part(out + i, rest, load_part(x + i, rest, 0.0f) * function(load_part(gate + i, rest, 0.0f)));
-  }
-}
 
 // Sixteen gates at a time, each for `shared` elements.
 template <class Function>
@@ -35,7 +26,7 @@ void multiply_task(const ts_multiply_args& a, int64_t row) {
   const float *x = a.x.data + row * a.x.stride, *gate = a.gate.data + row * a.gate.stride;
   float* out = a.out.data + row * a.out.stride;
   with_activation(a.activation, [&](const auto& function) {
-    if (gates == width) multiply_row(x, gate, width, out, function);
+    if (gates == width) each_vector(out, width, [&](Vec v, Vec g) { return v * function(g); }, x, gate);
     else multiply_shared(x, gate, gates, width / gates, out, function);
   });
 }

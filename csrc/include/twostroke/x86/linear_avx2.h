@@ -56,6 +56,14 @@ struct Columns256 {
     const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
   }
+  static TS_INLINE Floats from_f16(const uint8_t* data) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(data)));
+  }
+  template <bool kSigned>
+  static TS_INLINE Floats from_bytes(const uint8_t* data) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(data));
+    return _mm256_cvtepi32_ps(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
+  }
   static TS_INLINE Floats low_halves(const uint8_t* data) { return _mm256_castsi256_ps(_mm256_slli_epi32(twostroke::load(data), 16)); }
   static TS_INLINE Floats high_halves(const uint8_t* data) {
     const __m256i high_half = _mm256_set1_epi32(static_cast<int32_t>(0xffff0000u));

@@ -83,6 +83,15 @@ struct Columns512 {
   static TS_INLINE Floats multiply_add(Floats a, Floats b, Floats sum) { return _mm512_fmadd_ps(a, b, sum); }
   static TS_INLINE Floats to_floats(Integers integers) { return _mm512_cvtepi32_ps(integers); }
   static TS_INLINE Floats from_bf16(const uint8_t* data) { return load_bf16(data); }
+  static TS_INLINE Floats from_f32(const uint8_t* data) { return _mm512_loadu_ps(data); }
+  static TS_INLINE Floats from_f16(const uint8_t* data) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)));
+  }
+  template <bool kSigned>
+  static TS_INLINE Floats from_bytes(const uint8_t* data) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
+    return _mm512_cvtepi32_ps(kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
+  }
 };
 
 template <int kRows>

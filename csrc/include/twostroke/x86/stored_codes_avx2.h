@@ -9,24 +9,8 @@ constexpr int kLanes = 8;                                    // columns of one r
 constexpr int kVectors = static_cast<int>(kPanel) / kLanes;  // registers across a panel
 constexpr int64_t kRegisterBytes = 4 * kLanes;
 
-// 8 scales, minima or multipliers as floats.
-struct Floats256 {
-  static constexpr int64_t kCount = kLanes;
-  typedef __m256 Floats;
-
-  static TS_INLINE Floats from_f32(const uint8_t* at) { return _mm256_castsi256_ps(load(at)); }
-  static TS_INLINE Floats from_f16(const uint8_t* at) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
-  template <bool kSigned>
-  static TS_INLINE Floats from_bytes(const uint8_t* at) {
-    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
-    return _mm256_cvtepi32_ps(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
-  }
-  static TS_INLINE Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
-  static TS_INLINE void store(float* to, Floats floats) { _mm256_store_ps(to, floats); }
-};
-
 template <int32_t kKind>
-using Head = StoredHead<kKind, Floats256>;
+using Head = StoredHead<kKind, Columns256>;
 
 // Both quads' third bits of 8 rows, at bit 2 of each code. from: of two bytes a row; bit 4 i + q belongs to column i of quad q.
 TS_INLINE void add_thirds(const uint8_t* from, int pair, __m256i& low, __m256i& high) {

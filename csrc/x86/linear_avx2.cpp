@@ -9,7 +9,7 @@ namespace {
 
 // Weights as they lie, 128 too many: sums begin with what undoes that.
 struct OffsetStep {
-  static constexpr int32_t kCorrected = 1;
+  [[maybe_unused]] static constexpr int32_t kCorrected = 1;
   __m256i weight;
   TS_INLINE explicit OffsetStep(const uint8_t* data) : weight(load(data)) {}
   TS_INLINE __m256i dot(__m256i total, const int8_t* q) const { return add_products(total, weight, broadcast_quad(q)); }
@@ -17,7 +17,7 @@ struct OffsetStep {
 
 // Weights are made signed again, so no correction. |w| * |x| <= 128 * 127: two of them do not saturate 16 bits.
 struct SignedStep {
-  static constexpr int32_t kCorrected = 0;
+  [[maybe_unused]] static constexpr int32_t kCorrected = 0;
   __m256i magnitude, weight;
   TS_INLINE explicit SignedStep(const uint8_t* data) {
     weight = _mm256_xor_si256(load(data), _mm256_set1_epi8(static_cast<char>(0x80)));

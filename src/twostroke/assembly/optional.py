@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from twostroke.ops.passes import division, with_adapters
     from twostroke.quantize.driver import kept_result
     from twostroke.runner import ahead as runner_ahead
+    from twostroke.runner.adapters import bank, lora_folder, shelf
     from twostroke.runner.device import early_runner
     from twostroke.runner.device import sampler as device_sampler
-    from twostroke.runner.adapters import bank, lora_folder, shelf
     from twostroke.runner.retrieval import embedder, reranker
     from twostroke.text import chat_template
 else:

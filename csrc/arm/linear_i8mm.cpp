@@ -1,6 +1,6 @@
 // The register tile of ts_linear on bytes for ARMv8.6's matrix products: two columns by two rows of eight k in one instruction.
 #if defined(TS_LEVEL_I8MM)
-#include "twostroke/neon/neon.h"
+#include "twostroke/neon/linear.h"
 #include "twostroke/stream.h"
 
 namespace twostroke {
@@ -79,7 +79,7 @@ TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Gro
       integers[r][j] = r % 2 == 0 ? vtrn1q_s32(square.even, square.odd) : vtrn2q_s32(square.even, square.odd);
     }
   }
-  fold<kRows, kVectors>(integers, x, group.index, scales, sums);
+  fold_columns<Columns128>(integers, x.scales + group.index * x.pair_stride, scales, sums);
 }
 
 template <int kRows>

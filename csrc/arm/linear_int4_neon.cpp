@@ -1,8 +1,8 @@
 // int4 weights of ts_linear for ARMv8-A: the unpacking for many rows and, with the dot product instructions, few rows straight from
 // the nibbles.
 #if defined(TS_LEVEL_NEON)
-#include "twostroke/neon/neon.h"
-#include "twostroke/stream.h"
+#include "twostroke/kernel_of.h"
+#include "twostroke/neon/linear.h"
 
 namespace twostroke {
 namespace {
@@ -33,11 +33,7 @@ TS_INLINE void unpack_subgroup(const uint8_t* octs, uint8x16_t multipliers, uint
   }
 }
 
-#if defined(TS_LEVEL_DOTPROD)
 constexpr int kBlockVectors = 2;  // whose eight multipliers are loaded at once
-
-// Narrower than strips of bytes: what is unpacked takes registers too.
-constexpr int narrow_strip(int rows) { return rows == 1 ? 4 : 2; }
 
 // 16 k of 8 columns: the sums of elements * activations, then once times the multiplier.
 template <int kRows, int kVectors>
@@ -87,23 +83,24 @@ TS_INLINE void group_strip(const Group& group, const TileRows& x, int64_t first,
       }
     }
   }
-  fold<kRows, kVectors>(totals, x, group.index, group.scales + 2 * first, sums + first);
+  fold_columns<Columns128>(totals, x.scales + group.index * x.pair_stride, group.scales + 2 * first, sums + first);
 }
 
 template <int kRows>
 void int4_group(const uint8_t*, const Group& group, const TileRows& x, float* sums) {
-  constexpr int kVectors = narrow_strip(kRows);
+  constexpr int kVectors = kRows == 1 ? 4 : 2;  // narrower than strips of bytes: what is unpacked takes registers too
   for (int64_t c = 0; c < kPanel; c += kVectors * kColumns) group_strip<kRows, kVectors>(group, x, c, sums);
 }
 
-constexpr GroupKernel kInt4[kInt4Rows] = {int4_group<1>, int4_group<2>, int4_group<3>, int4_group<4>};
-#endif
-
 }  // namespace
 
-#if defined(TS_LEVEL_DOTPROD)
-GroupKernel int4_kernel(int64_t rows) { return kInt4[rows - 1]; }
-#endif
+GroupKernel int4_kernel(int64_t rows) {
+  if constexpr (kLevel.dot_products) {
+    return kernel_of<GroupKernel, kInt4Rows>(rows, [](auto count) { return int4_group<count()>; });
+  } else {
+    return nullptr;  // nobody asks: kInt4Rows is 0
+  }
+}
 
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
   for (int64_t k = 0; k < columns; k += kStep, packed += kInt4StepBytes, bytes += kStep * kPanel) {

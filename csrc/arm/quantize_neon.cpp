@@ -1,6 +1,6 @@
 // Whole steps of quantize_row for ARMv8-A: the same bits as generic/linear/linear_quantize.cpp.
 #if defined(TS_LEVEL_NEON)
-#include "twostroke/neon/neon.h"
+#include "twostroke/neon/linear.h"
 #include "twostroke/quantize_steps.h"
 
 namespace twostroke {
@@ -14,7 +14,7 @@ TS_INLINE int32x4_t whole_numbers(const float* x, float32x4_t inverse) {
 
 }  // namespace
 
-uint32_t largest_bits(const float* x, int64_t steps) {
+uint32_t vector_largest_bits(const float* x, int64_t steps) {
   uint32x4_t best = vdupq_n_u32(0);
   for (const float* end = x + steps * kStep; x < end; x += kStep) {
     TS_UNROLL
@@ -23,7 +23,7 @@ uint32_t largest_bits(const float* x, int64_t steps) {
   return vmaxvq_u32(best);
 }
 
-int32_t quantize_steps(const float* x, int64_t steps, float inverse, int8_t* q, int32_t* sub_corrections) {
+int32_t vector_quantize_steps(const float* x, int64_t steps, float inverse, int8_t* q, int32_t* sub_corrections) {
   const float32x4_t scale = vdupq_n_f32(inverse);
   int32_t total = 0;
   for (int64_t n = 0; n < steps * kStep / kSubgroup; ++n, x += kSubgroup, q += kSubgroup) {

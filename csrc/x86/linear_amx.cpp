@@ -1,7 +1,7 @@
 // Many rows of ts_linear on matrix registers (AMX int8): 32 rows by 32 columns in four of them.
 #if defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -79,8 +79,17 @@ struct Fold {
   }
 };
 
-// integers (32 or 16, 32) = rows of q times 32 columns, while the block before is folded. A macro, not a template: tile numbers and
-// the operation must be literal.
+// integers (32 or 16, 32) = rows of q times 32 columns, while the block before is folded. Macros, not templates: tile numbers and
+// the operation must be literal. TS_FIRST_ROWS: one step of the first 16 rows.
+#define TS_FIRST_ROWS(DOT)                  \
+  ahead.step();                             \
+  _tile_loadd(4, q, kStep);                 \
+  _tile_loadd(6, tiles, w.line);            \
+  DOT(0, 4, 6);                             \
+  before.turn(ahead);                       \
+  _tile_loadd(7, tiles + w.right, w.line);  \
+  DOT(1, 4, 7);                             \
+  before.turn(ahead);
 #define TS_MULTIPLY(NAME, DOT, OFFSET)                                                                              \
   template <int kEach, bool kBetween>                                                                               \
   TS_INLINE void NAME(const int8_t* q, int64_t q_stride, const Tiles& w, int64_t steps, bool both, Fetch& ahead,    \
@@ -92,14 +101,7 @@ struct Fold {
       _tile_zero(2);                                                                                                \
       _tile_zero(3);                                                                                                \
       for (int64_t s = 0; s < steps; ++s, q += kTileBytes, tiles += w.step) {                                 \
-        ahead.step();                                                                                               \
-        _tile_loadd(4, q, kStep);                                                                                   \
-        _tile_loadd(6, tiles, w.line);                                                                              \
-        DOT(0, 4, 6);                                                                                               \
-        before.turn(ahead);                                                                                         \
-        _tile_loadd(7, tiles + w.right, w.line);                                                                    \
-        DOT(1, 4, 7);                                                                                               \
-        before.turn(ahead);                                                                                         \
+        TS_FIRST_ROWS(DOT)                                                                                          \
         _tile_loadd(5, q + q_stride, kStep);                                                                        \
         DOT(2, 5, 6);                                                                                               \
         before.turn(ahead);                                                                                         \
@@ -110,14 +112,7 @@ struct Fold {
       _tile_stored(3, integers + 16 * 32 + 16, 128);                                                                \
     } else {                                                                                                        \
       for (int64_t s = 0; s < steps; ++s, q += kTileBytes, tiles += w.step) {                                 \
-        ahead.step();                                                                                               \
-        _tile_loadd(4, q, kStep);                                                                                   \
-        _tile_loadd(6, tiles, w.line);                                                                              \
-        DOT(0, 4, 6);                                                                                               \
-        before.turn(ahead);                                                                                         \
-        _tile_loadd(7, tiles + w.right, w.line);                                                                    \
-        DOT(1, 4, 7);                                                                                               \
-        before.turn(ahead);                                                                                         \
+        TS_FIRST_ROWS(DOT)                                                                                          \
       }                                                                                                             \
     }                                                                                                               \
     _tile_stored(0, integers, 128);                                                                                 \
@@ -127,6 +122,7 @@ struct Fold {
 TS_MULTIPLY(multiply_unsigned, _tile_dpbsud, true)
 TS_MULTIPLY(multiply_signed, _tile_dpbssd, false)
 #undef TS_MULTIPLY
+#undef TS_FIRST_ROWS
 
 // All rows by one group: blocks of 32 rows by 32 columns, the two of the same rows one after the other, which find them in the
 // first-level cache.
@@ -156,12 +152,12 @@ TS_INLINE void all_blocks(const Group& group, const TileRows& x, int64_t rows, c
 
 }  // namespace
 
-void blocks_begin() {
+void configure_tiles() {
   const TileConfig config;
   _tile_loadconfig(&config);
 }
 
-void blocks_end() { _tile_release(); }
+void release_tiles() { _tile_release(); }
 
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {
   const int64_t steps = group.columns / kStep, blocks = (rows + kPairRows - 1) / kPairRows;

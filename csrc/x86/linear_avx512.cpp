@@ -2,7 +2,7 @@
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stored.h"
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -58,7 +58,7 @@ void int8_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
       memcpy(waiting[s], integers, sizeof(integers));
     }
   }
-  for (int s = 0; s < kPanels; ++s) fold(waiting[s], x.scales + groups[s].index * x.pair_stride, groups[s].scales, sums + s * stream_floats);
+  for (int s = 0; s < kPanels; ++s) fold_columns<Columns512>(waiting[s], x.scales + groups[s].index * x.pair_stride, groups[s].scales, sums + s * stream_floats);
 }
 
 template <int kRows>

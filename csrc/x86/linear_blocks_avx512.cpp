@@ -4,7 +4,7 @@
 // first-level cache: products at 98% of their peak, with unpacking 120 ns more a block of rows, of 71 ns a row.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -46,7 +46,7 @@ void int8_block(const uint8_t* data, const Group& group, const BlockRows& x, Fet
         multiply(weights, q + i * 4 * kRows, 4, integers);
       }
     }
-    fold(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
+    fold_columns<Columns512>(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
   }
 }
 
@@ -73,7 +73,7 @@ void int4_block(const uint8_t* data, const Group& group, const BlockRows& x, con
         multiply<kRows, 1>({four}, q + quad * 4 * kRows, 4, integers);
       });
     }
-    fold(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
+    fold_columns<Columns512>(integers, x.scales, group.scales + 32 * j, sums + 16 * j);
   }
 }
 
@@ -100,9 +100,6 @@ int64_t int4_moments_of(int64_t columns, int64_t rows) {
 }
 
 }  // namespace
-
-void blocks_begin() {}
-void blocks_end() {}
 
 // The first block of rows unpacks int4 weights to bytes next to its products; the other blocks read these bytes.
 void block_group(int32_t kind, const Group& group, const TileRows& x, int64_t rows, uint8_t* block, float* sums) {

@@ -1,14 +1,13 @@
 // int4 weights of ts_linear for AVX2: rows straight from the nibbles. Elements of 4 bits times activations fit sums of 16 bits, so that the
 // multiplier of 16 columns of k is applied once to their sum, not to each element. Without VNNI, no sum of 32 bits is made of each product.
 #if defined(TS_LEVEL_AVX2)
-#include "twostroke/avx2_loads.h"
-#include "twostroke/stream.h"
+#include "twostroke/x86/linear_avx2.h"
 
 namespace twostroke {
 namespace {
 
 constexpr int kLanes = 8;                         // columns of one register
-constexpr int kMostSubgroups = kMaxGroup / kSubgroup;
+constexpr int64_t kMostSubgroups = kMaxGroup / kSubgroup;
 constexpr int64_t kStepLines = kInt4StepBytes / 64;
 constexpr int kParts = kStep / kSubgroup;
 
@@ -26,43 +25,6 @@ TS_INLINE __m256i multipliers_of(const uint8_t* step, int part, int64_t column) 
   const __m256i wide = _mm256_cvtepu8_epi32(pairs);
   const __m256i one = part % 2 == 0 ? _mm256_and_si256(wide, _mm256_set1_epi32(15)) : _mm256_srli_epi32(wide, 4);
   return kAnyBytes ? one : _mm256_or_si256(one, _mm256_slli_epi32(one, 16));
-}
-
-// sums + the products of one quad of elements: in two halves of 16 bits, or with VNNI in 32.
-TS_INLINE __m256i add_quad(__m256i sums, __m256i elements, __m256i quad) {
-  return kAnyBytes ? add_products(sums, elements, quad) : _mm256_add_epi16(sums, _mm256_maddubs_epi16(elements, quad));
-}
-
-// 16 k of a strip. A half of a lane sums up 8 products of at most 15 * 127, and begins at no more than 4 * 16 * 127. Whole sums of 16
-// products end at no more than 8 * 16 * 127, so that their lower 16 bits are all of them.
-template <int kRows, int kAcross>
-TS_INLINE void subgroup(const uint8_t* octs, const __m256i (&multipliers)[kAcross], const int8_t* q, int64_t stride,
-                        const int32_t* beginnings, __m256i (&totals)[kRows][kAcross]) {
-  const __m256i nibble = _mm256_set1_epi8(15);
-  __m256i sums[kRows][kAcross];
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) sums[r][j] = broadcast_quad(beginnings + r * kMostSubgroups);
-  }
-  TS_UNROLL
-  for (int oct = 0; oct < 2; ++oct) {
-    TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) {
-      const __m256i packed = load(octs + oct * kQuadBytes + 32 * j);
-      const __m256i low = _mm256_and_si256(packed, nibble), high = _mm256_and_si256(_mm256_srli_epi16(packed, 4), nibble);
-      TS_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const int8_t* at = q + r * stride + 8 * oct;
-        sums[r][j] = add_quad(add_quad(sums[r][j], low, broadcast_quad(at)), high, broadcast_quad(at + 4));
-      }
-    }
-  }
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) totals[r][j] = _mm256_add_epi32(totals[r][j], _mm256_madd_epi16(sums[r][j], multipliers[j]));
-  }
 }
 
 // One strip of one group, from `column` of the panel on: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
@@ -83,19 +45,10 @@ TS_INLINE void group_strip(const uint8_t* data, int64_t column, const Group& gro
       TS_UNROLL
       for (int j = 0; j < kAcross; ++j) multipliers[j] = multipliers_of(data, part, column + kLanes * j);
       const uint8_t* octs = data + kMultiplierBytes + part * 2 * kQuadBytes + 4 * column;
-      subgroup<kRows, kAcross>(octs, multipliers, q + part * kSubgroup, x.q_stride, begin + part, totals);
+      add_subgroup(octs, multipliers, q + part * kSubgroup, x.q_stride, begin + part, kMostSubgroups, 0, totals);
     }
   }
-  TS_UNROLL
-  for (int j = 0; j < kAcross; ++j) {
-    const __m256 w_scale = load_bf16(group.scales + 2 * (column + kLanes * j));
-    TS_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      float* at = sums + r * kPanel + column + kLanes * j;
-      const __m256 scale = _mm256_mul_ps(_mm256_set1_ps(x.scales[group.index * x.pair_stride + r]), w_scale);
-      _mm256_store_ps(at, _mm256_fmadd_ps(_mm256_cvtepi32_ps(totals[r][j]), scale, _mm256_load_ps(at)));
-    }
-  }
+  fold_columns<Columns256>(totals, x.scales + group.index * x.pair_stride, group.scales + 2 * column, sums + column);
 }
 
 template <int kRows>

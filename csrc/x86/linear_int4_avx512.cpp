@@ -1,7 +1,7 @@
 // int4 weights of ts_linear for AVX-512 with VNNI: few rows straight from the nibbles.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -10,38 +10,6 @@ template <int kLines, class Where>
 TS_INLINE void prefetch(const Where& ahead, const uint8_t* data) {
   TS_UNROLL
   for (int i = 0; i < kLines; ++i) ahead.prefetch(data + 64 * i);
-}
-
-// 16 k of kAcross times 16 columns, lines in the order of memory: sums of at most 16 * 8 * 127 fit the low halves of the lanes, so that one
-// 16-bit product with the multipliers, whose high halves are zero, adds them to the totals.
-template <int kRows, int kAcross>
-TS_INLINE void subgroup(const uint8_t* octs, const __m512i (&multipliers)[kAcross], const int8_t* q, const int32_t* corrections,
-                        const TileRows& x, int first, __m512i (&totals)[kRows][kVectors]) {
-  const __m512i nibble = _mm512_set1_epi8(15);
-  __m512i sum[kRows][kAcross];
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) sum[r][j] = _mm512_set1_epi32(corrections[r * x.subgroups]);
-  }
-  TS_UNROLL
-  for (int oct = 0; oct < 2; ++oct) {
-    TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) {
-      const __m512i packed = load(octs + oct * kQuadBytes + 64 * j);
-      const __m512i low = _mm512_and_si512(packed, nibble), high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), nibble);
-      TS_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        const int8_t* at = q + r * x.q_stride + 8 * oct;
-        sum[r][j] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum[r][j], low, broadcast_quad(at)), high, broadcast_quad(at + 4));
-      }
-    }
-  }
-  TS_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    TS_UNROLL
-    for (int j = 0; j < kAcross; ++j) totals[r][first + j] = _mm512_dpwssd_epi32(totals[r][first + j], sum[r][j], multipliers[j]);
-  }
 }
 
 // Half a step, 32 k, of one panel added to its totals.
@@ -62,8 +30,8 @@ TS_INLINE void turn(const uint8_t* data, int pair, const Where& ahead, const int
         const __m512i both = multiplier_pair(data, pair, first + j);
         multipliers[j] = sub == 0 ? _mm512_and_si512(both, _mm512_set1_epi32(15)) : _mm512_srli_epi32(both, 4);
       }
-      subgroup<kRows, kAcross>(octs + sub * 2 * kQuadBytes + 64 * first, multipliers, q + pair * 32 + sub * 16, corrections + pair * 2 + sub,
-                               x, first, totals);
+      add_subgroup(octs + sub * 2 * kQuadBytes + 64 * first, multipliers, q + pair * 32 + sub * 16, x.q_stride, corrections + pair * 2 + sub,
+                   x.subgroups, first, totals);
     }
   }
 }
@@ -116,7 +84,7 @@ void int4_groups(const Group* groups, const TileRows& x, float* sums, int64_t st
       }
     }
   }
-  for (int s = 0; s < kPanels; ++s) fold(totals[s], x.scales + groups[s].index * x.pair_stride, groups[s].scales, sums + s * stream_floats);
+  for (int s = 0; s < kPanels; ++s) fold_columns<Columns512>(totals[s], x.scales + groups[s].index * x.pair_stride, groups[s].scales, sums + s * stream_floats);
 }
 
 }  // namespace

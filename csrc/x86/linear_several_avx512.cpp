@@ -6,7 +6,7 @@
 // 80 -> 90%; 4 rows of int4 57 -> 69% and 77 -> 92%, 8 rows 34 -> 35% and 62 -> 66%. With more rows products are the limit.
 #if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
 #include "twostroke/stream.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -76,7 +76,7 @@ TS_INLINE void each_piece(const Panel& panel, const TileRows& x, float* sums, co
       data = multiply(data, columns, Piece{q, waiting[0]});
       q += columns * kRows;
     }
-    fold(waiting, x.scales + group * x.pair_stride, scales, sums);
+    fold_columns<Columns512>(waiting, x.scales + group * x.pair_stride, scales, sums);
   }
 }
 

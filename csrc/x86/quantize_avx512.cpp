@@ -1,7 +1,7 @@
 // Whole steps of quantize_row for AVX-512 with VNNI: the same bits as generic/linear/linear_quantize.cpp.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/quantize_steps.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -16,7 +16,7 @@ TS_INLINE __m128i subgroup_sums(__m512i bytes) {
 
 }  // namespace
 
-uint32_t largest_bits(const float* x, int64_t steps) {
+uint32_t vector_largest_bits(const float* x, int64_t steps) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i best[4] = {};
   for (const float* end = x + steps * kStep; x < end; x += kStep) {
@@ -26,7 +26,7 @@ uint32_t largest_bits(const float* x, int64_t steps) {
   return _mm512_reduce_max_epu32(_mm512_max_epu32(_mm512_max_epu32(best[0], best[1]), _mm512_max_epu32(best[2], best[3])));
 }
 
-int32_t quantize_steps(const float* x, int64_t steps, float inverse, int8_t* q, int32_t* sub_corrections) {
+int32_t vector_quantize_steps(const float* x, int64_t steps, float inverse, int8_t* q, int32_t* sub_corrections) {
   const __m512 scale = _mm512_set1_ps(inverse);
   __m128i total = _mm_setzero_si128();
   for (const float* end = x + steps * kStep; x < end; x += kStep, q += kStep, sub_corrections += kStep / kSubgroup) {

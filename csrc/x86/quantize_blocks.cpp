@@ -1,8 +1,10 @@
 // Rows of activations to int8 in blocks, 16 at a time: the same bits as generic/linear/linear_quantize.cpp.
 #if defined(TS_LEVEL_AVX512)
+#include <type_traits>
+
 #include "twostroke/quantize_steps.h"
 #include "twostroke/rotate.h"
-#include "twostroke/vnni.h"
+#include "twostroke/x86/linear_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -28,14 +30,13 @@ TS_INLINE float group_magnitude(const Source& from, int64_t r) {
   return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int32_t>(last > most ? last : most))));
 }
 
-#if defined(TS_LEVEL_AMX)
 // 64 columns of a block, (16, 64) bytes: rows as they are.
-struct Step {
+struct StepOfRows {
   TS_INLINE void put(int64_t r, __m512i bytes, int8_t* q) { _mm512_storeu_si512(q + r * kStep, bytes); }
   TS_INLINE void end(int64_t, int8_t*) {}
   static constexpr int64_t bytes(int64_t) { return kRowBlock * kStep; }
 };
-#else
+
 // In 16 registers, what is in word w of register r to word r of register w.
 TS_INLINE void transpose(const __m512i (&from)[kRowBlock], __m512i (&to)[kRowBlock]) {
   __m512i pairs[kRowBlock], fours[kRowBlock];
@@ -64,7 +65,7 @@ TS_INLINE void transpose(const __m512i (&from)[kRowBlock], __m512i (&to)[kRowBlo
 }
 
 // 64 columns of a block, (16 quads, rows, 4) bytes.
-struct Step {
+struct StepOfQuads {
   __m512i rows_bytes[kRowBlock] = {};
 
   TS_INLINE void put(int64_t r, __m512i bytes, int8_t*) { rows_bytes[r] = bytes; }
@@ -77,7 +78,7 @@ struct Step {
   }
   static constexpr int64_t bytes(int64_t rows) { return rows * kStep; }
 };
-#endif
+using Step = std::conditional_t<kLevel.matrix_registers, StepOfRows, StepOfQuads>;
 
 // 64 columns of all rows before the next 64: stores follow each other in memory.
 void quantize_source(const Source& from, int64_t rows, int64_t columns, QuantizedRow to) {

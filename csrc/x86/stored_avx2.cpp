@@ -2,7 +2,7 @@
 // many rows by one group after the other.
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/kernel_of.h"
-#include "twostroke/stored_codes_avx2.h"
+#include "twostroke/x86/stored_codes_avx2.h"
 
 namespace twostroke {
 namespace {
@@ -268,7 +268,7 @@ void group_of_kind(const Group& group, const TileRows& x, int64_t rows, float* s
     if (rows >= kTallRows) {
       alignas(64) uint8_t bytes[kStoredGroup * kPanel];
       unpack<kKind>(codes, group.columns, bytes);
-      return add_rows<Bytes<kKind>>(head, bytes, group, x, rows, sums);
+      return add_rows<Unpacked<kKind>>(head, bytes, group, x, rows, sums);
     }
   }
   add_rows<Codes<kKind>>(head, codes, group, x, rows, sums);

@@ -1,7 +1,7 @@
 // Products with stored codes as they lie, for AVX-512 with VNNI: few rows by a panel that is read once, because a stream waits for memory,
 // and many rows by one group after the other.
 #if defined(TS_LEVEL_AVX512)
-#include "twostroke/stored_codes.h"
+#include "twostroke/x86/stored_codes_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -61,7 +61,6 @@ TS_INLINE __m512i thirds(const uint8_t* from, int quad) {
 // One plane of codes that are nothing else: 32 / kHigh columns. third: where their third bits begin, if they have them.
 template <int kHigh, bool kThird, int kRows, int kAcross, class Lines>
 TS_INLINE void add_plane(const uint8_t* at, const uint8_t* third, const int8_t* q, int64_t stride, const Lines& ahead, __m512i (&integers)[kRows][kAcross]) {
-  const __m512i mask = _mm512_set1_epi8((1 << kHigh) - 1);
   TS_UNROLL
   for (int j = 0; j < kAcross; ++j) ahead.line(at + 64 * j);
   TS_UNROLL
@@ -69,7 +68,7 @@ TS_INLINE void add_plane(const uint8_t* at, const uint8_t* third, const int8_t* 
     __m512i codes[kAcross];
     TS_UNROLL
     for (int j = 0; j < kAcross; ++j) {
-      codes[j] = _mm512_and_si512(moved(load(at + 64 * j), -quad * kHigh), mask);
+      codes[j] = of_plane<kHigh>(load(at + 64 * j), quad);
       if constexpr (kThird) codes[j] = _mm512_or_si512(codes[j], thirds(third + 32 * j, quad));
     }
     multiply(codes, q, stride, integers);

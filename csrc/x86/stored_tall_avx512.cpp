@@ -2,7 +2,7 @@
 // bytes once, in the first-level cache, and meet blocks of rows. A block has 16 columns: one register of codes meets all its rows, and every
 // sum stays in a register.
 #if defined(TS_LEVEL_AVX512)
-#include "twostroke/stored_codes.h"
+#include "twostroke/x86/stored_codes_avx512.h"
 
 namespace twostroke {
 namespace {
@@ -12,7 +12,7 @@ constexpr int64_t kMostSteps = kStoredGroup / kSubgroup;
 
 // One group: bytes (columns / 4, 64, 4), code + kMore, and what they are multiplied by.
 template <int32_t kKind>
-struct Bytes {
+struct UnpackedGroup {
   Head<kKind> head;
   alignas(64) uint8_t codes[kStoredGroup * kPanel];
 };
@@ -126,7 +126,7 @@ using BlockKernel = void (*)(const Head<kKind>&, const uint8_t* codes, int64_t s
 
 template <int32_t kKind>
 void multiply_of(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {
-  Bytes<kKind> bytes;
+  UnpackedGroup<kKind> bytes;
   const uint8_t* codes = bytes.head.read(group.data, group.columns / sub, Nothing());
   unpack<kKind>(codes, group.columns, bytes.codes);
   // Blocks of nearly equal height.

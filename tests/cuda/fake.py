@@ -43,11 +43,11 @@ def compile_emulated(kernels: Sequence[Path], others: Sequence[Path] = (), watch
         *("-fsanitize=alignment", "-fsanitize-trap=alignment"),
     )
     own = (*flags, *(["-DTS_WATCHED"] if watched else []))
-    emulator = base.ROOT / "csrc" / "cuda" / "emulator"
+    emulator = build.SOURCES / "emulator"
     plain = (*others, emulator / "emulator.cpp", *([emulator / "watch.cpp"] if watched else []))
     jobs = [(unit, (*own, *(WATCH if watched else ()))) for unit in kernels] + [(unit, own) for unit in plain]
     cache, compiler = base.shared_cache(), base.zig()
-    objects = base.compile_all(cache, compiler, jobs)
+    objects = base.compile_all(cache, compiler, jobs, more=build.HEADERS)
     made: Path = base.link(cache, compiler, objects, (*triple, "-nostdlib++", "-shared", "-s"), ".so")
     return made
 
@@ -59,7 +59,7 @@ def fake_driver(watched: bool = False) -> Path:
 
 @cache
 def _driver(watched: bool) -> Path:
-    modules = sorted((build.cpu_build().ROOT / "csrc" / "cuda" / "modules").glob("*.cpp"))
+    modules = sorted((build.SOURCES / "modules").glob("*.cpp"))
     made = compile_emulated(modules, [HERE / "fake_driver.cpp", HERE / "fake_graphs.cpp"], watched)
     return Path(shutil.copy(made, _folder_of_process() / "libcuda.so.1"))
 

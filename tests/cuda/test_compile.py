@@ -11,7 +11,7 @@ from tests.cuda.assembled import CHIPS, assembled, assembled_now
 from tests.tiers import TIER, thinned
 from twostroke.backends.cuda import build
 
-KERNELS = re.findall(r"K\((\w+), \w+\)", (build.cpu_build().HEADERS / "twostroke/cuda/arguments.h").read_text())
+KERNELS = re.findall(r"K\((\w+), \w+\)", (build.HEADERS[0] / "twostroke/cuda/arguments.h").read_text())
 KERNELS_OF_A_COMMIT = 12
 """As many are assembled again to hold the kept figures."""
 MOST_REGISTERS = 168

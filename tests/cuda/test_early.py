@@ -12,7 +12,7 @@ from tests.tiers import TIER
 from twostroke import LLM, SamplingParams
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.find import find_model
-from twostroke.runner.early_runner import EarlyRunner
+from twostroke.runner.device.early_runner import EarlyRunner
 from twostroke.types.errors import ConfigError
 from twostroke.types.grammar import Grammar
 from twostroke.types.output import Delta, Prompt

@@ -14,7 +14,7 @@ from tests.speculate.test_eagle3 import write as write_eagle3
 from tests.speculate.test_mtp import folder_of
 from tests.speculate.test_real_engine import AllOfThem
 from twostroke import LLM, SamplingParams
-from twostroke.runner.device_sampler import DeviceSampler
+from twostroke.runner.device.sampler import DeviceSampler
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.grammar import Grammar
 from twostroke.types.output import Prompt

@@ -19,9 +19,9 @@ from twostroke.backends.cuda.device import CudaDevice
 from twostroke.backends.cuda.limits import sampling_bytes
 from twostroke.ops.attention.token_weights import weigh
 from twostroke.ops.step_memory import StepSizes
-from twostroke.runner.device_sampler import MANY_TOP, NO_ROOM, NOT_FINITE, DeviceSampler
+from twostroke.runner.device.rows import MOST_TOP, SAMPLE_INPUT, SAMPLE_RESULT
+from twostroke.runner.device.sampler import MANY_TOP, NO_ROOM, NOT_FINITE, DeviceSampler
 from twostroke.runner.samplers import HostSampler, Sampled
-from twostroke.runner.sampling.device_rows import MOST_TOP, SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.runner.sampling.sampler import sample
 from twostroke.types.errors import BackendError
 from twostroke.types.forbidden_tokens import NoTokenLeft

@@ -301,15 +301,14 @@ def test_another_group_size_is_one_line(echo: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_level_has_one_name_and_one_place_in_every_list() -> None:
     """What the recipe for a level says is alike: names, order, and the words of --cpu-level."""
-    level_cpp = (ROOT / "csrc" / "generic" / "machine" / "level.cpp").read_text()
+    level_h = (ROOT / "csrc" / "include" / "twostroke" / "level.h").read_text()
     words = options.BY_NAME["cpu_level"].help
     for architecture, levels in library.LEVELS_OF.items():
         assert tuple(build.LEVELS[architecture]) == levels
         for level in levels:
             assert options.BY_NAME["cpu_level"].read(level, "a test") == level and level in words
-            assert f'return "{level}";' in level_cpp
-            guarded = [path for path in build.sources(architecture) if f"TS_LEVEL_{level.upper()}" in path.read_text()]
-            assert guarded or level == "generic"
+            assert f'"{level}"' in level_h and f"kLevel = levels::{level}();" in level_h
+            assert level == "generic" or f"defined(TS_LEVEL_{level.upper()})" in level_h
 
 
 def test_an_option_has_a_flag_a_variable_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "twostroke/registers.h"
+#include "twostroke/x86/registers.h"
 
 #define TS_NO_WIDE_REGISTERS  // inline assembly has no place for 512 bits
 

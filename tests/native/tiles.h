@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "twostroke/registers.h"
+#include "twostroke/x86/registers.h"
 
 namespace tiles {
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.runner.test_step_inputs import new_memory
 from twostroke.ops.step_memory import StepSizes
-from twostroke.runner.device_sampler import DeviceSampler
-from twostroke.runner.early_runner import EarlyRunner
-from twostroke.runner.sampling.device_rows import SAMPLE_RESULT, Rows
+from twostroke.runner.device.early_runner import EarlyRunner
+from twostroke.runner.device.rows import SAMPLE_RESULT, Rows
+from twostroke.runner.device.sampler import DeviceSampler
 from twostroke.types.errors import BackendError
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from twostroke.runner.early_steps import following, is_same
+from twostroke.runner.device.early_steps import following, is_same
 from twostroke.types.plan import Hold, Plan, PlannedSequence, Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams

@@ -23,7 +23,7 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.registry import registry
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.runner.device_sampler import DeviceSampler
+from twostroke.runner.device.sampler import DeviceSampler
 from twostroke.runner.folder import read_folder
 from twostroke.runner.place_weights import placed
 from twostroke.runner.samplers import HostSampler

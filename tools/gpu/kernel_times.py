@@ -24,7 +24,7 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import FormatChoice, Op, OpCost, StoredFormats
 from twostroke.ops.program.values import Size, Weight
 from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
-from twostroke.runner.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
+from twostroke.runner.device.rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.types.errors import OutOfMemory
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 

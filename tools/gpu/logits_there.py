@@ -15,7 +15,7 @@ USED = 100
 
 
 class LogitsThere:
-    """Satisfies runner.device_sampler.SamplingForward. logits (R, V): of the one step that there is. read: how many of
+    """Satisfies runner.device.sampler.SamplingForward. logits (R, V): of the one step that there is. read: how many of
     its rows were brought here."""
 
     def __init__(self, device: CudaDevice, logits: np.ndarray, asked_bytes: int = ASKED_BYTES) -> None:

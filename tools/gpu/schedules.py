@@ -20,9 +20,9 @@ from twostroke.ops.program.cache_groups import cache_groups
 from twostroke.ops.program.model import Model
 from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.runner.device_sampler import DeviceSampler
-from twostroke.runner.early_runner import EarlyRunner
-from twostroke.runner.early_steps import steady
+from twostroke.runner.device.early_runner import EarlyRunner
+from twostroke.runner.device.early_steps import steady
+from twostroke.runner.device.sampler import DeviceSampler
 from twostroke.runner.folder import read_folder
 from twostroke.runner.place_weights import placed
 from twostroke.runner.runner import ModelRunner

@@ -19,7 +19,7 @@ from twostroke.ops.program.op import FormatChoice
 from twostroke.ops.program.values import Weight
 from twostroke.ops.quant.formats import KEPT_WIDE, format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
-from twostroke.runner.sampling.device_rows import SAMPLE_INPUT, SAMPLE_RESULT
+from twostroke.runner.device.rows import SAMPLE_INPUT, SAMPLE_RESULT
 from twostroke.types.spec.formats import F32, PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
 
 ROW = dict[str, Any]

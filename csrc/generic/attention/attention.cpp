@@ -51,17 +51,23 @@ void load_head(const AttentionJob* job, const Block& block, int64_t kv_head, con
   const int32_t integers = in_integers(job->layer) ? job->layer->kind : -1;
   if (integers == TS_KV_INT8) bytes_of_queries<WholeByte>(rows.q, block.rows, padded, rows.integers);
   if (integers == TS_KV_INT4) bytes_of_queries<Nibbles>(rows.q, block.rows, padded, rows.integers);
-#if defined(TS_LEVEL_AMX)
-  if (job->matrix) split_queries(rows.q, block.rows, padded, rows.parts);
-#endif
+  if constexpr (kLevel.matrix_registers) {
+    if (job->matrix) split_queries(rows.q, block.rows, padded, rows.parts);
+  }
 }
 
-// Begins the block; matrix_attention_end ends it.
+// Begins the block; end_queries ends it.
 void load_queries(const AttentionJob* job, const Block& block) {
   for (int64_t i = 0; i < block.heads; ++i) load_head(job, block, block.first_head + i, block.head(job, i));
-#if defined(TS_LEVEL_AMX)
-  if (job->matrix) matrix_attention_begin(block.rows);
-#endif
+  if constexpr (kLevel.matrix_registers) {
+    if (job->matrix) matrix_attention_begin(block.rows);
+  }
+}
+
+void end_queries([[maybe_unused]] const AttentionJob* job) {
+  if constexpr (kLevel.matrix_registers) {
+    if (job->matrix) matrix_attention_end();
+  }
 }
 
 // One over the sum of all weights, the sink's among them: a score without a value (gpt-oss). Relative to the row's own peak.
@@ -116,7 +122,7 @@ void whole_task(void* opaque, int64_t index, int32_t thread) {
       merge(head.whole, head.segment, block.rows, job->value_padded, block.work.rescale, block.work.found);
     }
   }
-  if (job->matrix) matrix_attention_end();
+  end_queries(job);
   for (int64_t i = 0; i < block.heads; ++i) store_outputs(job, block, block.first_head + i, block.head(job, i).whole);
 }
 
@@ -128,7 +134,7 @@ void segment_task(void* opaque, int64_t index, int32_t thread) {
   const int64_t of_first = block.first_head * blocks + local / segments_of(job, s) % blocks;
   load_queries(job, block);
   run_segment(job, block, segment, [&](const HeadRows&, int64_t i) { return partial_of(job, s, of_first + i * blocks, segment); });
-  if (job->matrix) matrix_attention_end();
+  end_queries(job);
 }
 
 void merge_task(void* opaque, int64_t index, int32_t thread) {
@@ -189,7 +195,9 @@ void share_out(AttentionJob* job, int64_t threads) {
     job->heads_together = largest_divisor_below(job->layer->kv_heads, job->heads_together);
 }
 
-bool takes_matrix(int32_t kv_kind, int64_t head_dim) { return kMatrixAttention && kv_kind == TS_KV_BF16 && head_dim % kChunk == 0; }
+bool takes_matrix(int32_t kv_kind, int64_t head_dim) {
+  return kLevel.matrix_registers && kv_kind == TS_KV_BF16 && head_dim % kChunk == 0;
+}
 
 // Sizes of blocks and of a thread's memory.
 void plan(AttentionJob* job, int64_t threads) {

@@ -1,12 +1,11 @@
 // entry_write: entries that close in this step into their pages.
 #include "twostroke/attention/entries.h"
-#include "twostroke/context.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void write_row(void* opaque, int64_t t, int32_t) {
-  const ts_entry_write_args& a = *static_cast<const ts_entry_write_args*>(opaque);
+void write_row(const ts_entry_write_args& a, int64_t t) {
   if ((a.positions.data[t] + int64_t{1}) % a.rate != 0) return;
   const EntryPages pages(a.layer, width_of(a.rows), a.rate);
   const int32_t slot = a.slots.data[t];
@@ -18,7 +17,7 @@ void write_row(void* opaque, int64_t t, int32_t) {
 int32_t run(ts_context* context, const ts_entry_write_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.rows.rows, write_row, const_cast<ts_entry_write_args*>(&a));
+  share_tasks<write_row>(context, a.rows.rows, a);
   return TS_OK;
 }
 

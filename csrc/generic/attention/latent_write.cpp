@@ -1,7 +1,7 @@
 // latent_write: latents of new positions, with the turned keys after them, into their pages, rounded as ops/attention/latent_write.py says.
-#include "twostroke/context.h"
 #include "twostroke/attention/kv_row.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -25,8 +25,7 @@ void write_row(const ts_latent_write_args& a, int64_t t) {
 
 constexpr int64_t kTokensPerTask = TS_PAGE_TOKENS;  // mostly one page: two threads in one would pass its lines to and fro
 
-void write_task(void* opaque, int64_t index, int32_t) {
-  const ts_latent_write_args& a = *static_cast<const ts_latent_write_args*>(opaque);
+void write_task(const ts_latent_write_args& a, int64_t index) {
   const int64_t first = index * kTokensPerTask, end = first + kTokensPerTask < a.rows.rows ? first + kTokensPerTask : a.rows.rows;
   for (int64_t t = first; t < end; ++t) write_row(a, t);
 }
@@ -41,9 +40,9 @@ int32_t run(ts_context* context, const ts_latent_write_args& a) {
     if (a.slots.data[t] < 0 || a.slots.data[t] / TS_PAGE_TOKENS >= a.layer->num_pages) return TS_BAD_INDEX;
   const int64_t tasks = (a.rows.rows + kTokensPerTask - 1) / kTokensPerTask;
   if (tasks > 1) {
-    ts_parallel(context, tasks, write_task, const_cast<ts_latent_write_args*>(&a));
+    share_tasks<write_task>(context, tasks, a);
   } else if (tasks == 1) {
-    write_task(const_cast<ts_latent_write_args*>(&a), 0, 0);
+    write_task(a, 0);
   }
   return TS_OK;
 }

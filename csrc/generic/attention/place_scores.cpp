@@ -1,9 +1,9 @@
 // place_scores: each head's vector times a vector of every place. A task is one head of a few rows, so that a head's table stays in a
 // first- or second-level cache. Each sum is one chain of products over the dimensions, in order.
 #include "twostroke/checks.h"
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -41,8 +41,7 @@ void score_last(const ts_place_scores_args& a, int64_t row, int64_t head, int64_
   store_part(a.out.data + row * a.out.stride + head * places + b, count, sum);
 }
 
-void score_rows(void* opaque, int64_t index, int32_t) {
-  const ts_place_scores_args& a = *static_cast<const ts_place_scores_args*>(opaque);
+void score_rows(const ts_place_scores_args& a, int64_t index) {
   const int64_t head = index % a.x.heads, first = index / a.x.heads * kTaskRows, places = a.out.dim;
   const int64_t end = first + kTaskRows < a.x.rows ? first + kTaskRows : a.x.rows;
   for (int64_t row = first; row < end; row += kRows) {
@@ -59,7 +58,7 @@ void score_rows(void* opaque, int64_t index, int32_t) {
 int32_t run(ts_context* context, const ts_place_scores_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, (a.x.rows + kTaskRows - 1) / kTaskRows * a.x.heads, score_rows, const_cast<ts_place_scores_args*>(&a));
+  share_tasks<score_rows>(context, (a.x.rows + kTaskRows - 1) / kTaskRows * a.x.heads, a);
   return TS_OK;
 }
 

@@ -5,16 +5,33 @@
 
 namespace twostroke {
 
-void multiply_chunk(ts_context* context, Job& job) {
-  const bool integers = is_integer_kind(job.w.kind);
+namespace {
+
+// prepare(): before each slice.
+template <class Prepare>
+void multiply_slices(ts_context* context, Job& job, const Prepare& prepare) {
   const int64_t panel_tasks = (job.panels + job.panels_each - 1) / job.panels_each, each = job.slice_groups;
   choose_splits(job, panel_tasks, ts_threads(context));
   for (job.first_group = 0; job.first_group == 0 || job.first_group < job.groups; job.first_group += each) {
     job.slice_groups = job.groups - job.first_group < each ? job.groups - job.first_group : each;
-    if (integers && !job.given) quantize_slice(context, job);
+    prepare();
     ts_parallel(context, panel_tasks * job.row_splits, multiply_task, &job);
-    if (!integers) break;
+    if (!is_integer_kind(job.w.kind)) break;
   }
+}
+
+}  // namespace
+
+void multiply_chunk(ts_context* context, Job& job) {
+  multiply_slices(context, job, [&] {
+    if (!is_integer_kind(job.w.kind)) return;
+    job.xq.first_group = job.first_group;
+    quantize_slice(context, job);
+  });
+}
+
+void multiply_given(ts_context* context, Job& job) {
+  multiply_slices(context, job, [] {});
 }
 
 namespace {

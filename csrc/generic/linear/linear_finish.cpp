@@ -17,7 +17,7 @@ void add_row(float* row, const float* other, int64_t width) {
 }
 
 // One row of one part, `shift` columns into it and on into the next part, with bias.
-void part_row(const Job& job, const float* sums, int64_t part_floats, int64_t shift, int64_t width, int64_t bias_at, float* row) {
+void part_row(const Operands& job, const float* sums, int64_t part_floats, int64_t shift, int64_t width, int64_t bias_at, float* row) {
   const int64_t from_first = kPanel - shift < width ? kPanel - shift : width;
   memcpy(row, sums + shift, static_cast<size_t>(from_first) * 4);
   if (from_first < width) memcpy(row + from_first, sums + part_floats, static_cast<size_t>(width - from_first) * 4);
@@ -27,7 +27,7 @@ void part_row(const Job& job, const float* sums, int64_t part_floats, int64_t sh
 // Sixteen sums with their bias.
 TS_INLINE Vec biased(const float* sums, const float* bias) { return bias == nullptr ? load(sums) : load(sums) + load(bias); }
 
-const float* bias_from(const Job& job, int64_t column) { return job.w.bias == nullptr ? nullptr : job.w.bias + column; }
+const float* bias_from(const Operands& job, int64_t column) { return job.w.bias == nullptr ? nullptr : job.w.bias + column; }
 
 // put(where it goes, the row's sums, column in the panel) for each vector of a panel of which every column is there.
 template <class Put>
@@ -41,7 +41,7 @@ TS_INLINE void whole_panel(const Place& out, int64_t rows, const float* sums, co
 
 }  // namespace
 
-void finish_store(const Job& job, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out) {
+void finish_store(const Operands& job, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out) {
   const int64_t width = panel_width(job.w.rows, panel), column = panel * kPanel;
   if (width == kPanel) {
     const float* bias = bias_from(job, column);
@@ -54,7 +54,7 @@ void finish_store(const Job& job, int64_t panel, int64_t rows, const float* sums
   }
 }
 
-void finish_add(const Job& job, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out) {
+void finish_add(const Operands& job, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out) {
   const int64_t width = panel_width(job.w.rows, panel), column = panel * kPanel;
   if (width == kPanel) {
     const float* bias = bias_from(job, column);
@@ -69,7 +69,7 @@ void finish_add(const Job& job, int64_t panel, int64_t rows, const float* sums, 
   }
 }
 
-void finish_silu(const Job& job, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out) {
+void finish_silu(const Operands& job, int64_t panel, int64_t rows, const float* sums, int64_t part_floats, const Place& out) {
   const int64_t width = panel_width(job.gated, panel), column = panel * kPanel, shift = job.gated % kPanel;
   if (width == kPanel && shift == 0) {
     const float *gates = bias_from(job, column), *ups = bias_from(job, job.gated + column);

@@ -41,7 +41,7 @@ TileRows tile_rows(const Job& job, int64_t row) {
   return rows;
 }
 
-Panel panel_of(const Job& job, int64_t index) {
+Panel panel_of(const Operands& job, int64_t index) {
   Panel panel = {};
   panel.data = static_cast<const uint8_t*>(job.w.data) + index * panel_bytes(job.w.kind, job.padded);
   panel.columns = is_integer_kind(job.w.kind) ? job.padded : job.w.columns;
@@ -53,7 +53,7 @@ Panel panel_of(const Job& job, int64_t index) {
 }
 
 Group group_of(const Job& job, const Panel& panel, int64_t index, const uint8_t* next) {
-  const int64_t first = index * panel.group, end = first + panel.group, skipped = job.given ? 0 : job.first_group;
+  const int64_t first = index * panel.group, end = first + panel.group, skipped = job.xq.first_group;
   const uint8_t* data = panel.data + panel_bytes(job.w.kind, first);
   const uint8_t* scales = panel.scales == nullptr ? nullptr : panel.scales + index * kPanel * 2;
   const bool last = index + 1 == job.first_group + job.slice_groups;
@@ -61,16 +61,16 @@ Group group_of(const Job& job, const Panel& panel, int64_t index, const uint8_t*
   return {data, scales, last ? next : panel.data + panel_bytes(job.w.kind, end), index - skipped, first - skipped * panel.group, columns};
 }
 
-int64_t part_panel(const Job& job, int64_t panel, int64_t part) {
+int64_t part_panel(const Operands& job, int64_t panel, int64_t part) {
   return part == 0 ? panel : job.gated / kPanel + panel + part - 1;
 }
 
-int64_t last_part(const Job& job, int64_t panel) {
+int64_t last_part(const Operands& job, int64_t panel) {
   const int64_t panels = (job.w.rows + kPanel - 1) / kPanel;
   return job.parts > 1 && part_panel(job, panel, job.parts - 1) >= panels ? job.parts - 1 : job.parts;
 }
 
-Place place_of(const Job& job, int64_t panel, int64_t row) {
+Place place_of(const Operands& job, int64_t panel, int64_t row) {
   return {job.out + row * job.out_stride + panel * kPanel, job.out_stride};
 }
 

@@ -34,36 +34,6 @@ int32_t quantize_all(const Steps& steps, float inverse, int8_t* q, int32_t* sub_
   return sum + quantize_steps(steps.padded, 1, inverse, q + steps.whole * kStep, sub_corrections + steps.whole * kStep / kSubgroup);
 }
 
-}  // namespace
-
-#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_NEON)
-uint32_t largest_bits(const float* x, int64_t steps) {
-  uint32_t best = 0;
-  for (int64_t i = 0; i < steps * kStep; ++i) {
-    const uint32_t bits = float_bits(x[i]) & 0x7fffffffu;
-    best = bits > best ? bits : best;
-  }
-  return best;
-}
-
-// |x * inverse| < 2^22, so adding 1.5 * 2^23 leaves the rounded integer in the low mantissa bits.
-int32_t quantize_steps(const float* x, int64_t steps, float inverse, int8_t* q, int32_t* sub_corrections) {
-  for (int64_t i = 0; i < steps * kStep; ++i) {
-    q[i] = static_cast<int8_t>(static_cast<int32_t>(float_bits(x[i] * inverse + 12582912.0f) - 0x4b400000u));
-  }
-  int32_t total = 0;
-  for (int64_t n = 0; n < steps * kStep / kSubgroup; ++n) {
-    int32_t sum = 0;
-    for (int64_t i = 0; i < kSubgroup; ++i) sum += q[n * kSubgroup + i];
-    sub_corrections[n] = -8 * sum;
-    total += sum;
-  }
-  return total;
-}
-#endif
-
-namespace {
-
 // kFineColumns columns, as quantize_steps does 64: the compiler finds the vectors. Returns the largest magnitude.
 float quantize_fine(const float* x, int8_t* q, int32_t* sub_corrections) {
   uint32_t most = 0;

@@ -1,4 +1,5 @@
 // How much of a product is done at once, and where its scratch memory lies.
+#include "twostroke/arena.h"
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 
@@ -7,21 +8,47 @@ namespace {
 
 // The int8 form of what is multiplied at once stays in a second-level cache: of many columns a slice at a time, while sums wait.
 constexpr int64_t kSliceBytes = 1 << 20;
+constexpr int64_t kReadOn = 4, kTasksEach = 8;  // few rows: panels of a part; tasks that a thread should have at least
 constexpr int64_t kSlicedRows = 512;  // at a time, of columns in slices; kWholeRows: of columns too many for kSliceBytes
 
 // Waiting sums are worth their memory where they are fewer than what is summed up.
-bool in_slices(const Job& job) { return is_integer_kind(job.w.kind) && job.panels * job.parts * kPanel <= job.padded; }
+bool in_slices(const Operands& job) { return is_integer_kind(job.w.kind) && job.panels * job.parts * kPanel <= job.padded; }
 
-struct Arena {
-  uint8_t* scratch;
-  int64_t used;
-  template <class T>
-  T* take(int64_t bytes) {
-    T* at = scratch == nullptr ? nullptr : reinterpret_cast<T*>(scratch + used);
-    used += round_up(bytes, 64);
-    return at;
-  }
-};
+// Panels that are read in turn: all of a task together.
+int64_t panels_in_turn(const Operands& job) {
+  return streams(job.w.kind) % job.parts == 0 ? streams(job.w.kind) / job.parts : 1;
+}
+
+// As many as leave tasks enough to even out the threads' speeds.
+int64_t panels_read_on(const Operands& job, int64_t beside, int64_t threads) {
+  const int64_t most = job.panels * beside / (kTasksEach * threads);
+  return most < 1 ? 1 : most < kReadOn ? most : kReadOn;
+}
+
+// How the weights are read.
+void choose_reading(const Operands& job, const ts_context* context, int64_t beside, Schedule& to) {
+  to.in_turn = ts_reads_in_turn(context);
+  to.way = &way_of(job.w.kind, job.tokens, to.in_turn);
+  to.panels_each = 1;
+  if (to.way->few != nullptr) to.panels_each = to.in_turn ? panels_in_turn(job) : panels_read_on(job, beside, ts_threads(context));
+}
+
+// Which way, and in how many slices.
+void schedule(Job& job, const ts_context* context, int64_t beside) {
+  choose_reading(job, context, beside, job);
+  if (!is_integer_kind(job.w.kind)) return;
+  const bool whole = job.tokens <= kWholeRows || !in_slices(job);
+  const int64_t slices = whole ? 1 : (job.tokens * job.padded + kSliceBytes - 1) / kSliceBytes;
+  job.slice_groups = (job.groups + slices - 1) / slices;
+}
+
+// Where sums are, and an unpacked group.
+int64_t lay_out_room(Job& job, const ts_context* context, Arena arena) {
+  if (job.slice_groups < job.groups) job.partial = arena.take<float>(job.panels * job.parts * job.tokens * kPanel);
+  job.room_bytes = job.panels_each * job.parts * job.tokens * kPanel * 4 + kPanel * kMaxGroup;
+  job.room = arena.take<uint8_t>(ts_threads(context) * job.room_bytes);
+  return arena.used;
+}
 
 }  // namespace
 
@@ -33,7 +60,6 @@ Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, i
   job.out = out;
   job.out_stride = out_stride;
   job.gated = gated;
-  job.beside = 1;
   job.parts = gated == 0 ? 1 : gated % kPanel == 0 ? 2 : kMaxParts;
   job.finish = finish;
   job.padded = padded_columns(w.kind, w.columns);
@@ -42,7 +68,7 @@ Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, i
   return job;
 }
 
-int64_t chunk_rows(const Job& job, int64_t tokens) {
+int64_t chunk_rows(const Operands& job, int64_t tokens) {
   const int64_t least = in_slices(job) ? kSlicedRows : kWholeRows, most = kSliceBytes / job.padded / 32 * 32;
   const int64_t rows = most < least ? least : most;
   return tokens < rows ? tokens : rows;
@@ -57,9 +83,9 @@ int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int6
   xq.q_group_stride = xq.blocked ? read_rows * group : activation_columns(w);
   xq.subgroups = padded / kSubgroup;
   xq.q = arena.take<int8_t>(xq.blocked ? groups * xq.q_group_stride : xq.rows * xq.q_stride);
-  xq.scales = arena.take<float>(groups * xq.scales_each * xq.rows * 4);
-  xq.corrections = arena.take<int32_t>(groups * xq.scales_each * xq.rows * 4);
-  xq.sub_corrections = xq.blocked ? nullptr : arena.take<int32_t>(xq.rows * xq.subgroups * 4);
+  xq.scales = arena.take<float>(groups * xq.scales_each * xq.rows);
+  xq.corrections = arena.take<int32_t>(groups * xq.scales_each * xq.rows);
+  xq.sub_corrections = xq.blocked ? nullptr : arena.take<int32_t>(xq.rows * xq.subgroups);
   if (scratch != nullptr && xq.blocked && read_rows > xq.rows) {  // what no row fills is multiplied all the same
     const int64_t filled = xq.rows / kRowBlock * xq.q_stride;
     for (int64_t g = 0; g < groups; ++g) {
@@ -69,23 +95,18 @@ int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int6
   return arena.used;
 }
 
-int64_t lay_out(Job& job, const ts_context* context, uint8_t* scratch) {
-  job.panels_each = 1;
-  choose_reading(job, context);
+int64_t lay_out(Job& job, const ts_context* context, uint8_t* scratch, int64_t beside) {
+  schedule(job, context, beside);
   if (!is_integer_kind(job.w.kind)) return 0;
-  const bool whole = job.tokens <= kWholeRows || !in_slices(job);
-  const int64_t slices = whole ? 1 : (job.tokens * job.padded + kSliceBytes - 1) / kSliceBytes;
-  job.slice_groups = (job.groups + slices - 1) / slices;
-  Arena arena = {scratch, 0};
-  if (!job.given) {
-    job.xq.blocked = job.tokens >= kBlockedRows && !is_stored_kind(job.w.kind);
-    job.xq.rows = job.tokens;
-    arena.used = lay_out_rows(job.xq, job.w, job.padded, job.slice_groups, scratch);
-  }
-  if (job.slice_groups < job.groups) job.partial = arena.take<float>(job.panels * job.parts * job.tokens * kPanel * 4);
-  job.room_bytes = job.panels_each * job.parts * job.tokens * kPanel * 4 + kPanel * kMaxGroup;
-  job.room = arena.take<uint8_t>(ts_threads(context) * job.room_bytes);
-  return arena.used;
+  job.xq.blocked = job.tokens >= kBlockedRows && !is_stored_kind(job.w.kind);
+  job.xq.rows = job.tokens;
+  const int64_t rows_bytes = lay_out_rows(job.xq, job.w, job.padded, job.slice_groups, scratch);
+  return lay_out_room(job, context, {scratch, rows_bytes});
+}
+
+int64_t lay_out_given(Job& job, const ts_context* context, uint8_t* scratch) {
+  schedule(job, context, 1);
+  return is_integer_kind(job.w.kind) ? lay_out_room(job, context, {scratch, 0}) : 0;
 }
 
 }  // namespace twostroke

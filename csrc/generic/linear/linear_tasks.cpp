@@ -1,14 +1,11 @@
 // The tasks of one product: rows quantized, panels multiplied, and how both are shared out.
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
-#include "twostroke/stored.h"
 
 namespace twostroke {
 namespace {
 
 constexpr int64_t kSerialQuantizeElements = 1 << 15;
-
-int64_t split_point(int64_t total, int64_t parts, int64_t i) { return total / parts * i + (total % parts) * i / parts; }
 
 void quantize_one(const Job& job, int64_t row) {
   const int64_t first = job.first_group * job.w.group, left = job.w.columns - first, most = job.slice_groups * job.w.group;
@@ -24,16 +21,8 @@ void quantize_block_task(void* arg, int64_t index, int32_t) {
   const int64_t rows = job.tokens - row < kRowBlock ? job.tokens - row : kRowBlock;
   const int64_t first = (job.first_group + group) * job.w.group, left = job.w.columns - first;
   const int64_t columns = left < job.w.group ? left : job.w.group;
-  quantize_block(job.x + row * job.x_stride + first, job.x_stride, rows, columns, job.w.rotated, quantized_group(job.xq, row, group));
-}
-
-// Rows in tiles of nearly equal height: calls tile(first row, rows).
-template <class Tile>
-void each_tile(int64_t first_row, int64_t last_row, int64_t most, const Tile& tile) {
-  const int64_t tiles = (last_row - first_row + most - 1) / most;
-  for (int64_t t = 0; t < tiles; ++t) {
-    const int64_t row = first_row + split_point(last_row - first_row, tiles, t);
-    tile(row, first_row + split_point(last_row - first_row, tiles, t + 1) - row);
+  if constexpr (kLevel.has_blocks()) {
+    quantize_block(job.x + row * job.x_stride + first, job.x_stride, rows, columns, job.w.rotated, quantized_group(job.xq, row, group));
   }
 }
 
@@ -61,45 +50,7 @@ void quantize_slice(ts_context* context, Job& job) {
   }
 }
 
-#if defined(TS_STORED_AS_THEY_LIE)
-void stored_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
-  multiply_stored_rows(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, sums);
-}
-#else
-void stored_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
-  const StoredGroup weights = unpack_stored(job.w.kind, group.data, group.columns, block);
-  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    multiply_stored(weights, group, tile_rows(job, row), rows, sums + (row - first_row) * kPanel);
-  });
-}
-#endif
-
 // One group of one panel stays in the first-level cache while all rows pass by; the sums wait in the second.
-#if defined(TS_LEVEL_AVX512)
-void blocks_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
-  block_group(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, block, sums);
-}
-#else
-void int8_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
-  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    int8_kernel(rows)(group.data, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
-  });
-}
-
-void int4_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
-  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    int4_kernel(rows)(group.data, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
-  });
-}
-
-void unpacked_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
-  unpack_int4(group.data, group.columns, block);
-  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    int8_kernel(rows)(block, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
-  });
-}
-#endif
-
 void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t last_row, int32_t thread, const Place& out) {
   float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
   uint8_t* block = reinterpret_cast<uint8_t*>(sums + job.parts * job.tokens * kPanel);
@@ -118,6 +69,14 @@ void integer_panel(const Job& job, int64_t index, int64_t first_row, int64_t las
     }
   }
   if (end == job.groups) job.finish(job, index, last_row - first_row, sums, part_floats, out);
+}
+
+void few_rows(const Job& job, int64_t first_panel, int64_t count, int32_t thread, const Place& out) {
+  float* sums = reinterpret_cast<float*>(job.room + thread * job.room_bytes);
+  job.way->few(job, first_panel, count, sums);
+  for (int64_t i = 0; i < count; ++i) {
+    job.finish(job, first_panel + i, job.tokens, sums_of(job, i, 0, sums), job.tokens * kPanel, {out.at + i * kPanel, out.stride});
+  }
 }
 
 int64_t row_point(const Job& job, int64_t part) {

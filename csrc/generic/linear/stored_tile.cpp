@@ -1,7 +1,7 @@
 // Products with a group of stored codes in plain C++, where no level has its own.
+#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AVX2)
 #include "twostroke/stored.h"
 
-#if !defined(TS_STORED_AS_THEY_LIE)
 namespace twostroke {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "twostroke/exchange.h"
+#include "twostroke/level.h"
 #include "twostroke/pool.h"
 
 struct ts_context {
@@ -16,9 +17,9 @@ struct ts_context {
 
 ts_context* ts_context_create(int32_t num_threads) {
   if (num_threads < 1 || num_threads > twostroke::kMaxThreads) return nullptr;
-#if defined(TS_LEVEL_AMX)
-  if ((ts_levels() >> 4 & 1) == 0) return nullptr;  // asking also makes the kernel save matrix registers for this process
-#endif
+  if constexpr (twostroke::kLevel.matrix_registers) {
+    if ((ts_levels() >> 4 & 1) == 0) return nullptr;  // asking also makes the kernel save matrix registers for this process
+  }
   void* memory = twostroke::aligned_memory(alignof(ts_context), sizeof(ts_context));
   if (memory == nullptr) return nullptr;
   memset(memory, 0, sizeof(ts_context));

@@ -1,28 +1,11 @@
 // What this library was compiled for, and what this CPU can run.
 #include "twostroke/context.h"
+#include "twostroke/level.h"
 #include "twostroke/system/system.h"
 
 int32_t ts_abi_version(void) { return TS_ABI_VERSION; }
 
-const char* ts_level_name(void) {
-#if defined(TS_LEVEL_AMX)
-  return "amx";
-#elif defined(TS_LEVEL_AVX512)
-  return "avx512";
-#elif defined(TS_LEVEL_AVXVNNI)
-  return "avxvnni";
-#elif defined(TS_LEVEL_AVX2)
-  return "avx2";
-#elif defined(TS_LEVEL_I8MM)
-  return "i8mm";
-#elif defined(TS_LEVEL_DOTPROD)
-  return "dotprod";
-#elif defined(TS_LEVEL_NEON)
-  return "neon";
-#else
-  return "generic";
-#endif
-}
+const char* ts_level_name(void) { return twostroke::kLevel.name; }
 
 #if defined(__x86_64__)
 #include <cpuid.h>

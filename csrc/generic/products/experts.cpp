@@ -9,6 +9,7 @@
 #include <initializer_list>
 
 #include "twostroke/activation.h"
+#include "twostroke/arena.h"
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
@@ -53,19 +54,6 @@ struct Experts {
   int64_t all_pairs() const { return starts[a.gate_up->experts]; }
 };
 
-struct Arena {
-  uint8_t* scratch;
-  int64_t used;
-
-  uint8_t* at() const { return scratch == nullptr ? nullptr : scratch + used; }
-  template <class T>
-  T* take(int64_t count) {
-    T* found = reinterpret_cast<T*>(at());
-    used += round_up(count * static_cast<int64_t>(sizeof(T)), 64);
-    return found;
-  }
-};
-
 bool is_silu(const ts_experts_args& a) { return has_gate(a) && a.activation == kSilu && a.limit <= 0 && a.shift == 0; }
 
 const float* numbers_of(const ts_experts_args& a, int64_t row) { return a.routes.data + row * a.routes.stride + width_of(a.routes) / 2; }
@@ -107,9 +95,7 @@ Job product(const Experts& all, const ts_weight& bank, int64_t expert, int64_t r
   Job job = make_job(matrix_of(bank, expert), nullptr, 0, nullptr, 0, gated, finish);
   job.tokens = rows;
   job.row_splits = 1;
-  job.beside = all.beside;
-  lay_out(job, all.context, nullptr);
-  job.given = true;
+  lay_out(job, all.context, nullptr, all.beside);
   return job;
 }
 
@@ -191,7 +177,9 @@ void copy_row(const Experts& all, const Pair& pair, int64_t first, int64_t width
 // One group of columns of up to kRowBlock rows, x_stride apart, to what job multiplies.
 void round_block(const Job& job, int64_t row, int64_t rows, int64_t group, const float* x, int64_t x_stride) {
   const int64_t columns = smaller(job.w.columns - group * job.w.group, job.w.group);
-  if (job.xq.blocked) return quantize_block(x, x_stride, rows, columns, job.w.rotated, quantized_group(job.xq, row, group));
+  if constexpr (kLevel.has_blocks()) {
+    if (job.xq.blocked) return quantize_block(x, x_stride, rows, columns, job.w.rotated, quantized_group(job.xq, row, group));
+  }
   for (int64_t r = 0; r < rows; ++r) quantize_row(x + r * x_stride, columns, rounding_for(job.w), quantized_group(job.xq, row + r, group));
 }
 

@@ -42,7 +42,9 @@ void gate_task(void* arg, int64_t index, int32_t thread) {
   }
   for (int64_t row = first_row; row < last_row; row += kRowBlock) {
     const int64_t rows = last_row - row < kRowBlock ? last_row - row : kRowBlock;
-    quantize_block(middle + (row - first_row) * width, width, rows, width, down.w.rotated, quantized_group(down.xq, row, group));
+    if constexpr (kLevel.has_blocks()) {
+      quantize_block(middle + (row - first_row) * width, width, rows, width, down.w.rotated, quantized_group(down.xq, row, group));
+    }
   }
 }
 
@@ -62,12 +64,11 @@ int64_t lay_out_both(FeedForward& all, const ts_context* context, uint8_t* scrat
   used += lay_out_rows(down.xq, down.w, down.padded, down.groups, from(used));
   all.middle = reinterpret_cast<float*>(from(used));
   used += ts_threads(context) * all.middle_floats * 4;
-  return used + lay_out(down, context, from(used));
+  return used + lay_out_given(down, context, from(used));
 }
 
 int32_t run_fused(ts_context* context, FeedForward& all) {
   Job &gate = all.gate, &down = all.down;
-  down.given = true;
   down.xq.blocked = true;
   down.xq.rows = gate.tokens;
   all.middle_floats = gate.tokens * down.w.group;
@@ -78,7 +79,7 @@ int32_t run_fused(ts_context* context, FeedForward& all) {
   quantize_slice(context, gate);
   choose_splits(gate, down.groups, ts_threads(context));
   ts_parallel(context, down.groups * gate.row_splits, gate_task, &all);
-  multiply_chunk(context, down);
+  multiply_given(context, down);
   return TS_OK;
 }
 

@@ -1,13 +1,12 @@
 // idle_share: the weights of a row's experts that compute nothing, added up in the order of its routes.
 #include "twostroke/checks.h"
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void share_of_row(void* arg, int64_t row, int32_t) {
-  const ts_idle_share_args& a = *static_cast<const ts_idle_share_args*>(arg);
+void share_of_row(const ts_idle_share_args& a, int64_t row) {
   const int64_t chosen = width_of(a.routes) / 2;
   const float *weights = a.routes.data + row * a.routes.stride, *numbers = weights + chosen;
   float sum = 0.0f;
@@ -22,7 +21,7 @@ void share_of_row(void* arg, int64_t row, int32_t) {
 int32_t run(ts_context* context, const ts_idle_share_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.out.rows, share_of_row, const_cast<ts_idle_share_args*>(&a));
+  share_tasks<share_of_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

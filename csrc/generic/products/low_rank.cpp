@@ -5,18 +5,16 @@
 #include "twostroke/checks.h"
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/register_tiles.h"
 #include "twostroke/simd.h"
 #include "twostroke/stream.h"
+#include "twostroke/tasks.h"
 #include "twostroke/unrolled.h"
 
 namespace twostroke {
 namespace {
 
-#if defined(TS_LEVEL_AVX512)
-constexpr int kRowsOfTile = 4, kRanksOfRow = 16;
-#else
-constexpr int kRowsOfTile = 2, kRanksOfRow = 8;
-#endif
+constexpr int kRowsOfTile = kRegisterTiles.adapter_rows, kRanksOfRow = kRegisterTiles.adapter_ranks;
 constexpr int64_t kPanelChunk = 8;    // panels of `up` of one task
 constexpr int64_t kTilesOfThread = 4;  // with as many, threads that take whole tiles end at nearly the same time
 constexpr int kVectors = kPanel / kLanes;
@@ -227,8 +225,7 @@ int64_t find_tiles(const ts_low_rank_args& a, LowRankTile* tiles) {
   return count;
 }
 
-void copy_task(void* arg, int64_t row, int32_t) {
-  const ts_low_rank_args& a = *static_cast<const ts_low_rank_args*>(arg);
+void copy_task(const ts_low_rank_args& a, int64_t row) {
   memcpy(a.out.data + row * a.out.stride, a.product.data + row * a.product.stride, static_cast<size_t>(width_of(a.out)) * 4);
 }
 
@@ -237,7 +234,7 @@ void copy_task(void* arg, int64_t row, int32_t) {
 int32_t run(ts_context* context, const ts_low_rank_args& a) {
   const int32_t status = check(a);
   if (status != TS_OK) return status;
-  if (a.out.data != a.product.data) ts_parallel(context, a.out.rows, copy_task, const_cast<ts_low_rank_args*>(&a));
+  if (a.out.data != a.product.data) share_tasks<copy_task>(context, a.out.rows, a);
   LowRankTile* tiles = static_cast<LowRankTile*>(ts_scratch(context, static_cast<size_t>(a.out.rows) * sizeof(LowRankTile)));
   if (tiles == nullptr) return TS_NO_MEMORY;
   const int64_t panels = (a.up->rows + kPanel - 1) / kPanel;

@@ -1,9 +1,9 @@
 // route: the experts that each row chooses, and their weights.
 #include "twostroke/activation.h"
 #include "twostroke/checks.h"
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/softplus.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -81,8 +81,7 @@ void scores_of(int64_t kind, const float* logits, int64_t experts, float* scores
   for (int64_t e = 0; e < experts; ++e) scores[e] = sqrtf(scores[e]);
 }
 
-void route_task(void* arg, int64_t row, int32_t) {
-  const ts_route_args& a = *static_cast<const ts_route_args*>(arg);
+void route_task(const ts_route_args& a, int64_t row) {
   const int64_t experts = width_of(a.logits), count = width_of(a.out) / 2;
   const float* logits = a.logits.data + row * a.logits.stride;
   float *weights = a.out.data + row * a.out.stride, *numbers = weights + count;
@@ -108,8 +107,7 @@ void route_task(void* arg, int64_t row, int32_t) {
   for (int64_t i = 0; a.shares.data != nullptr && i < count; ++i) weights[i] *= a.shares.data[chosen[i]];
 }
 
-void token_task(void* arg, int64_t row, int32_t) {
-  const ts_route_by_token_args& a = *static_cast<const ts_route_by_token_args*>(arg);
+void token_task(const ts_route_by_token_args& a, int64_t row) {
   const int64_t experts = width_of(a.logits), count = width_of(a.out) / 2;
   const float* logits = a.logits.data + row * a.logits.stride;
   const float* named = a.table.data + a.token_ids.data[row] * count;
@@ -136,14 +134,14 @@ void token_task(void* arg, int64_t row, int32_t) {
 int32_t run(ts_context* context, const ts_route_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.out.rows, route_task, const_cast<ts_route_args*>(&a));
+  share_tasks<route_task>(context, a.out.rows, a);
   return TS_OK;
 }
 
 int32_t run(ts_context* context, const ts_route_by_token_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.out.rows, token_task, const_cast<ts_route_by_token_args*>(&a));
+  share_tasks<token_task>(context, a.out.rows, a);
   return TS_OK;
 }
 

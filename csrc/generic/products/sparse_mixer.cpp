@@ -1,8 +1,8 @@
 // sparse_mixer: the experts that each row chooses one after the other, each weighed against those near it.
 #include "twostroke/checks.h"
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -31,8 +31,7 @@ float sum_near(const float* logits, int64_t experts, const bool* taken, float mo
   return total;
 }
 
-void mixer_task(void* arg, int64_t row, int32_t) {
-  const ts_sparse_mixer_args& a = *static_cast<const ts_sparse_mixer_args*>(arg);
+void mixer_task(const ts_sparse_mixer_args& a, int64_t row) {
   const int64_t experts = width_of(a.logits), count = width_of(a.out) / 2;
   const float* logits = a.logits.data + row * a.logits.stride;
   float *weights = a.out.data + row * a.out.stride, *numbers = weights + count;
@@ -53,7 +52,7 @@ void mixer_task(void* arg, int64_t row, int32_t) {
 int32_t run(ts_context* context, const ts_sparse_mixer_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.out.rows, mixer_task, const_cast<ts_sparse_mixer_args*>(&a));
+  share_tasks<mixer_task>(context, a.out.rows, a);
   return TS_OK;
 }
 

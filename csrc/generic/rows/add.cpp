@@ -1,12 +1,11 @@
 // add: out += x.
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void add_row(void* arg, int64_t row, int32_t) {
-  const ts_add_args& a = *static_cast<const ts_add_args*>(arg);
+void add_row(const ts_add_args& a, int64_t row) {
   float* out = a.out.data + row * a.out.stride;
   const float* x = a.x.data + row * a.x.stride;
   const int64_t width = width_of(a.out);
@@ -17,7 +16,7 @@ void add_row(void* arg, int64_t row, int32_t) {
 
 int32_t run(ts_context* context, const ts_add_args& a) {
   if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, add_row, const_cast<ts_add_args*>(&a));
+  share_tasks<add_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

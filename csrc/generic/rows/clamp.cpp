@@ -1,12 +1,11 @@
 // clamp: x = min(max(x, -limit), limit).
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void clamp_row(void* arg, int64_t row, int32_t) {
-  const ts_clamp_args& a = *static_cast<const ts_clamp_args*>(arg);
+void clamp_row(const ts_clamp_args& a, int64_t row) {
   float* x = a.out.data + row * a.out.stride;
   const float limit = static_cast<float>(a.limit);
   const int64_t width = width_of(a.out);
@@ -20,7 +19,7 @@ void clamp_row(void* arg, int64_t row, int32_t) {
 
 int32_t run(ts_context* context, const ts_clamp_args& a) {
   if (!(a.limit > 0.0)) return TS_BAD_VALUE;
-  ts_parallel(context, a.out.rows, clamp_row, const_cast<ts_clamp_args*>(&a));
+  share_tasks<clamp_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

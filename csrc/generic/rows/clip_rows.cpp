@@ -1,12 +1,11 @@
 // clip_rows: out = min(max(x, bounds[0]), bounds[1]).
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void clip_row(void* arg, int64_t row, int32_t) {
-  const ts_clip_rows_args& a = *static_cast<const ts_clip_rows_args*>(arg);
+void clip_row(const ts_clip_rows_args& a, int64_t row) {
   float* out = a.out.data + row * a.out.stride;
   const float* x = a.x.data + row * a.x.stride;
   const float least = a.bounds.data[0], most = a.bounds.data[1];
@@ -21,7 +20,7 @@ void clip_row(void* arg, int64_t row, int32_t) {
 
 int32_t run(ts_context* context, const ts_clip_rows_args& a) {
   if (a.bounds.length != 2 || a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, clip_row, const_cast<ts_clip_rows_args*>(&a));
+  share_tasks<clip_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

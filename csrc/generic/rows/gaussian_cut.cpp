@@ -1,15 +1,14 @@
 // gaussian_cut subtracts mean + factor * deviation of its row from each element; what is below 0 becomes 0.
 #include <math.h>
 
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void cut_row(void* arg, int64_t row, int32_t) {
-  const ts_gaussian_cut_args& a = *static_cast<const ts_gaussian_cut_args*>(arg);
+void cut_row(const ts_gaussian_cut_args& a, int64_t row) {
   float* x = a.out.data + row * a.out.stride;
   const int64_t width = width_of(a.out);
   Vec sum = zero(), squares = zero();
@@ -27,7 +26,7 @@ void cut_row(void* arg, int64_t row, int32_t) {
 
 int32_t run(ts_context* context, const ts_gaussian_cut_args& a) {
   if (width_of(a.out) < 1) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, cut_row, const_cast<ts_gaussian_cut_args*>(&a));
+  share_tasks<cut_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

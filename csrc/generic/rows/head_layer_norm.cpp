@@ -1,16 +1,15 @@
 // head_layer_norm: the layer norm of each head, in place.
 #include "twostroke/checks.h"
-#include "twostroke/context.h"
 #include "twostroke/layer_norm.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
 constexpr int64_t kRowsPerTask = 8;
 
-void head_layer_norm_task(void* arg, int64_t index, int32_t) {
-  const ts_head_layer_norm_args& a = *static_cast<const ts_head_layer_norm_args*>(arg);
+void head_layer_norm_task(const ts_head_layer_norm_args& a, int64_t index) {
   const int64_t dim = a.out.dim, step = a.weight.length == dim ? 0 : dim;  // one vector of weights for all heads, or one each
   const int64_t first = index * kRowsPerTask;
   const int64_t last = first + kRowsPerTask < a.out.rows ? first + kRowsPerTask : a.out.rows;
@@ -28,7 +27,7 @@ void head_layer_norm_task(void* arg, int64_t index, int32_t) {
 int32_t run(ts_context* context, const ts_head_layer_norm_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, (a.out.rows + kRowsPerTask - 1) / kRowsPerTask, head_layer_norm_task, const_cast<ts_head_layer_norm_args*>(&a));
+  share_tasks<head_layer_norm_task>(context, (a.out.rows + kRowsPerTask - 1) / kRowsPerTask, a);
   return TS_OK;
 }
 

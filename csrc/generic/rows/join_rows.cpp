@@ -1,14 +1,13 @@
 // join_rows: each group of neighbouring rows becomes one row.
 #include <string.h>
 
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void join_group(void* arg, int64_t row, int32_t) {
-  const ts_join_rows_args& a = *static_cast<const ts_join_rows_args*>(arg);
+void join_group(const ts_join_rows_args& a, int64_t row) {
   const int64_t width = width_of(a.x), group = width_of(a.out) / width, first = a.rows.data[row] * group;
   float* out = a.out.data + row * a.out.stride;
   for (int64_t i = 0; i < group; ++i)
@@ -23,7 +22,7 @@ int32_t run(ts_context* context, const ts_join_rows_args& a) {
   const int64_t groups = a.x.rows / (width_of(a.out) / width);
   for (int64_t r = 0; r < a.rows.count; ++r)
     if (a.rows.data[r] < 0 || a.rows.data[r] >= groups) return TS_BAD_INDEX;
-  ts_parallel(context, a.out.rows, join_group, const_cast<ts_join_rows_args*>(&a));
+  share_tasks<join_group>(context, a.out.rows, a);
   return TS_OK;
 }
 

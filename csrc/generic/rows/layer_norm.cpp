@@ -1,15 +1,14 @@
 // layer_norm of rows.
-#include "twostroke/context.h"
 #include "twostroke/layer_norm.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
 constexpr int64_t kRowsPerTask = 8;
 
-void layer_norm_task(void* arg, int64_t index, int32_t) {
-  const ts_layer_norm_args& a = *static_cast<const ts_layer_norm_args*>(arg);
+void layer_norm_task(const ts_layer_norm_args& a, int64_t index) {
   const int64_t first = index * kRowsPerTask;
   const int64_t last = first + kRowsPerTask < a.x.rows ? first + kRowsPerTask : a.x.rows;
   for (int64_t row = first; row < last; ++row)
@@ -23,7 +22,7 @@ int32_t run(ts_context* context, const ts_layer_norm_args& a) {
   const int64_t width = width_of(a.x);
   if (width < 1 || a.out.rows != a.x.rows || width_of(a.out) != width || a.weight.length != width) return TS_BAD_SHAPE;
   if (a.bias.data != nullptr && a.bias.length != width) return TS_BAD_SHAPE;
-  ts_parallel(context, (a.x.rows + kRowsPerTask - 1) / kRowsPerTask, layer_norm_task, const_cast<ts_layer_norm_args*>(&a));
+  share_tasks<layer_norm_task>(context, (a.x.rows + kRowsPerTask - 1) / kRowsPerTask, a);
   return TS_OK;
 }
 

@@ -1,9 +1,9 @@
 // match_rms: rows scaled to the root mean square of other rows.
 #include <math.h>
 
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -17,8 +17,7 @@ float mean_square(const float* x, int64_t width) {
   return reduce_add(squares) / static_cast<float>(width);
 }
 
-void match_row(void* arg, int64_t row, int32_t) {
-  const ts_match_rms_args& a = *static_cast<const ts_match_rms_args*>(arg);
+void match_row(const ts_match_rms_args& a, int64_t row) {
   float* x = a.out.data + row * a.out.stride;
   const int64_t width = width_of(a.out);
   const float own = mean_square(x, width), least = static_cast<float>(a.least);
@@ -30,7 +29,7 @@ void match_row(void* arg, int64_t row, int32_t) {
 
 int32_t run(ts_context* context, const ts_match_rms_args& a) {
   if (a.out.rows != a.like.rows || width_of(a.out) != width_of(a.like) || width_of(a.out) < 1) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, match_row, const_cast<ts_match_rms_args*>(&a));
+  share_tasks<match_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

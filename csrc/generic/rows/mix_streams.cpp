@@ -1,13 +1,12 @@
 // mix_streams: each stream of a row plus a weighted sum of other streams of that row. Every element by itself, so that a row's bits
 // depend on that row alone.
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void mix_row(void* arg, int64_t row, int32_t) {
-  const ts_mix_streams_args& a = *static_cast<const ts_mix_streams_args*>(arg);
+void mix_row(const ts_mix_streams_args& a, int64_t row) {
   const int64_t width = a.out.dim, made = a.out.heads, read = a.x.heads;
   const float *base = a.base.data + row * a.base.stride, *x = a.x.data + row * a.x.stride;
   const float *weights = a.weights.data + row * a.weights.stride, shift = static_cast<float>(a.shift);
@@ -27,7 +26,7 @@ void mix_row(void* arg, int64_t row, int32_t) {
 int32_t run(ts_context* context, const ts_mix_streams_args& a) {
   if (!same_shape(a.out, a.base) || a.x.rows != a.out.rows || a.x.dim != a.out.dim || a.weights.rows != a.out.rows) return TS_BAD_SHAPE;
   if (width_of(a.weights) != a.out.heads * a.x.heads) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, mix_row, const_cast<ts_mix_streams_args*>(&a));
+  share_tasks<mix_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

@@ -1,20 +1,11 @@
 // multiply: x * act(gate). Every element by itself, so that a row's bits depend on that row alone.
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
+#include "twostroke/elements.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
-
-template <class Function>
-TS_VECTOR_INLINE void multiply_row(const float* x, const float* gate, int64_t width, float* out, const Function& function) {
-  int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) store(out + i, load(x + i) * function(load(gate + i)));
-  if (i < width) {
-    const int64_t rest = width - i;
-    store_part(out + i, rest, load_part(x + i, rest, 0.0f) * function(load_part(gate + i, rest, 0.0f)));
-  }
-}
 
 // Sixteen gates at a time, each for `shared` elements.
 template <class Function>
@@ -30,13 +21,12 @@ TS_VECTOR_INLINE void multiply_shared(const float* x, const float* gate, int64_t
   }
 }
 
-void multiply_task(void* arg, int64_t row, int32_t) {
-  const ts_multiply_args& a = *static_cast<const ts_multiply_args*>(arg);
+void multiply_task(const ts_multiply_args& a, int64_t row) {
   const int64_t width = width_of(a.out), gates = width_of(a.gate);
   const float *x = a.x.data + row * a.x.stride, *gate = a.gate.data + row * a.gate.stride;
   float* out = a.out.data + row * a.out.stride;
   with_activation(a.activation, [&](const auto& function) {
-    if (gates == width) multiply_row(x, gate, width, out, function);
+    if (gates == width) each_vector(out, width, [&](Vec v, Vec g) { return v * function(g); }, x, gate);
     else multiply_shared(x, gate, gates, width / gates, out, function);
   });
 }
@@ -47,7 +37,7 @@ int32_t run(ts_context* context, const ts_multiply_args& a) {
   if (a.activation < 0 || a.activation >= kActivations) return TS_BAD_FORMAT;
   if (a.out.rows != a.x.rows || a.out.rows != a.gate.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
   if (width_of(a.gate) < 1 || width_of(a.x) % width_of(a.gate) != 0) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, multiply_task, const_cast<ts_multiply_args*>(&a));
+  share_tasks<multiply_task>(context, a.out.rows, a);
   return TS_OK;
 }
 

@@ -1,14 +1,13 @@
 // replace_rows: out takes the row of `given` where the row is marked, or its sum with that of x, and the row of x elsewhere.
 #include <string.h>
 
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void replace_row(void* arg, int64_t row, int32_t) {
-  const ts_replace_rows_args& a = *static_cast<const ts_replace_rows_args*>(arg);
+void replace_row(const ts_replace_rows_args& a, int64_t row) {
   float* out = a.out.data + row * a.out.stride;
   const float *x = a.x.data + row * a.x.stride, *given = a.given.data + row * a.given.stride;
   const int64_t width = width_of(a.out);
@@ -25,7 +24,7 @@ void replace_row(void* arg, int64_t row, int32_t) {
 int32_t run(ts_context* context, const ts_replace_rows_args& a) {
   if (a.out.rows != a.x.rows || a.out.rows != a.given.rows || a.out.rows != a.marks.count) return TS_BAD_SHAPE;
   if (width_of(a.out) != width_of(a.x) || width_of(a.out) != width_of(a.given)) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, replace_row, const_cast<ts_replace_rows_args*>(&a));
+  share_tasks<replace_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/rotate.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -30,8 +31,7 @@ void rotate_head(const float* x, int64_t dim, bool inverse, float* to) {
   }
 }
 
-void rotate_row(void* arg, int64_t row, int32_t) {
-  const ts_rotate_heads_args& a = *static_cast<const ts_rotate_heads_args*>(arg);
+void rotate_row(const ts_rotate_heads_args& a, int64_t row) {
   const int64_t dim = a.out.dim;
   for (int64_t h = 0; h < a.out.heads; ++h) {
     rotate_head(a.x.data + row * a.x.stride + h * dim, dim, a.inverse != 0, a.out.data + row * a.out.stride + h * dim);
@@ -42,11 +42,10 @@ void rotate_row(void* arg, int64_t row, int32_t) {
 
 int32_t run(ts_context* context, const ts_rotate_heads_args& a) {
   if (!same_shape(a.out, a.x)) return TS_BAD_SHAPE;
-  ts_rotate_heads_args* args = const_cast<ts_rotate_heads_args*>(&a);
   if (a.out.rows * width_of(a.out) > kSerialElements) {
-    ts_parallel(context, a.out.rows, rotate_row, args);
+    share_tasks<rotate_row>(context, a.out.rows, a);
   } else {
-    for (int64_t row = 0; row < a.out.rows; ++row) rotate_row(args, row, 0);
+    for (int64_t row = 0; row < a.out.rows; ++row) rotate_row(a, row);
   }
   return TS_OK;
 }

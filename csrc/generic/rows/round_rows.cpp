@@ -1,14 +1,13 @@
 // round_rows: each row to whole numbers of 8 bits, and back.
 #include <math.h>
 
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void round_row(void* arg, int64_t row, int32_t) {
-  const ts_round_rows_args& a = *static_cast<const ts_round_rows_args*>(arg);
+void round_row(const ts_round_rows_args& a, int64_t row) {
   float* out = a.out.data + row * a.out.stride;
   const float* x = a.x.data + row * a.x.stride;
   const int64_t width = width_of(a.out);
@@ -30,7 +29,7 @@ void round_row(void* arg, int64_t row, int32_t) {
 
 int32_t run(ts_context* context, const ts_round_rows_args& a) {
   if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, round_row, const_cast<ts_round_rows_args*>(&a));
+  share_tasks<round_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

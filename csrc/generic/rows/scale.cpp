@@ -1,12 +1,11 @@
 // scale: x *= factor.
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void scale_row(void* arg, int64_t row, int32_t) {
-  const ts_scale_args& a = *static_cast<const ts_scale_args*>(arg);
+void scale_row(const ts_scale_args& a, int64_t row) {
   float* x = a.out.data + row * a.out.stride;
   const float factor = static_cast<float>(a.factor);
   const int64_t width = width_of(a.out);
@@ -16,7 +15,7 @@ void scale_row(void* arg, int64_t row, int32_t) {
 }  // namespace
 
 int32_t run(ts_context* context, const ts_scale_args& a) {
-  ts_parallel(context, a.out.rows, scale_row, const_cast<ts_scale_args*>(&a));
+  share_tasks<scale_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

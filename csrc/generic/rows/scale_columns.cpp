@@ -1,12 +1,11 @@
 // scale_columns: x *= weight, one number a column or one for all.
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void scale_columns_row(void* arg, int64_t row, int32_t) {
-  const ts_scale_columns_args& a = *static_cast<const ts_scale_columns_args*>(arg);
+void scale_columns_row(const ts_scale_columns_args& a, int64_t row) {
   float* x = a.out.data + row * a.out.stride;
   const float* weight = a.weight.data;
   const int64_t width = width_of(a.out);
@@ -22,7 +21,7 @@ void scale_columns_row(void* arg, int64_t row, int32_t) {
 
 int32_t run(ts_context* context, const ts_scale_columns_args& a) {
   if (a.weight.length != 1 && a.weight.length != width_of(a.out)) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, scale_columns_row, const_cast<ts_scale_columns_args*>(&a));
+  share_tasks<scale_columns_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

@@ -1,8 +1,8 @@
 // soft_cap: x = cap * tanh(x / cap). Every element by itself, so that a row's bits depend on that row alone.
 // A task is a part of a row: rows of logits are few and long.
 #include "twostroke/context.h"
+#include "twostroke/elements.h"
 #include "twostroke/ops.h"
-#include "twostroke/simd.h"
 
 namespace twostroke {
 namespace {
@@ -21,9 +21,7 @@ void cap_task(void* arg, int64_t index, int32_t) {
   float* x = out.data + index / job.parts * out.stride;
   const float cap = static_cast<float>(job.args->cap);
   const Vec high = set1(cap), inverse = set1(1.0f / cap);
-  int64_t i = first;
-  for (; i + kLanes <= end; i += kLanes) store(x + i, tanh_ratio(load(x + i) * inverse) * high);
-  if (i < end) store_part(x + i, end - i, tanh_ratio(load_part(x + i, end - i, 0.0f) * inverse) * high);
+  each_vector(x + first, end - first, [&](Vec v) { return tanh_ratio(v * inverse) * high; }, x + first);
 }
 
 }  // namespace

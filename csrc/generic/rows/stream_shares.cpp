@@ -1,7 +1,7 @@
 // stream_shares: how a block reads streams and adds to them. A task is one row.
 #include "twostroke/activation.h"
 #include "twostroke/checks.h"
-#include "twostroke/context.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -17,8 +17,7 @@ void divide_lines(float* square, int64_t n, int64_t line, int64_t step, float ep
   }
 }
 
-void shares_of_row(void* arg, int64_t row, int32_t) {
-  const ts_stream_shares_args& a = *static_cast<const ts_stream_shares_args*>(arg);
+void shares_of_row(const ts_stream_shares_args& a, int64_t row) {
   const int64_t n = a.streams, width = width_of(a.x);
   const float *x = a.x.data + row * a.x.stride, eps = static_cast<float>(a.eps);
   float* out = a.out.data + row * a.out.stride;
@@ -51,7 +50,7 @@ void shares_of_row(void* arg, int64_t row, int32_t) {
 int32_t run(ts_context* context, const ts_stream_shares_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.out.rows, shares_of_row, const_cast<ts_stream_shares_args*>(&a));
+  share_tasks<shares_of_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

@@ -1,12 +1,11 @@
 // weigh_streams: weighted sums of the streams of a row. Every element by itself, so that a row's bits depend on that row alone.
 #include "twostroke/checks.h"
-#include "twostroke/context.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void weigh_row(void* arg, int64_t row, int32_t) {
-  const ts_weigh_streams_args& a = *static_cast<const ts_weigh_streams_args*>(arg);
+void weigh_row(const ts_weigh_streams_args& a, int64_t row) {
   const int64_t width = a.out.dim, read = a.x.heads;
   const float *x = a.x.data + row * a.x.stride, *weights = a.weights.data + row * a.weights.stride;
   float* out = a.out.data + row * a.out.stride;
@@ -23,7 +22,7 @@ void weigh_row(void* arg, int64_t row, int32_t) {
 int32_t run(ts_context* context, const ts_weigh_streams_args& a) {
   const int32_t status = check_shapes(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.out.rows, weigh_row, const_cast<ts_weigh_streams_args*>(&a));
+  share_tasks<weigh_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

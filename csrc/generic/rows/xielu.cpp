@@ -1,8 +1,8 @@
 // xielu: an activation with four numbers of the checkpoint.
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -24,8 +24,7 @@ TS_VECTOR_INLINE Vec exp_less_one(Vec x) {
   return load(a);
 }
 
-void xielu_row(void* arg, int64_t row, int32_t) {
-  const ts_xielu_args& a = *static_cast<const ts_xielu_args*>(arg);
+void xielu_row(const ts_xielu_args& a, int64_t row) {
   float* x = a.out.data + row * a.out.stride;
   const int64_t width = width_of(a.out);
   float alphas[kLanes];
@@ -48,7 +47,7 @@ void xielu_row(void* arg, int64_t row, int32_t) {
 
 int32_t run(ts_context* context, const ts_xielu_args& a) {
   if (a.numbers.length != 4) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, xielu_row, const_cast<ts_xielu_args*>(&a));
+  share_tasks<xielu_row>(context, a.out.rows, a);
   return TS_OK;
 }
 

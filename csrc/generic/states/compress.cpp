@@ -2,9 +2,9 @@
 // sequence: it reads and replaces these channels' part of the state, which no other task touches.
 #include <string.h>
 
-#include "twostroke/context.h"
 #include "twostroke/simd.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -44,8 +44,7 @@ struct Open {
   }
 };
 
-void compress_task(void* opaque, int64_t index, int32_t) {
-  const ts_compress_args& a = *static_cast<const ts_compress_args*>(opaque);
+void compress_task(const ts_compress_args& a, int64_t index) {
   const int64_t dim = width_of(a.out), blocks = (dim + kChannelsPerTask - 1) / kChannelsPerTask, s = index / blocks;
   const int64_t series = width_of(a.x) / (2 * dim), first = index % blocks * kChannelsPerTask;
   const int64_t count = dim - first < kChannelsPerTask ? dim - first : kChannelsPerTask;
@@ -75,7 +74,7 @@ int32_t run(ts_context* context, const ts_compress_args& a) {
   const int32_t status = check_compress(a);
   if (status != TS_OK) return status;
   const int64_t dim = width_of(a.out);
-  ts_parallel(context, a.batch.count * ((dim + kChannelsPerTask - 1) / kChannelsPerTask), compress_task, const_cast<ts_compress_args*>(&a));
+  share_tasks<compress_task>(context, a.batch.count * ((dim + kChannelsPerTask - 1) / kChannelsPerTask), a);
   return TS_OK;
 }
 

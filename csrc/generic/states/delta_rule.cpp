@@ -5,10 +5,10 @@
 #include <math.h>
 
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -124,8 +124,7 @@ void pass_tokens(const ts_delta_rule_args& a, const Tokens& t, int64_t head, int
   pass_token<false, true>(t, tokens - 1, v(tokens - 1), columns, sum, out(tokens - 1));
 }
 
-void delta_task(void* arg, int64_t index, int32_t) {
-  const ts_delta_rule_args& a = *static_cast<const ts_delta_rule_args*>(arg);
+void delta_task(const ts_delta_rule_args& a, int64_t index) {
   const int64_t heads = a.v.heads, head = index % heads, width = a.v.dim;
   const Span span = span_of(a.state, a.slots, a.batch, index / heads);
   float* state = span.state + head * a.k.dim * width;
@@ -151,7 +150,7 @@ int32_t run(ts_context* context, const ts_delta_rule_args& a) {
   if (a.decay.length != heads || a.dt_bias.length != gates) return TS_BAD_SHAPE;
   const int32_t status = check_states(a.state, a.slots, a.batch, rows, heads * a.k.dim * a.v.dim);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.batch.count * heads, delta_task, const_cast<ts_delta_rule_args*>(&a));
+  share_tasks<delta_task>(context, a.batch.count * heads, a);
   return TS_OK;
 }
 

@@ -1,7 +1,7 @@
 // gated_norm. Sixteen partial sums of squares, then one fixed tree: a group's bits depend on that group alone.
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/ops.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -36,8 +36,7 @@ TS_VECTOR_INLINE void norm_group(const float* x, const float* gate, const float*
   }
 }
 
-void norm_task(void* arg, int64_t row, int32_t) {
-  const ts_gated_norm_args& a = *static_cast<const ts_gated_norm_args*>(arg);
+void norm_task(const ts_gated_norm_args& a, int64_t row) {
   const int64_t width = width_of(a.out) / a.groups;
   const int64_t step = a.weight.length == width ? 0 : width;  // of the weight, from group to group
   with_activation(a.activation, [&](const auto& function) {
@@ -55,7 +54,7 @@ int32_t run(ts_context* context, const ts_gated_norm_args& a) {
   if (a.out.rows != a.x.rows || a.out.rows != a.gate.rows || width_of(a.x) != width || width_of(a.gate) != width) return TS_BAD_SHAPE;
   if (a.groups < 1 || width < 1 || width % a.groups != 0) return TS_BAD_SHAPE;
   if (a.weight.length != width && a.weight.length != width / a.groups) return TS_BAD_SHAPE;
-  ts_parallel(context, a.out.rows, norm_task, const_cast<ts_gated_norm_args*>(&a));
+  share_tasks<norm_task>(context, a.out.rows, a);
   return TS_OK;
 }
 

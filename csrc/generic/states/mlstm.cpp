@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -58,8 +58,7 @@ void step(const Memory& of, const float* q, const float* k, const float* v, floa
     read_columns(of, gates, q, k, v, out, first, of.width - first < kLanes ? of.width - first : kLanes, below);
 }
 
-void scan_task(void* arg, int64_t index, int32_t) {
-  const ts_mlstm_args& a = *static_cast<const ts_mlstm_args*>(arg);
+void scan_task(const ts_mlstm_args& a, int64_t index) {
   const int64_t heads = a.q.heads, head = index % heads, rows = a.q.dim, width = a.v.dim;
   const Span span = span_of(a.state, a.slots, a.batch, index / heads);
   float* sums = span.state + heads * rows * width;
@@ -77,7 +76,7 @@ void scan_task(void* arg, int64_t index, int32_t) {
 int32_t run(ts_context* context, const ts_mlstm_args& a) {
   const int32_t status = check_mlstm(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.batch.count * a.q.heads, scan_task, const_cast<ts_mlstm_args*>(&a));
+  share_tasks<scan_task>(context, a.batch.count * a.q.heads, a);
   return TS_OK;
 }
 

@@ -1,8 +1,8 @@
 // rg_lru: the recurrence of Griffin. A task is a block of channels of one sequence; a vector of them stays in registers for all tokens of
 // the step. Channels do not meet, so bits do not depend on how a sequence is cut into steps.
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -24,8 +24,7 @@ void recur(const ts_rg_lru_args& a, const Span& span, int64_t before, int64_t fi
   store_part(span.state + first, part, state);
 }
 
-void recur_task(void* arg, int64_t index, int32_t) {
-  const ts_rg_lru_args& a = *static_cast<const ts_rg_lru_args*>(arg);
+void recur_task(const ts_rg_lru_args& a, int64_t index) {
   const int64_t channels = width_of(a.x), blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask, s = index / blocks;
   const Span span = span_of(a.state, a.slots, a.batch, s);
   const int64_t begin = index % blocks * kChannelsPerTask;
@@ -40,7 +39,7 @@ int32_t run(ts_context* context, const ts_rg_lru_args& a) {
   const int32_t status = check_rg_lru(a);
   if (status != TS_OK) return status;
   const int64_t blocks = (width_of(a.x) + kChannelsPerTask - 1) / kChannelsPerTask;
-  ts_parallel(context, a.batch.count * blocks, recur_task, const_cast<ts_rg_lru_args*>(&a));
+  share_tasks<recur_task>(context, a.batch.count * blocks, a);
   return TS_OK;
 }
 

@@ -1,9 +1,9 @@
 // selective_scan: Mamba's scan. A task is a block of channels of one sequence, whose state stays in near caches for all tokens of the
 // step. Each number of the state, and each sum over n, is made in one order, so bits do not depend on how a sequence is cut into steps.
-#include "twostroke/context.h"
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -61,8 +61,7 @@ void scan_channels(const ts_selective_scan_args& a, const Span& span, int64_t fi
   for (int64_t n = 0; n < numbers; ++n) put(there.state + n * channels, load(state + n * kLanes));
 }
 
-void scan_task(void* arg, int64_t index, int32_t) {
-  const ts_selective_scan_args& a = *static_cast<const ts_selective_scan_args*>(arg);
+void scan_task(const ts_selective_scan_args& a, int64_t index) {
   const int64_t channels = width_of(a.x), blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask;
   const Span span = span_of(a.state, a.slots, a.batch, index / blocks);
   const int64_t begin = index % blocks * kChannelsPerTask;
@@ -82,7 +81,7 @@ int32_t run(ts_context* context, const ts_selective_scan_args& a) {
   const int32_t status = check_states(a.state, a.slots, a.batch, rows, numbers * channels);
   if (status != TS_OK) return status;
   const int64_t blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask;
-  ts_parallel(context, a.batch.count * blocks, scan_task, const_cast<ts_selective_scan_args*>(&a));
+  share_tasks<scan_task>(context, a.batch.count * blocks, a);
   return TS_OK;
 }
 

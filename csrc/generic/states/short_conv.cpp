@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -53,8 +53,7 @@ void keep_tail(const Channels& c) {
     memmove(c.tail + k * c.all, c.row(c.tokens - c.width + 1 + k), static_cast<size_t>(c.count) * sizeof(float));
 }
 
-void conv_task(void* arg, int64_t index, int32_t) {
-  const ts_short_conv_args& a = *static_cast<const ts_short_conv_args*>(arg);
+void conv_task(const ts_short_conv_args& a, int64_t index) {
   const int64_t all = width_of(a.x), blocks = (all + kChannelsPerTask - 1) / kChannelsPerTask;
   const int64_t first = index % blocks * kChannelsPerTask;
   const Span span = span_of(a.state, a.slots, a.batch, index / blocks);
@@ -86,7 +85,7 @@ int32_t run(ts_context* context, const ts_short_conv_args& a) {
   const int32_t status = check_states(a.state, a.slots, a.batch, a.x.rows, a.taps.length - channels);
   if (status != TS_OK) return status;
   const int64_t blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask;
-  ts_parallel(context, a.batch.count * blocks, conv_task, const_cast<ts_short_conv_args*>(&a));
+  share_tasks<conv_task>(context, a.batch.count * blocks, a);
   return TS_OK;
 }
 

@@ -1,19 +1,16 @@
 // ssd_scan: Mamba-2's scan. A task is one head of one sequence; the head's state stays in near caches for all tokens of the step.
 // Several tokens pass through a row of the state while it is in registers. Each number of the state, and each sum over n, is made by the
 // same operations in the same order however many tokens pass at once, so bits do not depend on how a sequence is cut into steps.
-#include "twostroke/context.h"
+#include "twostroke/register_tiles.h"
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-#if defined(TS_LEVEL_AVX512)
-constexpr int kTokens = 8;  // that pass at once: 16 registers of inputs and sums
-#else
-constexpr int kTokens = 2;
-#endif
+constexpr int kTokens = kRegisterTiles.scan_tokens;  // that pass at once
 constexpr int kTogether = 4;  // vectors of columns that one token passes at once: rows of the state are read from front to back
 
 // The factors of one head and some tokens: each token's step, what is left of the state, and the rows of b and c.
@@ -85,8 +82,7 @@ void scan_tokens(const ts_ssd_scan_args& a, int64_t head, int64_t row, float* st
   if (first < width) scan_columns<kCount, 1, false>(t, state, numbers, width, width - first, first, skip);
 }
 
-void scan_task(void* arg, int64_t index, int32_t) {
-  const ts_ssd_scan_args& a = *static_cast<const ts_ssd_scan_args*>(arg);
+void scan_task(const ts_ssd_scan_args& a, int64_t index) {
   const int64_t heads = a.x.heads, head = index % heads;
   const Span span = span_of(a.state, a.slots, a.batch, index / heads);
   float* state = span.state + head * a.b.dim * a.x.dim;
@@ -104,7 +100,7 @@ int32_t run(ts_context* context, const ts_ssd_scan_args& a) {
   if (a.decay.length != heads || a.skip.length != heads || a.dt_bias.length != heads) return TS_BAD_SHAPE;
   const int32_t status = check_states(a.state, a.slots, a.batch, rows, heads * a.b.dim * a.x.dim);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.batch.count * heads, scan_task, const_cast<ts_ssd_scan_args*>(&a));
+  share_tasks<scan_task>(context, a.batch.count * heads, a);
   return TS_OK;
 }
 

@@ -2,14 +2,13 @@
 // before, and the last one is kept.
 #include <string.h>
 
-#include "twostroke/context.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
 
-void shift_task(void* arg, int64_t index, int32_t) {
-  const ts_token_shift_args& a = *static_cast<const ts_token_shift_args*>(arg);
+void shift_task(const ts_token_shift_args& a, int64_t index) {
   const int64_t width = width_of(a.x), ways = width_of(a.out) / width;
   const Span span = span_of(a.state, a.slots, a.batch, index);
   const float* before = span.state;
@@ -32,7 +31,7 @@ int32_t run(ts_context* context, const ts_token_shift_args& a) {
   if (a.out.rows != a.x.rows || width < 1 || width_of(a.out) % width != 0 || a.mix.length != width_of(a.out)) return TS_BAD_SHAPE;
   const int32_t status = check_states(a.state, a.slots, a.batch, a.x.rows, width);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.batch.count, shift_task, const_cast<ts_token_shift_args*>(&a));
+  share_tasks<shift_task>(context, a.batch.count, a);
   return TS_OK;
 }
 

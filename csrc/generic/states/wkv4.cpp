@@ -1,8 +1,8 @@
 // wkv4: the scan of RWKV-4. A task is a block of channels of one sequence; a vector of them and of its three states stays in registers for
 // all tokens of the step. Channels do not meet, so bits do not depend on how a sequence is cut into steps.
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 
 namespace twostroke {
 namespace {
@@ -36,8 +36,7 @@ void scan(const ts_wkv4_args& a, const Span& span, int64_t before, int64_t first
   store_part(state + 2 * channels, part, most);
 }
 
-void scan_task(void* arg, int64_t index, int32_t) {
-  const ts_wkv4_args& a = *static_cast<const ts_wkv4_args*>(arg);
+void scan_task(const ts_wkv4_args& a, int64_t index) {
   const int64_t channels = width_of(a.k), blocks = (channels + kChannelsPerTask - 1) / kChannelsPerTask, s = index / blocks;
   const Span span = span_of(a.state, a.slots, a.batch, s);
   const int64_t begin = index % blocks * kChannelsPerTask;
@@ -52,7 +51,7 @@ int32_t run(ts_context* context, const ts_wkv4_args& a) {
   const int32_t status = check_wkv4(a);
   if (status != TS_OK) return status;
   const int64_t blocks = (width_of(a.k) + kChannelsPerTask - 1) / kChannelsPerTask;
-  ts_parallel(context, a.batch.count * blocks, scan_task, const_cast<ts_wkv4_args*>(&a));
+  share_tasks<scan_task>(context, a.batch.count * blocks, a);
   return TS_OK;
 }
 

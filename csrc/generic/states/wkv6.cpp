@@ -1,8 +1,8 @@
 // wkv6: RWKV-6's scan. A task is one head of one sequence; its state stays in near caches for all tokens of the step. Each number of
 // the state, and each sum over its rows, is made by the same operations in the same order, so bits do not depend on chunks.
-#include "twostroke/context.h"
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 #include "twostroke/wkv.h"
 
 namespace twostroke {
@@ -21,8 +21,7 @@ void pass_token(const float* r, const float* left, const float* k, const float* 
   store_lanes(out, count, sum);
 }
 
-void wkv6_task(void* arg, int64_t index, int32_t) {
-  const ts_wkv6_args& a = *static_cast<const ts_wkv6_args*>(arg);
+void wkv6_task(const ts_wkv6_args& a, int64_t index) {
   const int64_t heads = a.v.heads, head = index % heads, width = a.v.dim, at = head * width;
   const Span span = span_of(a.state, a.slots, a.batch, index / heads);
   float* state = span.state + head * width * width;
@@ -54,7 +53,7 @@ int32_t run(ts_context* context, const ts_wkv6_args& a) {
   if (a.first.length != width_of(a.v)) return TS_BAD_SHAPE;
   const int32_t status = check_wkv(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.batch.count * a.v.heads, wkv6_task, const_cast<ts_wkv6_args*>(&a));
+  share_tasks<wkv6_task>(context, a.batch.count * a.v.heads, a);
   return TS_OK;
 }
 

@@ -1,9 +1,9 @@
 // wkv7: RWKV-7's scan. A task is one head of one sequence; its state stays in near caches for all tokens of the step. Each number of
 // the state, and each sum over its rows, is made by the same operations in the same order, so bits do not depend on chunks.
 #include "twostroke/activation.h"
-#include "twostroke/context.h"
 #include "twostroke/softplus.h"
 #include "twostroke/states.h"
+#include "twostroke/tasks.h"
 #include "twostroke/wkv.h"
 
 namespace twostroke {
@@ -64,8 +64,7 @@ void finish(const ts_wkv7_args& a, int64_t head, float bonus, const float* v, fl
   });
 }
 
-void wkv7_task(void* arg, int64_t index, int32_t) {
-  const ts_wkv7_args& a = *static_cast<const ts_wkv7_args*>(arg);
+void wkv7_task(const ts_wkv7_args& a, int64_t index) {
   const int64_t heads = a.v.heads, head = index % heads, width = a.v.dim, rows = a.k.dim;
   const Span span = span_of(a.state, a.slots, a.batch, index / heads);
   float* state = span.state + head * rows * width;
@@ -91,7 +90,7 @@ int32_t run(ts_context* context, const ts_wkv7_args& a) {
   if (a.removal.length != width || a.growth.length != width || a.bonus.length != width) return TS_BAD_SHAPE;
   const int32_t status = check_wkv(a);
   if (status != TS_OK) return status;
-  ts_parallel(context, a.batch.count * a.v.heads, wkv7_task, const_cast<ts_wkv7_args*>(&a));
+  share_tasks<wkv7_task>(context, a.batch.count * a.v.heads, a);
   return TS_OK;
 }
 

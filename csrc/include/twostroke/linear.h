@@ -4,43 +4,16 @@
 #include <string.h>
 
 #include "twostroke/abi.h"
+#include "twostroke/level.h"
 #include "twostroke/packed.h"
 #include "twostroke/unrolled.h"
 
 namespace twostroke {
 
-#if defined(TS_LEVEL_AVX512)
-constexpr int64_t kTileRows = 6;  // 6 x 4 accumulators, 4 weights, 1 activation: 29 of 32 registers
-#else
-constexpr int64_t kTileRows = 4;
-#endif
-
-// From this many rows on, those of a block are multiplied together, by block_group.
-#if defined(TS_LEVEL_AMX)
-constexpr int64_t kBlockedRows = 5;
-#elif defined(TS_LEVEL_AVX512)
-constexpr int64_t kBlockedRows = 4;
-#else
-constexpr int64_t kBlockedRows = INT64_MAX;
-#endif
-// Fewer, at some levels, read whole panels as they lie packed (linear_streams.cpp), or at least those of int4.
-#if defined(TS_LEVEL_AVX512)
-constexpr int64_t kStreamRows = kBlockedRows - 1, kInt4Rows = 0;
-#elif defined(TS_LEVEL_AVXVNNI)
-constexpr int64_t kStreamRows = 0, kInt4Rows = 4 * kTileRows;
-#elif defined(TS_LEVEL_AVX2)
-constexpr int64_t kStreamRows = 0, kInt4Rows = INT64_MAX;
-#elif defined(TS_LEVEL_DOTPROD)
-constexpr int64_t kStreamRows = 0, kInt4Rows = kTileRows;
-#else
-constexpr int64_t kStreamRows = 0, kInt4Rows = 0;
-#endif
-// Where memory is read front to back, so do several rows in a block (linear_several_avx512.cpp).
-#if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
-constexpr int64_t read_on_rows(int32_t kind) { return kind == TS_W_INT8 ? 12 : 8; }
-#else
-constexpr int64_t read_on_rows(int32_t) { return kStreamRows; }
-#endif
+// Rows of a register tile, and how many rows are multiplied in which way: see level.h.
+constexpr int64_t kTileRows = kLevel.tile_rows, kInt4Rows = kLevel.int4_rows, kStreamRows = kLevel.stream_rows;
+constexpr int64_t kBlockedRows = kLevel.blocked_rows, kReadRows = kLevel.read_rows;
+constexpr int64_t read_on_rows(int32_t kind) { return kind == TS_W_INT8 ? kLevel.int8_read_on : kLevel.int4_read_on; }
 
 constexpr int64_t kQuadBytes = 4 * kPanel;                        // bytes of four k of a panel
 
@@ -82,6 +55,8 @@ typedef void (*GroupKernel)(const uint8_t* data, const Group&, const TileRows&, 
 // The kernel for a float ts_weight_kind and 1..kTileRows rows.
 TileKernel float_kernel(int32_t kind, int64_t rows);
 
+// The kernels that follow are defined at the levels whose ways need them (linear_way.cpp).
+
 // data: (columns / 4, 64, 4) bytes, weight + 128; 1..kTileRows rows. Not where rows are few or in blocks.
 GroupKernel int8_kernel(int64_t rows);
 
@@ -106,13 +81,15 @@ StreamKernel int4_streams(int64_t rows);
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes);
 
 constexpr int64_t kRowBlock = 16;
-#if defined(TS_LEVEL_AMX)
-constexpr int64_t kReadRows = 32;  // whole multiples are read: what no row fills must be zeros
-#else
-constexpr int64_t kReadRows = 1;
-#endif
-void blocks_begin();  // once before a thread's block_group calls
-void blocks_end();
+// Once before a thread's block_group calls, and after them. Matrix registers need it.
+void configure_tiles();
+void release_tiles();
+inline void blocks_begin() {
+  if constexpr (kLevel.matrix_registers) configure_tiles();
+}
+inline void blocks_end() {
+  if constexpr (kLevel.matrix_registers) release_tiles();
+}
 // x.q is in blocks of 16 rows, x.q_stride between those of one group, so that what one group needs of all rows lies in one piece. In a
 // block, for matrix registers (AMX): (steps of the group, 16, 64); else (quads of the group, the block's rows, 4). block: room for
 // 64 * columns bytes. The same bits as the kernels above.

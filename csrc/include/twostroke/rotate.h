@@ -10,6 +10,7 @@
 
 #include <utility>
 
+#include "twostroke/register_tiles.h"
 #include "twostroke/unrolled.h"
 
 namespace twostroke {
@@ -32,13 +33,7 @@ inline void rotate_lanes(float* x, int64_t lanes) {
   for (int64_t half = 1; half < kRotatedColumns; half *= 2) add_apart(x, kRotatedColumns, half, lanes);
 }
 
-#if defined(TS_LEVEL_AVX512)
-constexpr int kRotatedLanes = 16;
-#elif defined(TS_LEVEL_AVX2)
-constexpr int kRotatedLanes = 8;
-#else
-constexpr int kRotatedLanes = 4;
-#endif
+constexpr int kRotatedLanes = kRegisterTiles.rotated_lanes;
 constexpr int kRotatedVectors = kRotatedColumns / kRotatedLanes;
 typedef float RotatedVector __attribute__((vector_size(kRotatedLanes * 4)));
 typedef int32_t RotatedBits __attribute__((vector_size(kRotatedLanes * 4)));

@@ -20,17 +20,11 @@ constexpr int64_t kStoredRoom = kStoredBytes + 2 * kStoredSteps * 4;  // bytes o
 StoredGroup unpack_stored(int32_t kind, const uint8_t* packed, int64_t columns, uint8_t* room);
 
 // sums (rows, 64) += one group, as stored_layout.py says. 1..kTileRows rows, of which each is treated alike.
+// Levels that multiply codes as they lie do not have it.
 void multiply_stored(const StoredGroup& weights, const Group& group, const TileRows& x, int64_t rows, float* sums);
 
-// Levels that multiply codes as they lie.
-#if defined(TS_LEVEL_AVX512) || defined(TS_LEVEL_AVX2)
-#define TS_STORED_AS_THEY_LIE
-// As many as meet a panel in one go: those of one tile, or of AVX-512's two halves of a panel.
-#if defined(TS_LEVEL_AVX512)
-constexpr int64_t kStoredFewRows = 8;
-#else
-constexpr int64_t kStoredFewRows = 4;
-#endif
+// Levels that multiply codes as they lie have these. As many rows meet a panel in one go:
+constexpr int64_t kStoredFewRows = kLevel.stored_few_rows;
 
 // The same sums += one group, of any number of rows. From kTallRows on, codes of 5 and 6 bits are put together once for all
 // of them: at AVX-512 those of super kinds; at AVX2 all, and those of 4 bits too.
@@ -40,7 +34,6 @@ void multiply_stored_tall(int32_t kind, const Group& group, const TileRows& x, i
 
 // The same sums of a whole panel and 1..kStoredFewRows rows, without a copy: its data is read once, as it lies.
 TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn);
-#endif
 
 // -8 times the sum of the rounded activations of one step. There are 1, 2, 4 or 8 parts: too few for vectors.
 TS_INLINE int32_t eights_of(const int32_t* corrections, int64_t parts) {

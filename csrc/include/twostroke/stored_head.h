@@ -41,8 +41,8 @@ struct Nothing {
 };
 
 // What the codes of one group are multiplied by and what is taken off: (steps, 64) each. Read as a whole before the codes, so that memory
-// is read front to back. Lanes: a register of floats, and how it is made of float16, float32 or bytes.
-template <int32_t kKind, class Lanes>
+// is read front to back. Columns: registers of floats, and how they are made of float16, float32 or bytes.
+template <int32_t kKind, class Columns>
 struct StoredHead {
   static constexpr StoredShape kShape = stored_shape(kKind);
   static constexpr int64_t kScaleBytes = kShape.floats ? 4 : 2, kMostSteps = kStoredGroup / kSubgroup;
@@ -51,9 +51,9 @@ struct StoredHead {
 
   alignas(64) float multipliers[kMostSteps * kPanel], minima[kShape.minimum ? kMostSteps * kPanel : 1];
 
-  static TS_INLINE typename Lanes::Floats scale(const uint8_t* from, int64_t index) {
-    if constexpr (kShape.floats) return Lanes::from_f32(from + 4 * index);
-    return Lanes::from_f16(from + 2 * index);
+  static TS_INLINE typename Columns::Floats scale(const uint8_t* from, int64_t index) {
+    if constexpr (kShape.floats) return Columns::from_f32(from + 4 * index);
+    return Columns::from_f16(from + 2 * index);
   }
 
   // (steps, 64) numbers at `from`; of super kinds whole ones, times the panel's scales.
@@ -63,11 +63,11 @@ struct StoredHead {
     for (int64_t s = 0; s < steps; ++s, from += kBytes) {
       for (int64_t line = 0; line < kBytes; line += 64) ahead.line(from + line);
       TS_UNROLL
-      for (int64_t c = 0; c < kPanel; c += Lanes::kCount) {
+      for (int64_t c = 0; c < kPanel; c += Columns::kCount) {
         if constexpr (kShape.super) {
-          Lanes::store(to + s * kPanel + c, Lanes::multiply(Lanes::template from_bytes<kSigned>(from + c), scale(scales, c)));
+          Columns::store(to + s * kPanel + c, Columns::multiply(Columns::template from_bytes<kSigned>(from + c), scale(scales, c)));
         } else {
-          Lanes::store(to + s * kPanel + c, scale(from, c));
+          Columns::store(to + s * kPanel + c, scale(from, c));
         }
       }
     }

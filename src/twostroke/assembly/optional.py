@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from twostroke.ops.passes import division, with_adapters
     from twostroke.quantize.driver import kept_result
     from twostroke.runner import ahead as runner_ahead
-    from twostroke.runner import device_sampler, early_runner
     from twostroke.runner.adapters import bank, lora_folder, shelf
+    from twostroke.runner.device import early_runner
+    from twostroke.runner.device import sampler as device_sampler
     from twostroke.runner.retrieval import embedder, reranker
     from twostroke.text import chat_template
 else:
@@ -43,9 +44,9 @@ else:
     processes = LazyModule("twostroke.distributed.ranks.processes")
     embedder = LazyModule("twostroke.runner.retrieval.embedder")
     reranker = LazyModule("twostroke.runner.retrieval.reranker")
-    early_runner = LazyModule("twostroke.runner.early_runner")
+    early_runner = LazyModule("twostroke.runner.device.early_runner")
     runner_ahead = LazyModule("twostroke.runner.ahead")
-    device_sampler = LazyModule("twostroke.runner.device_sampler")
+    device_sampler = LazyModule("twostroke.runner.device.sampler")
     objective_policy = LazyModule("twostroke.engine.scheduler.objectives.objective_policy")
     chat_template = LazyModule("twostroke.text.chat_template")
 

@@ -12,11 +12,7 @@
 namespace twostroke {
 
 // Register tiles: rows x pages of scores, rows of two digits x vectors of outputs.
-#if defined(TS_LEVEL_AVX512)
-constexpr int kScoreRows = 4, kValueRows = 2, kIntegerVectors = 4;
-#else
-constexpr int kScoreRows = 2, kValueRows = 1, kIntegerVectors = 2;
-#endif
+constexpr int kScoreRows = kRegisterTiles.score_rows, kValueRows = kRegisterTiles.value_rows, kIntegerVectors = kRegisterTiles.integer_vectors;
 
 // What an integer of zero is as multiply_add takes it, in K and in V.
 template <typename Element>
@@ -26,12 +22,6 @@ constexpr int32_t kValueZero = Element::kParts == 1 ? 0 : 8;
 
 constexpr int64_t kStored = 4 * kLanes;  // what store_bytes keeps at once
 inline int64_t query_columns(int64_t dim) { return (dim + kStored - 1) / kStored * kStored; }
-
-#if defined(TS_WORD_PRODUCTS)
-constexpr bool kWordProducts = true;
-#else
-constexpr bool kWordProducts = false;
-#endif
 
 // Query rows as whole numbers, bytes: (rows, query_columns), words: the same, starts: (rows,), what undoes the zeros that K is stored with.
 struct IntegerQueries {

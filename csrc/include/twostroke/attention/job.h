@@ -6,7 +6,6 @@
 #include "twostroke/attention/matrix.h"
 #include "twostroke/attention/places.h"
 #include "twostroke/attention/rows.h"
-#include "twostroke/attention/words.h"
 
 namespace twostroke {
 
@@ -27,7 +26,8 @@ struct Starts {
   int64_t task, merge, partial;
 };
 
-struct AttentionJob {
+// What an op of attention says.
+struct AttentionOperands {
   const ts_kv_layer* layer;
   const float* q;
   const float* chosen;    // of a layer of latents: for each token `choices` positions that it sees, rising, then -1; NULL for all
@@ -40,15 +40,24 @@ struct AttentionJob {
   int32_t window, ahead;  // ahead: positions after its own that a row sees as well
   const int32_t* ends;    // of each row one after the last position that it sees at least, or NULL
   Places places;
+};
+
+// How the rows become tasks of the pool, and by which products.
+struct AttentionSchedule {
   int64_t group, tokens_per_block, key_padded, value_padded;  // padded: head sizes, to whole vectors
   int64_t heads_together;  // KV heads of a task whose rows are few
-  bool split;
-  bool matrix;  // both products on matrix registers
+  bool split;              // whether a task is one segment of a block
+  bool matrix;             // both products on matrix registers
+};
+
+struct AttentionScratch {
   Starts* starts;
   float* partials;
   float* thread_scratch;
   int64_t thread_floats, partial_floats;
 };
+
+struct AttentionJob : AttentionOperands, AttentionSchedule, AttentionScratch {};
 
 // The operands that all ops of attention have, as a job. The caller has checked them; what only its op has stays zero.
 template <class Args>

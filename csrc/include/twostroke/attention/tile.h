@@ -8,6 +8,8 @@
 #include <type_traits>
 
 #include "twostroke/attention/kv_page.h"
+#include "twostroke/level.h"
+#include "twostroke/register_tiles.h"
 #include "twostroke/simd.h"
 
 // An array of vector registers stays in registers only where every loop over it is unrolled and every use inlined.
@@ -19,15 +21,8 @@ constexpr int kTilePages = 4;
 constexpr int kTile = kTilePages * TS_PAGE_TOKENS;
 
 // Register tiles: rows x pages of scores, rows x vectors of outputs. kWide: K and V widened beforehand, kThin: on the way.
-#if defined(TS_LEVEL_AVX512)
-constexpr int kWideRows = 6, kWideVectors = 4, kThinRows = 4, kThinVectors = 4;
-#elif defined(TS_LEVEL_AVX2)
-constexpr int kWideRows = 6, kWideVectors = 1, kThinRows = 2, kThinVectors = 2;
-#elif defined(TS_LEVEL_NEON)  // four registers a vector: 16 sums
-constexpr int kWideRows = 4, kWideVectors = 1, kThinRows = 2, kThinVectors = 2;
-#else
-constexpr int kWideRows = 2, kWideVectors = 1, kThinRows = 1, kThinVectors = 2;
-#endif
+constexpr int kWideRows = kRegisterTiles.wide_rows, kWideVectors = kRegisterTiles.wide_vectors;
+constexpr int kThinRows = kRegisterTiles.thin_rows, kThinVectors = kRegisterTiles.thin_vectors;
 
 // K or V of a tile as a kernel sees it. K: row d of page p is at [p] + d * step (bf16: a row is two dimensions). V: position t is
 // at [t / 16] + (t % 16) * step (bf16: a row is two positions). Integers: rows of quads. ahead: bytes from a page to the one that the next
@@ -44,17 +39,9 @@ TS_VECTOR_INLINE Vec load_element(const float* p) { return load(p); }
 template <typename Element>
 constexpr bool kIsPair = std::is_same<Element, Bf16Pair>::value;
 
-// Into which cache: a tile of bf16, 16 KiB, takes half of a first level of 32 KiB from the tile at hand (measured on a Zen 4, 32 streams
-// of 512 tokens: first level 69% of the read loop, second 81%). CPUs with matrix registers have 48 KiB.
-#if defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AMX)
-constexpr int kAheadLocality = 2;
-#else
-constexpr int kAheadLocality = 3;
-#endif
-
 template <typename Element>
 TS_VECTOR_INLINE void prefetch_ahead(const Element* at, int64_t ahead) {
-  __builtin_prefetch(reinterpret_cast<const uint8_t*>(at) + ahead, 0, kAheadLocality);
+  __builtin_prefetch(reinterpret_cast<const uint8_t*>(at) + ahead, 0, kLevel.ahead_locality);
 }
 
 template <int kRows, int kColumns>

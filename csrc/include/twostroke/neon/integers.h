@@ -1,11 +1,14 @@
 // Sixteen int32 lanes as four registers of ARMv8-A: the part of integers.h that depends on the instruction set.
 #pragma once
-#include "twostroke/simd.h"
+#include "twostroke/level.h"
+#include "twostroke/neon/simd.h"
+#include "twostroke/quad.h"
 
 namespace twostroke {
 
 // Products here are of signed bytes: stored bytes of int8 lose their 128 as they are loaded.
 constexpr int32_t kByteZero = 0;
+constexpr bool kWordProducts = false;
 
 struct Ints {
   int32x4_t v[4];
@@ -37,13 +40,10 @@ TS_VECTOR_INLINE SignedQuads low_nibbles(Quads a) { TS_EACH_BYTES(vandq_u8(a.v[i
 TS_VECTOR_INLINE SignedQuads high_nibbles(Quads a) { TS_EACH_BYTES(vshrq_n_u8(a.v[i], 4)); }
 #undef TS_EACH_BYTES
 TS_VECTOR_INLINE int32x4_t dot(int32x4_t sum, int8x16_t a, int8x16_t b) {
-#if defined(TS_LEVEL_DOTPROD)
-  return vdotq_s32(sum, a, b);
-#else
+  if constexpr (kLevel.dot_products) return vdotq_s32(sum, a, b);
   // Four products of bytes, each below 2^14 in magnitude or equal to it: sums are made in 32 bits.
   const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
   return vaddq_s32(sum, vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high)));
-#endif
 }
 TS_VECTOR_INLINE Ints multiply_add(Ints sum, SignedQuads by, const int8_t* factors) {
   const int8x16_t all = vreinterpretq_s8_s32(vdupq_n_s32(quad_of(factors)));

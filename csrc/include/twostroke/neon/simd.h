@@ -2,6 +2,8 @@
 #pragma once
 #include <arm_neon.h>
 
+#include "twostroke/lanes.h"
+
 namespace twostroke {
 
 struct Vec {

@@ -279,13 +279,14 @@ def level_of(source: Path, level: str) -> str:
     return level
 
 
-def with_headers(source: Path) -> list[bytes]:
-    """The content of a source and, once each, of all files of ours that it includes, directly or not."""
+def with_headers(source: Path, more: Sequence[Path] = ()) -> list[bytes]:
+    """The content of a source and, once each, of all files of ours that it includes, directly or not. more: folders of
+    headers after HEADERS."""
     found, left = {source: source.read_bytes()}, [source]
     while left:
         including = left.pop()
         for name in re.findall(rb'^\s*#\s*include\s+"([^"]+)"', found[including], re.MULTILINE):
-            for folder in (including.parent, HEADERS):
+            for folder in (including.parent, HEADERS, *more):
                 header = (folder / name.decode()).resolve()
                 if header not in found and header.is_file():
                     found[header] = header.read_bytes()
@@ -293,18 +294,28 @@ def with_headers(source: Path) -> list[bytes]:
     return list(found.values())
 
 
+def include_flags(more: Sequence[Path] = ()) -> tuple[str, ...]:
+    """Where the compiler looks for headers of ours."""
+    return tuple(part for folder in (HEADERS, *more) for part in ("-I", str(folder)))
+
+
 def compile_all(
-    cache: ObjectCache, compiler: Compiler, jobs: Sequence[tuple[Path, Sequence[str]]], suffix: str = ".o"
+    cache: ObjectCache,
+    compiler: Compiler,
+    jobs: Sequence[tuple[Path, Sequence[str]]],
+    suffix: str = ".o",
+    more: Sequence[Path] = (),
 ) -> list[Path]:
-    """The object of every (source, flags), from the cache or compiled on all cores. Raises RuntimeError."""
+    """The object of every (source, flags), from the cache or compiled on all cores. more: folders of headers after
+    HEADERS. Raises RuntimeError."""
 
     def compile_one(job: tuple[Path, Sequence[str]]) -> Path:
         source, flags = job
-        places = ("-I", str(HEADERS), f"-ffile-prefix-map={ROOT}/=")
+        places = (*include_flags(more), f"-ffile-prefix-map={ROOT}/=")
         action = "-S" if suffix == ".s" else "-c"
         return cache.get(
             suffix,
-            (compiler.version, *flags, "", source.name, *with_headers(source)),
+            (compiler.version, *flags, "", source.name, *with_headers(source, more)),
             lambda made: compiler.run([*flags, *places, action, str(source), "-o", str(made)]),
         )
 

@@ -23,6 +23,9 @@ from types import ModuleType
 
 HERE = Path(__file__).resolve().parent
 LIBRARY_FOLDER = HERE / "lib"
+SOURCES = HERE.parents[3] / "csrc" / "cuda"
+"""All native code for CUDA. It includes headers of the CPU's kernels, which include none of these."""
+HEADERS = (SOURCES / "include",)
 CHIPS = ("sm_80", "sm_90a")
 """The PTX that is shipped: for every chip from sm_80 on, and for H100, H200 and their like alone."""
 ASSEMBLED = {"sm_80": "sm_80", "sm_86": "sm_80", "sm_89": "sm_80", "sm_90a": "sm_90a"}
@@ -50,14 +53,14 @@ def cpu_build() -> ModuleType:
 def compile_ptx(chip: str, unit: Path | None = None) -> Path:
     """The kernels (or another file) as PTX for one chip, from the cache or compiled. Raises RuntimeError."""
     base = cpu_build()
-    unit = unit or base.ROOT / "csrc" / "cuda" / "kernels.cpp"
+    unit = unit or SOURCES / "kernels.cpp"
     compiler, flags = base.zig(), ("-target", "nvptx64-cuda", f"-mcpu={chip}", *KERNEL_FLAGS)
 
     def make(path: Path) -> None:
-        compiler.run([*flags, "-I", str(base.HEADERS), "-S", str(unit), "-o", str(path)])
+        compiler.run([*flags, *base.include_flags(HEADERS), "-S", str(unit), "-o", str(path)])
         path.write_text(with_threads(path.read_text()))
 
-    inputs = (compiler.version, *flags, unit.name, Path(__file__).read_bytes(), *base.with_headers(unit))
+    inputs = (compiler.version, *flags, unit.name, Path(__file__).read_bytes(), *base.with_headers(unit, HEADERS))
     made: Path = base.shared_cache().get(".ptx", inputs, make)
     return made
 
@@ -103,13 +106,13 @@ def assemble(chip: str) -> Path:
 def build_host(target: str) -> Path:
     """The host library. Raises RuntimeError."""
     base = cpu_build()
-    units = sorted((base.ROOT / "csrc" / "cuda" / "host").glob("*.cpp"))
+    units = sorted((SOURCES / "host").glob("*.cpp"))
     triple = ("-target", base.TRIPLES[target])
     # Launches are compared as bytes: what lies between the members of a kernel's arguments is zero.
     own = ("-ftrivial-auto-var-init=zero", f"-mcpu={base.LEVELS[target]['generic']}")
     flags = (*base.FLAGS, *base.RELEASE, *triple, *own)
     cache, compiler = base.shared_cache(), base.zig()
-    objects = base.compile_all(cache, compiler, [(unit, flags) for unit in units])
+    objects = base.compile_all(cache, compiler, [(unit, flags) for unit in units], more=HEADERS)
     made: Path = base.link(cache, compiler, objects, (*triple, "-nostdlib++", "-shared", "-s", "-ldl"), ".so")
     return made
 

@@ -19,7 +19,7 @@ from twostroke.ops.program.values import LatentKV, PagedKV, Weight
 from twostroke.types.spec.formats import WeightFormat
 
 MOST_HEAD_DIM = 512
-"""kMostDim of csrc/include/twostroke/cuda/arguments.h."""
+"""kMostDim of csrc/cuda/include/twostroke/cuda/arguments.h."""
 MOST_LATENT_DIM = 1024
 """kMostLatent: the most elements of a latent with the rotary part of the key after it."""
 ROWS_AT_ONCE = 2048

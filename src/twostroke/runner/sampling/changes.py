@@ -1,6 +1,6 @@
 """What a request changes of its logits before a token is chosen: penalties, bias and bans, as lists of tokens.
 
-They are made once for a row. Either `changed` here or a device (runner/sampling/device_rows.py) applies them.
+They are made once for a row. Either `changed` here or a device (runner/device/rows.py) applies them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 // Stored codes in 256-bit registers: a register has four k of eight columns.
 #pragma once
-#include "twostroke/avx2_loads.h"
 #include "twostroke/stored_head.h"
+#include "twostroke/x86/linear_avx2.h"
 
 namespace twostroke {
 
@@ -9,62 +9,8 @@ constexpr int kLanes = 8;                                    // columns of one r
 constexpr int kVectors = static_cast<int>(kPanel) / kLanes;  // registers across a panel
 constexpr int64_t kRegisterBytes = 4 * kLanes;
 
-// 8 scales, minima or multipliers as floats.
-struct Floats256 {
-  static constexpr int64_t kCount = kLanes;
-  typedef __m256 Floats;
-
-  static TS_INLINE Floats from_f32(const uint8_t* at) { return _mm256_castsi256_ps(load(at)); }
-  static TS_INLINE Floats from_f16(const uint8_t* at) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at))); }
-  template <bool kSigned>
-  static TS_INLINE Floats from_bytes(const uint8_t* at) {
-    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at));
-    return _mm256_cvtepi32_ps(kSigned ? _mm256_cvtepi8_epi32(bytes) : _mm256_cvtepu8_epi32(bytes));
-  }
-  static TS_INLINE Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
-  static TS_INLINE void store(float* to, Floats floats) { _mm256_store_ps(to, floats); }
-};
-
 template <int32_t kKind>
-using Head = StoredHead<kKind, Floats256>;
-
-// Bits of each byte moved up by `places`, or down; a mask takes away what comes from the byte next to it.
-TS_INLINE __m256i moved(__m256i bytes, int places) {
-  if (places == 0) return bytes;
-  return places > 0 ? _mm256_slli_epi16(bytes, places) : _mm256_srli_epi16(bytes, -places);
-}
-
-// 32 bytes of two codes of 4 bits to 32 of one each. Codes of E2M1 become twice their values, 12 more; those of IQ4 theirs, with VNNI 128 more.
-template <CodeTable kTable>
-TS_INLINE void split_nibbles(__m256i both, __m256i& low, __m256i& high) {
-  const __m256i mask = _mm256_set1_epi8(15);
-  low = _mm256_and_si256(both, mask);
-  high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
-  if constexpr (kTable != kNoTable) {
-    __m128i meant = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
-    if constexpr (kTable == kIQ4) meant = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kIQ4Codes));
-    if constexpr (kTable == kIQ4 && !kAnyBytes) meant = _mm_xor_si128(meant, _mm_set1_epi8(static_cast<char>(0x80)));
-    low = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(meant), low);
-    high = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(meant), high);
-  }
-}
-
-// The same of pair number `pair` of a block, with the codes' highest bits, which lie in `bits`.
-template <int kHigh>
-TS_INLINE void split_pair(__m256i both, __m256i bits, int pair, __m256i& low, __m256i& high) {
-  const __m256i mask = _mm256_set1_epi8(15), place = _mm256_set1_epi8(((1 << kHigh) - 1) << 4);
-  const int first = 2 * pair * kHigh, second = first + kHigh;  // where the bits of both quads begin; they belong at bit 4
-  low = _mm256_or_si256(_mm256_and_si256(both, mask), _mm256_and_si256(moved(bits, 4 - first), place));
-  high = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(both, 4), mask), _mm256_and_si256(moved(bits, 4 - second), place));
-}
-
-// A pair of quads of codes that are a plane alone.
-template <int kHigh>
-TS_INLINE void split_plane(__m256i bits, int pair, __m256i& low, __m256i& high) {
-  const __m256i mask = _mm256_set1_epi8((1 << kHigh) - 1);
-  low = _mm256_and_si256(moved(bits, -2 * pair * kHigh), mask);
-  high = _mm256_and_si256(moved(bits, -(2 * pair + 1) * kHigh), mask);
-}
+using Head = StoredHead<kKind, Columns256>;
 
 // Both quads' third bits of 8 rows, at bit 2 of each code. from: of two bytes a row; bit 4 i + q belongs to column i of quad q.
 TS_INLINE void add_thirds(const uint8_t* from, int pair, __m256i& low, __m256i& high) {
@@ -102,7 +48,9 @@ struct Codes {
       split_nibbles<kShape.table>(load(from + oct * kQuadBytes), low, high);
     } else if constexpr (kShape.alone) {
       constexpr int kPairs = 4 / kHigh;
-      split_plane<kHigh>(load(from + oct / kPairs * kQuadBytes), oct % kPairs, low, high);
+      const __m256i bits = load(from + oct / kPairs * kQuadBytes);
+      low = of_plane<kHigh>(bits, 2 * (oct % kPairs));
+      high = of_plane<kHigh>(bits, 2 * (oct % kPairs) + 1);
       if constexpr (kShape.third) add_thirds(unit + kQuadBytes + 2 * row, oct, low, high);
     } else {
       constexpr int kPairs = 4 / kHigh;
@@ -114,7 +62,7 @@ struct Codes {
 
 // Codes of nibbles that have become bytes, two quads of k after each other.
 template <int32_t kOfKind>
-struct Bytes : Codes<kOfKind> {
+struct Unpacked : Codes<kOfKind> {
   static constexpr int64_t kUnitBytes = Codes<kOfKind>::kUnit * kPanel;
 
   static TS_INLINE void split(const uint8_t* unit, int64_t row, int oct, __m256i& low, __m256i& high) {

@@ -1,9 +1,8 @@
-// What only some levels have of their own, in plain C++ for the others.
+// Packed int4 to bytes in plain C++, for levels without an own way.
+#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_NEON)
 #include "twostroke/linear.h"
 
 namespace twostroke {
-
-#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_NEON)
 namespace {
 
 // 16 k of 64 columns: element * multiplier + 128, four k of a column side by side.
@@ -33,26 +32,5 @@ void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes) {
   }
 }
 
-#endif
-
-// Never asked for where kInt4Rows and kStreamRows are 0.
-#if !defined(TS_LEVEL_AVX512) && !defined(TS_LEVEL_AVX2) && !defined(TS_LEVEL_DOTPROD)
-GroupKernel int4_kernel(int64_t) { return nullptr; }
-#endif
-#if !defined(TS_LEVEL_AVX512)
-#if !defined(TS_LEVEL_AVX2)
-TileKernel few_rows_kernel(int32_t, int64_t, bool) { return nullptr; }
-#endif
-StreamKernel stream_kernel(int32_t, int64_t) { return nullptr; }
-#endif
-
-#if !defined(TS_LEVEL_AVX512)
-void blocks_begin() {}
-void blocks_end() {}
-void quantize_block(const float*, int64_t, int64_t, int64_t, int64_t, QuantizedRow) {}  // never: kBlockedRows
-#endif
-#if defined(TS_LEVEL_AMX) || !defined(TS_LEVEL_AVX512)
-TileKernel several_rows_kernel(int32_t, int64_t) { return nullptr; }
-#endif
-
 }  // namespace twostroke
+#endif

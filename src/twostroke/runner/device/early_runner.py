@@ -22,11 +22,11 @@ import numpy as np
 
 from twostroke.ops.operands import I32Array, U8Array
 from twostroke.ops.step_memory import StepMemory, StepSizes
-from twostroke.runner.device_sampler import DeviceSampler, SampledRows, WantedRows
-from twostroke.runner.early_steps import following, is_same
+from twostroke.runner.device.early_steps import following, is_same
+from twostroke.runner.device.rows import SAMPLE_RESULT, Rows
+from twostroke.runner.device.sampler import DeviceSampler, SampledRows, WantedRows
 from twostroke.runner.runner import ModelRunner, no_delay
 from twostroke.runner.samplers import Sampled
-from twostroke.runner.sampling.device_rows import SAMPLE_RESULT, Rows
 from twostroke.runner.step_inputs import write_sequences
 from twostroke.types.errors import BackendError
 from twostroke.types.plan import Plan, PlannedSequence

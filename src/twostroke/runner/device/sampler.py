@@ -16,9 +16,7 @@ import numpy as np
 from twostroke.ops.attention.token_weights import Weigh
 from twostroke.ops.operands import F32Array, I32Array, U8Array
 from twostroke.ops.step_memory import StepSizes
-from twostroke.runner.samplers import Sampled, Tokens, note, scores_here
-from twostroke.runner.sampling.changes import changes_of
-from twostroke.runner.sampling.device_rows import (
+from twostroke.runner.device.rows import (
     MOST_TOP,
     NOT_ASKED,
     SAMPLE_INPUT,
@@ -32,6 +30,8 @@ from twostroke.runner.sampling.device_rows import (
     why_host,
     with_lists,
 )
+from twostroke.runner.samplers import Sampled, Tokens, note, scores_here
+from twostroke.runner.sampling.changes import changes_of
 from twostroke.runner.sampling.random_draw import WORD, draws
 from twostroke.runner.sampling.verify import FAULTS, as_if_right, sample_rows
 from twostroke.types.plan import Plan, PlannedSequence

@@ -1,6 +1,6 @@
 """Rows of logits that a device turns into tokens: SAMPLE_INPUT for each row, and SAMPLE_RESULT of it.
 
-The layouts are those of csrc/include/twostroke/cuda/rows/sample_row.h; the device's token and sums are those of
+The layouts are those of csrc/cuda/include/twostroke/cuda/rows/sample_row.h; the device's token and sums are those of
 `sampler.sample`, bit for bit.
 """
 

@@ -2,9 +2,7 @@
 // bytes take three instructions and must not overflow 16 bits (AVX2 without VNNI). K and V of a tile are widened once for all rows of a
 // block, and a weight is one word, not two digits, so V is multiplied once. Sums are exact, so bits are those of integer.h.
 #pragma once
-#include "twostroke/attention/integer.h"
-
-#if defined(TS_WORD_PRODUCTS)
+#include "twostroke/attention/tile_run.h"
 
 namespace twostroke {
 
@@ -135,6 +133,22 @@ inline void word_values(const IntegerWeights& weights, int64_t rows, const float
   });
 }
 
-}  // namespace twostroke
+template <typename Element>
+void run_word_tile(const AttentionJob* job, const Block& block, const HeadRows& head, const Tile& tile, const Partial& partial) {
+  const KVLayout layout(job->layer);
+  const int64_t dim = stored_dim<Element>(job->layer->head_dim), value_padded = job->value_padded, rows = block.rows;
+  const Workspace& work = block.work;
+  int16_t *keys = reinterpret_cast<int16_t*>(work.keys), *values = reinterpret_cast<int16_t*>(work.values);
+  load_scales(job, work.integers, tile);
+  words_of_keys(view_of<Element>(tile, 0, kQuad * TS_PAGE_TOKENS), tile.pages, dim, keys);
+  word_scores(head.integers, rows, query_columns(job->key_padded), keys, tile.pages, dim, work.integers.key_scales, work.scores);
+  if (adjusts_scores(job)) adjust_scores(job, block, head.kv_head, tile, 0, rows, work.scores);
+  find_peaks(work.scores, tile.spans, rows, work.found);
+  raise_peaks(partial, rows, work.found, work.rescale);
+  scale_weights(tile.spans, rows, partial, work.integers, work.found);
+  words_of_weights(work.scores, tile.spans, rows, partial, work.rescale, work.integers);
+  words_of_values(view_of<Element>(tile, layout.key_bytes, kQuad * layout.value_row_bytes), tile.first, tile.last, value_padded, values);
+  word_values(work.integers, rows, work.rescale, values, tile.first, tile.last, value_padded, partial.sum);
+}
 
-#endif
+}  // namespace twostroke

@@ -1,9 +1,8 @@
 // What the AVX-512 files of ts_linear share: loads, broadcasts, the fold of one group, rounding to int8.
 #pragma once
-#include "twostroke/registers.h"
-
+#include "twostroke/columns.h"
 #include "twostroke/kernel_of.h"
-#include "twostroke/linear.h"
+#include "twostroke/x86/bytes.h"
 
 namespace twostroke {
 
@@ -53,18 +52,47 @@ TS_INLINE void fold_vector(__m512i integers, __m512 x_scale, __m512 w_scale, flo
   _mm512_store_ps(sums, folded(integers, x_scale, w_scale, _mm512_load_ps(sums)));
 }
 
-// One group of some rows by kAcross vectors of columns; scales, sums: from the first of these columns on.
-template <int kRows, int kAcross>
-TS_INLINE void fold(const __m512i (&integers)[kRows][kAcross], const float* x_scales, const uint8_t* scales, float* sums) {
-  TS_UNROLL
-  for (int j = 0; j < kAcross; ++j) {
-    const __m512 w_scale = load_bf16(scales + 32 * j);
-    TS_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      fold_vector(integers[r][j], _mm512_set1_ps(x_scales[r]), w_scale, sums + r * kPanel + 16 * j);
-    }
+template <>
+struct Bytes<__m512i> {
+  static TS_INLINE __m512i all(int byte) { return _mm512_set1_epi8(static_cast<char>(byte)); }
+  static TS_INLINE __m512i both(__m512i a, __m512i b) { return _mm512_and_si512(a, b); }
+  static TS_INLINE __m512i either(__m512i a, __m512i b) { return _mm512_or_si512(a, b); }
+  static TS_INLINE __m512i up(__m512i a, int places) { return _mm512_slli_epi16(a, static_cast<unsigned>(places)); }
+  static TS_INLINE __m512i down(__m512i a, int places) { return _mm512_srli_epi16(a, static_cast<unsigned>(places)); }
+  static TS_INLINE __m512i look_up(__m128i table, __m512i places) { return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), places); }
+  static TS_INLINE __m512i load(const uint8_t* data) { return twostroke::load(data); }
+  static TS_INLINE __m512i quad(const int8_t* four) { return broadcast_quad(four); }
+  static TS_INLINE __m512i all_words(int32_t word) { return _mm512_set1_epi32(word); }
+  static TS_INLINE __m512i add_quad(__m512i sums, __m512i elements, __m512i quad) { return _mm512_dpbusd_epi32(sums, elements, quad); }
+  // The high halves of the multipliers are zero.
+  static TS_INLINE __m512i add_multiplied(__m512i total, __m512i sums, __m512i multipliers) {
+    return _mm512_dpwssd_epi32(total, sums, multipliers);
   }
-}
+};
+
+// Sixteen columns: columns.h.
+struct Columns512 {
+  static constexpr int kCount = 16;
+  typedef __m512 Floats;
+  typedef __m512i Integers;
+
+  static TS_INLINE Floats load(const float* at) { return _mm512_load_ps(at); }
+  static TS_INLINE void store(float* to, Floats floats) { _mm512_store_ps(to, floats); }
+  static TS_INLINE Floats all(float x) { return _mm512_set1_ps(x); }
+  static TS_INLINE Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+  static TS_INLINE Floats multiply_add(Floats a, Floats b, Floats sum) { return _mm512_fmadd_ps(a, b, sum); }
+  static TS_INLINE Floats to_floats(Integers integers) { return _mm512_cvtepi32_ps(integers); }
+  static TS_INLINE Floats from_bf16(const uint8_t* data) { return load_bf16(data); }
+  static TS_INLINE Floats from_f32(const uint8_t* data) { return _mm512_loadu_ps(data); }
+  static TS_INLINE Floats from_f16(const uint8_t* data) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(data)));
+  }
+  template <bool kSigned>
+  static TS_INLINE Floats from_bytes(const uint8_t* data) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data));
+    return _mm512_cvtepi32_ps(kSigned ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes));
+  }
+};
 
 template <int kRows>
 TS_INLINE void store_rows(const __m512 (&from)[kRows][kVectors], float* sums) {

@@ -1,0 +1,12 @@
+// The width of the one vector type of the kernels that are written once for all levels (simd.h).
+#pragma once
+#include <stdint.h>
+#include <string.h>
+
+#define TS_VECTOR_INLINE static inline __attribute__((always_inline))
+
+namespace twostroke {
+
+constexpr int kLanes = 16;
+
+}  // namespace twostroke

@@ -1,0 +1,13 @@
+// Four bytes as the one number that products of bytes take.
+#pragma once
+#include "twostroke/lanes.h"
+
+namespace twostroke {
+
+TS_VECTOR_INLINE int32_t quad_of(const int8_t* factors) {
+  int32_t quad;
+  memcpy(&quad, factors, 4);
+  return quad;
+}
+
+}  // namespace twostroke

@@ -1,0 +1,63 @@
+// What fits the registers of an instruction set: the sizes of what kernels that are written once for all levels keep in them.
+#pragma once
+
+namespace twostroke {
+
+// In vectors of sixteen lanes, of which AVX-512 has 32, AVX2 and NEON 8. These values are those of plain C++.
+struct RegisterTiles {
+  // Attention: rows x pages of scores, rows x vectors of outputs. wide: K and V are widened beforehand; thin: on the way.
+  int wide_rows = 2, wide_vectors = 1, thin_rows = 1, thin_vectors = 2;
+  // Attention over integers: rows x pages of scores, rows of two digits x vectors of outputs.
+  int score_rows = 2, value_rows = 1, integer_vectors = 2;
+  int scan_tokens = 2;                         // ssd_scan: tokens that pass at once
+  int adapter_rows = 2, adapter_ranks = 8;     // low_rank: rows of a tile, ranks of a row
+  int rotated_lanes = 4;                       // rotation: lanes of one register
+  int rate_sums = 12;                          // limits: enough to hide the latency of a fused multiply-add
+};
+
+namespace tiles {
+
+constexpr RegisterTiles plain() { return {}; }
+
+constexpr RegisterTiles avx2() {
+  RegisterTiles tiles = plain();
+  tiles.wide_rows = 6;
+  tiles.thin_rows = 2;
+  tiles.rotated_lanes = 8;
+  return tiles;
+}
+
+constexpr RegisterTiles avx512() {
+  RegisterTiles tiles = plain();
+  tiles.wide_rows = 6;
+  tiles.thin_rows = tiles.score_rows = 4;
+  tiles.wide_vectors = tiles.thin_vectors = tiles.integer_vectors = 4;
+  tiles.value_rows = 2;
+  tiles.scan_tokens = 8;  // 16 registers of inputs and sums
+  tiles.adapter_rows = 4;
+  tiles.adapter_ranks = 16;
+  tiles.rotated_lanes = 16;
+  return tiles;
+}
+
+constexpr RegisterTiles neon() {  // four registers a vector: 16 sums
+  RegisterTiles tiles = plain();
+  tiles.wide_rows = 4;
+  tiles.thin_rows = 2;
+  tiles.rate_sums = 6;
+  return tiles;
+}
+
+}  // namespace tiles
+
+#if defined(TS_LEVEL_AVX512)
+constexpr RegisterTiles kRegisterTiles = tiles::avx512();
+#elif defined(TS_LEVEL_AVX2)
+constexpr RegisterTiles kRegisterTiles = tiles::avx2();
+#elif defined(TS_LEVEL_NEON)
+constexpr RegisterTiles kRegisterTiles = tiles::neon();
+#else
+constexpr RegisterTiles kRegisterTiles = tiles::plain();
+#endif
+
+}  // namespace twostroke

@@ -50,7 +50,7 @@ ENGINE_TESTS = (
 """Most tests start a server or an engine: some tenths of a second of processor time each."""
 KEPT_OF_AN_ENGINE_FILE = 4
 """As many tests are left of a file of ENGINE_TESTS."""
-KEPT_REPEATED = 5
+KEPT_REPEATED, KEPT_REPEATED_DAILY = 3, 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
 EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 8, 12
 """Hypothesis tries one example in this many, in a whole and in a quick run: they are the same in every run, so more of

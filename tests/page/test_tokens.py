@@ -78,6 +78,7 @@ def test_tokens_are_those_of_the_answer_alone(chromium: webdriver.Chrome, thinki
     assert found == [("a", 6), ("?", 7), ("?", None), ("?", 9), ("c", 10)]
 
 
+@pytest.mark.daily
 def test_the_real_engine_branches(chromium: webdriver.Chrome, spark: Live) -> None:
     open_page(chromium, spark)
     set_value(chromium, "#setting-temperature", "0")

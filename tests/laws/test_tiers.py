@@ -151,15 +151,17 @@ def test_a_whole_run_keeps_the_families_that_have_every_op_and_some_others() -> 
 
 
 def test_a_quick_run_imports_some_files_of_folders_that_take_long_and_all_of_the_others() -> None:
-    config = SimpleNamespace(option=SimpleNamespace(thin_files=True))
-    for folder in (path for path in (tiers.ROOT / "tests").iterdir() if path.is_dir() and list(path.rglob("test_*.py"))):
+    def imported(path: Path, thinned: bool) -> bool:
+        config = SimpleNamespace(option=SimpleNamespace(thin_files=thinned))
+        return conftest.pytest_ignore_collect(path, config) is None  # type: ignore[arg-type]
+
+    folders = [path for path in (tiers.ROOT / "tests").iterdir() if list(path.rglob("test_*.py"))]
+    assert len(folders) > 30 and {f"tests/{folder.name}" for folder in folders} >= set(tiers.KEPT_FILES)
+    for folder in folders:
         files = sorted(folder.rglob("test_*.py"))
-        left = [path for path in files if conftest.pytest_ignore_collect(path, config) is None]  # type: ignore[arg-type]
         most = tiers.KEPT_FILES.get(f"tests/{folder.name}", len(files))
-        assert 0 < len(left) == min(most, len(files)), folder
-        assert conftest.pytest_ignore_collect(folder / "conftest.py", config) is None  # type: ignore[arg-type]
-    whole = SimpleNamespace(option=SimpleNamespace(thin_files=False))
-    assert conftest.pytest_ignore_collect(tiers.ROOT / "tests/cuda/test_ops.py", whole) is None  # type: ignore[arg-type]
+        assert 0 < sum(imported(path, True) for path in files) == min(most, len(files)), folder
+        assert all(imported(path, False) for path in files) and imported(folder / "conftest.py", True)
 
 
 def test_a_quick_run_keeps_a_few_tests_of_long_files_and_all_of_the_others() -> None:

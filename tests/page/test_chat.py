@@ -127,6 +127,7 @@ def test_a_server_that_has_gone_is_said_in_plain_words(chromium: webdriver.Chrom
         chromium.execute_cdp_cmd("Network.emulateNetworkConditions", {**conditions, "offline": False})
 
 
+@pytest.mark.daily
 def test_an_answer_that_was_cut_says_so_and_why(chromium: webdriver.Chrome, script: Scripted) -> None:
     script.engine.answer = "x" * 3000
     open_page(chromium, script.live)
@@ -217,6 +218,7 @@ def test_a_message_that_cannot_fit_is_refused_with_its_length(chromium: webdrive
     assert "z" not in script.last_text.replace("org/fake-model", "") and not text_of(chromium, NOTICE)
 
 
+@pytest.mark.daily
 def test_reasoning_is_open_while_it_comes_and_folded_behind_the_answer(
     chromium: webdriver.Chrome, thinking: Scripted
 ) -> None:

@@ -124,6 +124,7 @@ def test_experts_panels_are_folded_at_first_and_stay_as_they_were_left(chromium:
     assert chromium.execute_script(folds) == [[name, name == "panel-kv"] for name in PANELS]
 
 
+@pytest.mark.daily
 def test_each_picture_has_a_name_and_a_line_that_explains_it(chromium: webdriver.Chrome, spark: Live) -> None:
     open_page(chromium, spark)
     chromium.execute_script("for (const each of document.querySelectorAll('#engine details')) each.open = true")

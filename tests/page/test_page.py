@@ -140,6 +140,7 @@ def test_the_keyboard_chooses_a_step(chromium: webdriver.Chrome, spark: Live) ->
     ), reached
 
 
+@pytest.mark.daily
 def test_themes(chromium: webdriver.Chrome, spark: Live) -> None:
     open_page(chromium, spark)
     backs = []

@@ -25,6 +25,7 @@ def choices(driver: webdriver.Chrome) -> list[tuple[str, bool]]:
     return [(each.text, each.is_enabled()) for each in found]
 
 
+@pytest.mark.daily
 def test_a_branch_from_a_token(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     ask(chromium, "first")

@@ -54,13 +54,42 @@ ENGINE_TESTS = (
 KEPT_OF_AN_ENGINE_FILE = 4
 """As many tests are left of a file of ENGINE_TESTS."""
 KEPT_FILES = {
-    **{"tests/cuda": 5, "tests/page": 3, "tests/cluster": 5, "tests/ranks": 2, "tests/cli": 7, "tests/bench": 3},
-    **{"tests/serve": 22, "tests/disk": 3, "tests/sim": 3, "tests/vision": 6, "tests/speculate": 6, "tests/agents": 2},
-    **{"tests/faults": 2, "tests/fleet": 4, "tests/quantize": 5, "tests/engine": 8, "tests/retrieval": 3},
-    **{"tests/real": 4, "tests/weights": 15, "tests/models": 8, "tests/planner": 6, "tests/load": 4, "tests/text": 20},
+    "tests/agents": "coding_agent frameworks",
+    "tests/bench": "compare families fidelity",
+    "tests/cli": "cli kernels plan process start store verbs_of_every_day",
+    "tests/cluster": "kill links one_fault page_calls",
+    "tests/cuda": "cases device models places sample",
+    "tests/disk": "harm index same_bits",
+    "tests/engine": "async_engine exactness grammar isolate limits llm llm_states session sync_engine",
+    "tests/faults": "first_uses planted_defects random_schedules",
+    "tests/fleet": "failover page_exchange router wire",
+    "tests/load": "parts session verbs",
+    "tests/models": "config_fields experts gpt2 newer_fields parity prediction refused_fields",
+    "tests/page": "chat markdown page",
+    "tests/planner": "contradictions memory_nodes model_config plan worked_figures",
+    "tests/quantize": "folds gguf keys layouts mathematics",
+    "tests/ranks": "same_bits step_changes",
+    "tests/real": "packages served templates",
+    "tests/retrieval": "decoders encoders server",
+    "tests/serve": (
+        "apis/answers apis/fields apis/formats apis/grammar apis/messages_api apis/ollama apis/openai_client apis/tools "
+        "apis/responses_api faults/bad_requests faults/disconnect faults/endings faults/kth_fault faults/overload "
+        "shown/explain shown/metrics promises reach security serve streaming_parts"
+    ),
+    "tests/sim": "cold_start fleet records",
+    "tests/speculate": "acceptance default_way draft guesser mtp ngram real_engine",
+    "tests/text": (
+        "forms/library talk/ends talk/find talk/formats talk/held talk/laws_of_talk talk/speaker talk/switches talk/unseen "
+        "chat_template cut_json detokenizer grammar history legal_ids schema stops token_bound tokenizer"
+    ),
+    "tests/vision": "bad_images exactness families input pixels smolvlm",
+    "tests/weights": (
+        "gguf/blocks gguf/container gguf/end_to_end gguf/families gguf/stored gguf/tokenizers quantized/formats "
+        "quantized/golden store/names files_as_found generation hub load packed_cache safetensors"
+    ),
 }
-"""As many files of these folders are left in a quick run, which the seed chooses: each folder takes long, or the making
-of what its files share does."""
+"""Files of folders that take long, without `test_` and `.py`, which a quick run has: each room and its main promises. It
+imports no others of these folders."""
 KEPT_REPEATED, KEPT_REPEATED_DAILY = 3, 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
 EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 8, 12
@@ -173,8 +202,10 @@ def in_turn(rows: Iterable[Case], columns: Sequence[Other], most: int) -> list[t
 @cache
 def files_of(folder: str) -> frozenset[Path]:
     """The files of tests in `folder` that a quick run has."""
-    files = sorted((ROOT / folder).rglob("test_*.py"))
-    return frozenset(thinned(files, folder, KEPT_FILES.get(folder, len(files))))
+    if folder not in KEPT_FILES:
+        return frozenset((ROOT / folder).rglob("test_*.py"))
+    places = (ROOT / folder / name for name in KEPT_FILES[folder].split())
+    return frozenset(place.with_name(f"test_{place.name}.py") for place in places)
 
 
 def most_of_a_file(folder: str) -> int | None:

@@ -31,7 +31,7 @@ from twostroke.weights.hub.hub import resolve_model
 
 MOST = 400
 FOLDER = ("acme/spark", 9)
-"""A repository that is a folder, and each so-manieth call that fails."""
+"""A repository that is a folder; every ninth call fails in turn."""
 CALLS = ("pwrite", "fsync", "replace", "mkdir", "symlink", "ftruncate", "posix_fallocate", "unlink", "rename")
 NOWHERE = "/dev/null/x"
 MOST_LOST = 1 << 20

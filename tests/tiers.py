@@ -65,22 +65,28 @@ KEPT_FILES = {
     "tests/fleet": "failover page_exchange router wire",
     "tests/load": "parts session verbs",
     "tests/models": "config_fields experts gpt2 newer_fields parity prediction refused_fields",
+    "tests/native": "build context fences object_cache pool",
+    "tests/ops": (
+        "attention_native cases_native embed_native experts_native feed_forward_native latent_native linear_native "
+        "registry running states_native stored_native"
+    ),
     "tests/page": "chat markdown page",
     "tests/planner": "contradictions memory_nodes model_config plan worked_figures",
+    "tests/program": "cache_groups check cut fuse trace values with_adapters",
     "tests/quantize": "folds gguf keys layouts mathematics",
     "tests/ranks": "same_bits step_changes",
     "tests/real": "packages served templates",
     "tests/retrieval": "decoders encoders server",
     "tests/serve": (
-        "apis/answers apis/fields apis/formats apis/grammar apis/messages_api apis/ollama apis/openai_client apis/tools "
-        "apis/responses_api faults/bad_requests faults/disconnect faults/endings faults/kth_fault faults/overload "
+        "apis/answers apis/fields apis/formats apis/grammar apis/messages_api apis/ollama apis/openai_client "
+        "apis/responses_api apis/tools faults/bad_requests faults/disconnect faults/endings faults/kth_fault faults/overload "
         "shown/explain shown/metrics promises reach security serve streaming_parts"
     ),
     "tests/sim": "cold_start fleet records",
     "tests/speculate": "acceptance default_way draft guesser mtp ngram real_engine",
     "tests/text": (
-        "forms/library talk/ends talk/find talk/formats talk/held talk/laws_of_talk talk/speaker talk/switches talk/unseen "
-        "chat_template cut_json detokenizer grammar history legal_ids schema stops token_bound tokenizer"
+        "forms/library talk/ends talk/find talk/formats talk/held talk/laws_of_talk talk/speaker talk/switches "
+        "talk/unseen chat_template cut_json detokenizer grammar history legal_ids schema stops token_bound tokenizer"
     ),
     "tests/vision": "bad_images exactness families input pixels smolvlm",
     "tests/weights": (
@@ -88,8 +94,8 @@ KEPT_FILES = {
         "quantized/golden store/names files_as_found generation hub load packed_cache safetensors"
     ),
 }
-"""Files of folders that take long, without `test_` and `.py`, which a quick run has: each room and its main promises. It
-imports no others of these folders."""
+"""Files of folders that take long, without `test_` and `.py`, which a quick run has: each room and its main promises.
+It imports no others of these folders."""
 KEPT_REPEATED, KEPT_REPEATED_DAILY = 3, 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
 EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 8, 12

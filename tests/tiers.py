@@ -79,8 +79,8 @@ KEPT_FILES = {
     "tests/retrieval": "decoders encoders server",
     "tests/serve": (
         "apis/answers apis/fields apis/formats apis/grammar apis/messages_api apis/ollama apis/openai_client "
-        "apis/responses_api apis/tools faults/bad_requests faults/disconnect faults/endings faults/kth_fault faults/overload "
-        "shown/explain shown/metrics promises reach security serve streaming_parts"
+        "apis/responses_api apis/tools faults/bad_requests faults/disconnect faults/endings faults/kth_fault "
+        "faults/overload shown/explain shown/metrics promises reach security serve streaming_parts"
     ),
     "tests/sim": "cold_start fleet records",
     "tests/speculate": "acceptance default_way draft guesser mtp ngram real_engine",

@@ -348,7 +348,6 @@ def test_system_prompt_and_sampling_are_sent_and_kept(chromium: webdriver.Chrome
     assert by(chromium, "#setting-temperature").get_attribute("value") == ""
 
 
-@pytest.mark.daily
 def test_screen_readers_hear_an_answer_once(chromium: webdriver.Chrome, spark: Live) -> None:
     """Live regions change when a state begins or an answer ends, not with each token or frame."""
     open_page(chromium, spark)

@@ -71,7 +71,7 @@ KEPT_FILES = {
         "registry running states_native stored_native"
     ),
     "tests/page": "chat markdown page",
-    "tests/planner": "contradictions memory_nodes model_config plan worked_figures",
+    "tests/planner": "memory_nodes model_config plan worked_figures",
     "tests/program": "cache_groups check cut fuse trace values with_adapters",
     "tests/quantize": "folds gguf keys layouts mathematics",
     "tests/ranks": "same_bits step_changes",

@@ -38,8 +38,8 @@ LEVEL_FLAGS = {
     ],
 }
 SANITIZED = thinned([level for level in levels() if level in LEVEL_FLAGS and level != "generic"], "sanitized", 1)
-"""One level, which the seed chooses. The portable code takes minutes to compile with sanitizers: a daily run does it, and
-fences and traps hold it on each commit."""
+"""One level, which the seed chooses. The portable code takes minutes to compile with sanitizers: a daily run does it,
+and fences and traps hold it on each commit."""
 
 
 def output(*command: str) -> bytes:

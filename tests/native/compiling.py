@@ -36,10 +36,11 @@ def arm_levels() -> list[str]:
 def program(compiler: build.Compiler, level: str, main: Path, flags: Sequence[str], linking: Sequence[str]) -> Path:
     """The kernels of one level of this machine and `main`, compiled with `flags`, as a program. Raises RuntimeError.
 
-    On each commit the sources for every processor are the objects that the installation has compiled.
+    On each commit the sources for every processor are the objects that the installation has compiled, and so is the
+    system's: what these say to each other names types of one C++ library.
     """
     cache, machine = build.shared_cache(), build.machine()
-    ready = [] if TIER.daily else [unit for unit in build.sources(machine) if "generic" in unit.parts]
+    ready = [] if TIER.daily else [unit for unit in build.sources(machine) if unit.parent.name not in ("x86", "arm")]
     units = [(unit, flags) for unit in [*build.sources(machine), main] if unit not in ready]
     shipped = [(unit, build.unit_flags(machine, unit, level)) for unit in ready]
     objects = build.compile_all(cache, compiler, units) + build.compile_all(cache, build.zig(), shipped)

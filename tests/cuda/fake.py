@@ -21,8 +21,9 @@ WATCH = (
     *("-O1", "-fno-vectorize", "-fno-slp-vectorize", "-fno-builtin"),  # the hooks know accesses of up to 16 bytes
     "-fsanitize-coverage=func,trace-loads,trace-stores",
 )
-PTX = ".version 7.0\n.target {chip}\n.address_size 64\n"
-"""What the fake driver reads of the PTX of a chip. The PTX itself takes the compiler most of a minute."""
+PTX = {"sm_80": ".target sm_80\n", "sm_90a": ".target sm_90a\ngriddepcontrol.wait;\n"}
+"""What the fake driver and the package read of the PTX of each chip: whether its kernels wait for the one before. The
+PTX itself takes the compiler most of a minute."""
 SAME_BITS = {"x86_64": "avx2", "aarch64": "neon"}
 """The level of the CPU that has the bits of the kernels: fused multiply-add, no matrix registers."""
 
@@ -78,7 +79,7 @@ def built_folder() -> Path:
         return folder
     shutil.copy(build.build_host(build.cpu_build().machine()), folder / LIBRARY_NAME)
     for chip in build.CHIPS:
-        (folder / f"kernels_{chip}.ptx").write_text(PTX.format(chip=chip))
+        (folder / f"kernels_{chip}.ptx").write_text(PTX[chip])
     return folder
 
 

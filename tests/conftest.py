@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,29 @@ from hypothesis import HealthCheck, settings
 from tests import drawn, neutral, private_cache, spent
 from tests.real import packages
 from tests.tiers import (
+    AT_COMMITS,
     EVERY_OP,
+    EVERY_OP_OF_A_DEVICE,
     FIXED_SEED,
     KEPT_CASES,
     KEPT_FAMILIES,
+    KEPT_FILES,
     KEPT_OF_A_PROCESS_FILE,
     KEPT_OF_A_WORLD_FILE,
     KEPT_OF_AN_ENGINE_FILE,
     KEPT_PROCESSES,
     NATIVE_TESTS,
     PROCESS_TESTS,
+    QUICKLY,
     ROOT,
     TIER,
     WHOLE_GRIDS,
     WORLD_TESTS,
+    Kept,
+    covering,
     digest_of,
     examples,
+    files_of,
     levels,
     most_of_a_file,
     seed_of,
@@ -63,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     own.addoption("--daily", action="store_true", help="seeds of today's date, also for Hypothesis")
     own.addoption("--grid-seed", type=int, help=f"chooses cases, schedules and times (default: {FIXED_SEED})")
     own.addoption("--thin-files", action="store_true", help="a few tests of each file whose tests take long")
-    own.addoption("--skip-daily", action="store_true", help="leave out what is marked daily")
+    own.addoption("--skip-daily", action="store_true", help="leave out what is marked daily, and most of large grids")
     own.addoption("--skip-native", action="store_true", help=f"leave out {', '.join(NATIVE_TESTS)}")
 
 
@@ -112,18 +120,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if session.config.option.skip_daily:
         reporter.write_line("What is marked daily is left to `make test-daily`.")
     if not TIER.quick:
+        if session.config.option.skip_daily:
+            reporter.write_line(LESS)
         return
     reporter.write_line(
         f"quick run: kernels of level {', '.join(levels())}; of each test at most {KEPT_CASES} cases "
-        f"({KEPT_PROCESSES} where each takes a second) and {KEPT_FAMILIES} families; of all files, those "
-        f"whose tests start processes have {KEPT_OF_A_PROCESS_FILE} tests, engines {KEPT_OF_AN_ENGINE_FILE}, several "
-        f"servers or ranks or an emulated device {KEPT_OF_A_WORLD_FILE}; chosen by "
-        f"--grid-seed {TIER.seed}; nothing marked slow. `make test-all` runs everything."
+        f"({KEPT_PROCESSES} where each takes a second) and {KEPT_FAMILIES} families; of {len(KEPT_FILES)} folders that "
+        f"take long some files; of files whose tests start processes {KEPT_OF_A_PROCESS_FILE} test, engines "
+        f"{KEPT_OF_AN_ENGINE_FILE}, several servers or ranks or an emulated device {KEPT_OF_A_WORLD_FILE}; chosen by "
+        f"--grid-seed {TIER.seed}; nothing marked slow. `make test-all` runs more, `make test-daily` everything."
     )
     if session.config.option.skip_native:
         reporter.write_line(NOT_RUN, yellow=True)
 
 
+LESS = (
+    f"So are most of large grids: of a test {AT_COMMITS.cases} cases run ({AT_COMMITS.processes} where each takes a "
+    f"second), or as many as have each value of its parameters; of one over all families {len(AT_COMMITS.always)}, "
+    f"which have every op and cache, and {AT_COMMITS.families} others. A file that is asked for keeps its cases."
+)
 NOT_RUN = (
     f"NOT RUN: {', '.join(NATIVE_TESTS)}. Kernels, ops and these tests are those of a green run with the same seed."
 )
@@ -135,7 +150,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if runs_everything(terminalreporter.config) and not terminalreporter.config.option.collectonly:
         terminalreporter.section("seconds by folder")
         every = [report for reports in terminalreporter.stats.values() for report in reports]
-        for line in spent.by_folder(report for report in every if hasattr(report, "duration")):
+        timed = [report for report in every if hasattr(report, "duration")]
+        for line in spent.by_folder(timed):
+            terminalreporter.write_line(line)
+        terminalreporter.section("seconds of the longest files")
+        for line in spent.by_file(timed):
             terminalreporter.write_line(line)
     for line in packages.not_run([str(report.longrepr) for report in terminalreporter.getreports("skipped")]):
         terminalreporter.write_line(line, yellow=True)
@@ -159,6 +178,14 @@ def pytest_collection() -> Iterator[None]:
         gc.freeze()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file that a quick run leaves out is not even imported."""
+    if not config.option.thin_files or collection_path.suffix != ".py" or ROOT not in collection_path.parents:
+        return None
+    is_test = collection_path.name.startswith("test_")
+    return True if is_test and collection_path not in files_of(folder_of(collection_path)) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=place)
@@ -169,15 +196,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in kept if item.get_closest_marker("slow") is None]
         if config.option.skip_native:
             kept = [item for item in kept if not lies_in(item, NATIVE_TESTS)]
-        kept = thin(kept)
+        kept = thin(kept, QUICKLY)
         if config.option.thin_files:
             kept = thin_files(kept)
+    elif config.option.skip_daily:
+        kept = thin(kept, AT_COMMITS)
     chosen = set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = kept
 
 
-def thin(items: list[pytest.Item]) -> list[pytest.Item]:
+def thin(items: list[pytest.Item], part: Kept) -> list[pytest.Item]:
     """The items, without most cases of large grids and without most families."""
     cases: dict[str, list[pytest.Item]] = {}
     families: dict[str, dict[str, list[pytest.Item]]] = {}
@@ -185,16 +214,36 @@ def thin(items: list[pytest.Item]) -> list[pytest.Item]:
         test = item.nodeid.partition("[")[0]
         if (family := family_of(item)) is not None:
             families.setdefault(test, {}).setdefault(family, []).append(item)
-        elif hasattr(item, "callspec") and not lies_in(item, (WHOLE_GRIDS,)) and item.path.name != EVERY_OP:
+        elif hasattr(item, "callspec") and not is_whole(item, part):
             cases.setdefault(test, []).append(item)
     left_out: set[pytest.Item] = set()
     for name, grid in cases.items():
-        most = KEPT_PROCESSES if lies_in(grid[0], PROCESS_TESTS) else KEPT_CASES
-        left_out.update(set(grid) - set(thinned(grid, name, most)))
+        most = replace(part, cases=part.processes) if lies_in(grid[0], PROCESS_TESTS) else part
+        left_out.update(set(grid) - set(covering(grid, [values_of(item) for item in grid], name, most)))
     for by_family in families.values():  # one name: tests over the same families keep the same ones
-        kept = thinned(list(by_family), "families", KEPT_FAMILIES)
-        left_out.update(item for family in set(by_family) - set(kept) for item in by_family[family])
+        others = [family for family in by_family if family not in part.always]
+        kept = {*part.always, *thinned(others, "families", part.families)}
+        left_out.update(item for family in set(by_family) - kept for item in by_family[family])
     return [item for item in items if item not in left_out]
+
+
+def is_whole(item: pytest.Item, part: Kept) -> bool:
+    """Whether no case of a grid is left out."""
+    if part is AT_COMMITS and item.nodeid.startswith(EVERY_OP_OF_A_DEVICE):
+        return True
+    return lies_in(item, (WHOLE_GRIDS,)) or item.path.name == EVERY_OP
+
+
+def values_of(item: Any) -> dict[str, Hashable]:
+    """The parameters of a case. What cannot be hashed is itself alone."""
+    found: dict[str, Hashable] = {}
+    for name, value in item.callspec.params.items():
+        try:
+            hash(value)
+            found[name] = value
+        except TypeError:
+            found[name] = id(value)
+    return found
 
 
 def thin_files(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,11 +30,12 @@ NATIVE_INPUTS = (
 )
 WHOLE_GRIDS = "tests/laws"
 """A law holds for all files: its cases are never thinned."""
-EVERY_OP = "test_cases_native.py"
-"""Each case of this file is an op, which takes some of its calls: none is left out."""
+EVERY_OP, EVERY_OP_OF_A_DEVICE = "test_cases_native.py", "tests/cuda/test_cases.py"
+"""Each case of these files is an op, which takes some of its calls: none is left out of the first; a quick run leaves
+most out of the second."""
 PROCESS_TESTS = ("tests/cli", "tests/packaging", "tests/cuda", "tests/ranks", "tests/bench")
 """Each case starts the command at least once, or computes on an emulated device: a second of processor time or more."""
-KEPT_CASES = 3
+KEPT_CASES = 2
 """As many cases of a test are left; smaller grids are left whole."""
 KEPT_PROCESSES = 1
 """The same of PROCESS_TESTS."""
@@ -50,13 +53,84 @@ ENGINE_TESTS = (
 """Most tests start a server or an engine: some tenths of a second of processor time each."""
 KEPT_OF_AN_ENGINE_FILE = 4
 """As many tests are left of a file of ENGINE_TESTS."""
-KEPT_REPEATED = 5
+KEPT_FILES = {
+    "tests/agents": "coding_agent frameworks",
+    "tests/bench": "compare families fidelity",
+    "tests/cli": "cli kernels plan process start store verbs_of_every_day",
+    "tests/cluster": "kill links one_fault page_calls",
+    "tests/cuda": "cases device models places sample",
+    "tests/disk": "harm index same_bits",
+    "tests/engine": "async_engine exactness grammar isolate limits llm llm_states session sync_engine",
+    "tests/faults": "first_uses planted_defects random_schedules",
+    "tests/fleet": "failover page_exchange router wire",
+    "tests/load": "parts session verbs",
+    "tests/models": "config_fields experts gpt2 newer_fields parity prediction refused_fields",
+    "tests/native": "build context fences object_cache pool",
+    "tests/ops": (
+        "attention_native cases_native embed_native experts_native feed_forward_native latent_native linear_native "
+        "registry running states_native stored_native"
+    ),
+    "tests/page": "chat markdown page",
+    "tests/planner": "memory_nodes model_config plan worked_figures",
+    "tests/program": "cache_groups check cut fuse trace values with_adapters",
+    "tests/quantize": "folds gguf keys layouts mathematics",
+    "tests/ranks": "same_bits step_changes",
+    "tests/real": "packages served templates",
+    "tests/retrieval": "decoders encoders server",
+    "tests/serve": (
+        "apis/answers apis/fields apis/formats apis/grammar apis/messages_api apis/ollama apis/openai_client "
+        "apis/responses_api apis/tools faults/bad_requests faults/disconnect faults/endings faults/kth_fault "
+        "faults/overload shown/explain shown/metrics promises reach security serve streaming_parts"
+    ),
+    "tests/sim": "cold_start fleet records",
+    "tests/speculate": "acceptance default_way draft guesser mtp ngram real_engine",
+    "tests/text": (
+        "forms/library talk/ends talk/find talk/formats talk/held talk/laws_of_talk talk/speaker talk/switches "
+        "talk/unseen chat_template cut_json detokenizer grammar history legal_ids schema stops token_bound tokenizer"
+    ),
+    "tests/vision": "bad_images exactness families input pixels smolvlm",
+    "tests/weights": (
+        "gguf/blocks gguf/container gguf/end_to_end gguf/families gguf/stored gguf/tokenizers quantized/formats "
+        "quantized/golden store/names files_as_found generation hub load packed_cache safetensors"
+    ),
+}
+"""Files of folders that take long, without `test_` and `.py`, which a quick run has: each room and its main promises.
+It imports no others of these folders."""
+KEPT_REPEATED, KEPT_REPEATED_DAILY = 3, 5
 """As many cases of a test run again between pages that may not be touched, and with traps, in a whole run too."""
 EXAMPLES_SHARE, QUICK_EXAMPLES_SHARE = 8, 12
 """Hypothesis tries one example in this many, in a whole and in a quick run: they are the same in every run, so more of
 them would find nothing new. A daily run tries all, and others each day."""
+COMMITS_SHARE = 3
+"""A run at a commit makes one of so many examples, schedules or rows."""
 KEPT_FAMILIES = 2
 """As many families, or architectures, are left of a test over all of them."""
+COVERING = (
+    *("deepseek-v4", "qwen4-exp", "dots3", "rwkv7", "apertus", "gemma3n", "phimoe-longrope", "recurrent-gemma"),
+    *("xlstm", "bamba", "dbrx", "falcon-mamba", "jetmoe", "longcat-flash", "rwkv6", "rwkv4"),
+)
+"""Families that have every op and every kind of cache among them. Found greedily: each adds the most ops and caches
+that no earlier one has (tests/models/families/covering.py)."""
+ENCODERS = ("bert", "deberta-v3", "modernbert")
+"""The same of models that generate no text."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """How much of each grid is left. cases: of a test. processes: of one whose cases take a second each. families: of a
+    test over families or architectures, next to those of `always`. values: where a parameter has no more values than
+    this, each of them is in a case that is left, if that takes more cases."""
+
+    cases: int
+    processes: int
+    families: int
+    always: tuple[str, ...] = ()
+    values: int = 0
+
+
+QUICKLY = Kept(KEPT_CASES, KEPT_PROCESSES, KEPT_FAMILIES)
+AT_COMMITS = Kept(cases=12, processes=4, families=12, always=(*COVERING, *ENCODERS), values=32)
+"""A whole run has these; a daily run has all cases, and a file that is asked for keeps its own."""
 Case = TypeVar("Case")
 Other = TypeVar("Other")
 
@@ -101,8 +175,8 @@ def seed_of(asked: int | None, daily: bool, today: time.struct_time) -> int:
 
 
 def fewer(whole: int, quick: int) -> int:
-    """How many examples, schedules or seconds: `quick` of them in a quick run."""
-    return quick if TIER.quick else whole
+    """How many examples, schedules or seconds: `quick` in a quick run, a third at a commit, all in a daily run."""
+    return quick if TIER.quick else whole if TIER.daily else max(quick, whole // COMMITS_SHARE)
 
 
 def examples(whole: int) -> int:
@@ -131,6 +205,15 @@ def in_turn(rows: Iterable[Case], columns: Sequence[Other], most: int) -> list[t
     ]
 
 
+@cache
+def files_of(folder: str) -> frozenset[Path]:
+    """The files of tests in `folder` that a quick run has."""
+    if folder not in KEPT_FILES:
+        return frozenset((ROOT / folder).rglob("test_*.py"))
+    places = (ROOT / folder / name for name in KEPT_FILES[folder].split())
+    return frozenset(place.with_name(f"test_{place.name}.py") for place in places)
+
+
 def most_of_a_file(folder: str) -> int | None:
     """How many tests of a file in `folder` a quick run has. None: all."""
     if folder in WORLD_TESTS:
@@ -138,6 +221,23 @@ def most_of_a_file(folder: str) -> int | None:
     if folder in PROCESS_TESTS:
         return KEPT_OF_A_PROCESS_FILE
     return KEPT_OF_AN_ENGINE_FILE if folder in ENGINE_TESTS else None
+
+
+def covering(cases: Sequence[Case], values: Sequence[Mapping[str, Hashable]], name: str, part: Kept) -> list[Case]:
+    """Some of a grid, in its order: each value of every parameter that has few, then more up to `part.cases`. A
+    parameter that differs from case to case counts as having many."""
+    if len(cases) <= part.cases:
+        return list(cases)
+    counts = Counter(parameter for parameter, _ in {pair for each in values for pair in each.items()})
+    few = {parameter for parameter, count in counts.items() if count <= part.values and count < len(cases)}
+    pairs = [{pair for pair in each.items() if pair[0] in few} for each in values]
+    order = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), len(cases))
+    missing, chosen = set[tuple[str, Hashable]]().union(*pairs), list[int]()
+    while missing:
+        chosen.append(max(order, key=lambda place: len(pairs[place] & missing)))
+        missing -= pairs[chosen[-1]]
+    chosen += [place for place in order if place not in chosen][: max(0, part.cases - len(chosen))]
+    return [cases[place] for place in sorted(chosen)]
 
 
 def thinned_where(cases: Sequence[Case], fits: Callable[[Case], bool], name: str, most: int) -> list[Case]:

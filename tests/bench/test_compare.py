@@ -156,6 +156,7 @@ def test_the_limit_of_a_case_is_the_roofline() -> None:
     assert exact and "float32" in exact.words and exact.tokens_per_s < prefill.tokens_per_s
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_a_missing_peer_is_a_clear_line(tmp_path: Path) -> None:
     assert python_of(tmp_path, PEERS["llama_cpp"]) is None

@@ -44,6 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return checkpoints.write_checkpoint("peak", tmp_path_factory.mktemp("peak"))
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", rest_daily(["int8", "int4"], ["int4"]))
 def test_first_and_second_start(folder: Path, tmp_path: Path, weights: str) -> None:

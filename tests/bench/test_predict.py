@@ -36,6 +36,7 @@ def test_decode_is_predicted_in_the_middle_of_the_answers() -> None:
     assert set(parts) == {"weights", "head", "attention", "other", "host"}
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_every_case_is_predicted_and_measured() -> None:
     asked = PhasesAsked(prompt_lengths=(16, 40), batches=(1, 2), context=24, new_tokens=4, rounds=2)

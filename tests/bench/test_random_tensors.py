@@ -10,10 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bench.random_checkpoint import write_random
-from tests.models.families.covering import COVERING, ENCODERS
 from tests.models.families.whole import FAMILIES
 from tests.models.parity import Loaded
-from tests.tiers import rest_daily
+from tests.tiers import COVERING, ENCODERS, rest_daily
 from twostroke.cli.main import main
 from twostroke.lab.bench import random_tensors
 from twostroke.lab.bench.checkpoints import SHAPES, shape_folder, write_checkpoint

@@ -117,6 +117,7 @@ def test_verbose_shows_the_traceback():
     assert "Traceback" in process("generate", "x", "--model", "/no/such/folder", "-v").stderr
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_bench_phases_measures_both_phases():
     words = [

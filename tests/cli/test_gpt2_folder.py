@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
-import transformers
 
 from tests.cli.in_process import run
 from twostroke.assets import spark_path
@@ -17,6 +15,9 @@ from twostroke.assets import spark_path
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Random weights, the tokenizer of the embedded model."""
+    import torch
+    import transformers
+
     made = tmp_path_factory.mktemp("gpt2")
     vocab_size = json.loads((spark_path() / "config.json").read_text())["vocab_size"]
     torch.manual_seed(1)
@@ -27,6 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_plan_counts_its_parameters(folder: Path) -> None:
+    import transformers
+
     parameters = transformers.GPT2LMHeadModel.from_pretrained(folder).num_parameters()
     result = run("plan", str(folder), "--hardware", "h200", "--weights", "int4")
     assert result.returncode == 0, result.stderr

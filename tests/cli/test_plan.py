@@ -204,6 +204,7 @@ def test_durations(text: str, seconds: float) -> None:
     assert duration_s(text) == pytest.approx(seconds)
 
 
+@pytest.mark.daily
 def test_bench_predict_prints_ratios(kept: Path) -> None:
     words = ["bench", "predict", "--weights", "int8", "--prompts", "32,9000", "--batches", "1,2", "--at", "16"]
     result = run(*words, "--new", "4", "--rounds", "1", "--json")

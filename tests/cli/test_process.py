@@ -306,6 +306,7 @@ def test_a_level_that_this_cpu_lacks_is_named_with_those_it_runs() -> None:
     assert f"This CPU cannot run the {level} kernels." in done.stderr and "it runs generic" in done.stderr
 
 
+@pytest.mark.daily
 def test_chat_in_json_is_one_document_a_line() -> None:
     done = run("chat", "--json", "--max-tokens", "4", input=b"What is ITL?\n/stats\n/exit\n")
     answer, note = (json.loads(line) for line in done.stdout.splitlines())
@@ -334,6 +335,7 @@ def test_everything_that_prints_has_json() -> None:
 LOOP = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 
 
+@pytest.mark.daily
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="the system does not count it")
 def test_explain_names_a_processor_that_was_busy_with_something_else() -> None:
     core = min(os.sched_getaffinity(0))
@@ -360,6 +362,7 @@ def bare(**more: str) -> dict[str, str]:
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
+@pytest.mark.daily
 def test_arguments_and_paths_are_utf8_in_a_locale_of_ascii(tmp_path: Path) -> None:
     place = tmp_path / "ä\U0001f980"
     done = run("generate", "Sage é", "--max-tokens", "2", "--trace", str(place), env=bare(**ASCII))
@@ -373,6 +376,7 @@ def test_what_an_output_cannot_write_is_escaped() -> None:
     assert done.returncode == 0 and "\\U0001f600" in done.stdout, done.stderr
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("width", ["1", "7", "20"])
 @pytest.mark.parametrize("words", [["--help"], ["serve", "--help"], ["config"], ["kernels"]])
 def test_narrow_terminals(words: list[str], width: str) -> None:

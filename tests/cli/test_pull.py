@@ -106,6 +106,7 @@ def test_pull_packs_what_the_first_start_maps(pull: Pull, tmp_path: Path) -> Non
         assert len(list(packed.parent.glob("*.pack"))) == (2 if model == "acme/spark" else 1)
 
 
+@pytest.mark.daily
 def test_a_hub_that_does_not_answer_gives_what_is_here(pull: Pull, hub: FakeHub) -> None:
     assert pull("acme/spark-GGUF", "--no-pack").exit_code == 0
     hub.broken = True

@@ -23,6 +23,7 @@ def figures(*words: str) -> dict[str, Any]:
     return json.loads(found.output)["figures"]  # type: ignore[no-any-return]
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("rate", ["200", "400", "800"])
 def test_objectives_serve_more_in_time_and_keep_what_is_accepted(rate: str) -> None:
     """A burst takes all 64 places before any answer has ended: promises rest on when places get free."""
@@ -34,6 +35,7 @@ def test_objectives_serve_more_in_time_and_keep_what_is_accepted(rate: str) -> N
     assert objectives["good"] >= 0.9 * objectives["completed"]
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_split_pools_keep_objectives_too() -> None:
     split = ("--replicas", "1", "--decoders", "1", "--rate", "6000")

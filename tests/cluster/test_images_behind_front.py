@@ -121,6 +121,7 @@ def test_a_model_that_sees_nothing_refuses_the_part_by_its_field(server: Several
     assert choices(server.client, "eyes", (SMALL,))
 
 
+@pytest.mark.daily
 def test_images_in_stored_work(server: Several) -> None:
     """A response is kept with its image and goes on at another model, and lines of one batch name two models."""
     url = question(WIDE)[0]["content"][0]["image_url"]["url"]

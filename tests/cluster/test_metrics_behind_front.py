@@ -36,6 +36,7 @@ def parsed(text: str) -> dict[str, float]:
     }
 
 
+@pytest.mark.daily
 def test_preemptions_and_guesses_are_those_of_all_replicas() -> None:
     with ExitStack() as stack:
         replicas = [stack.enter_context(served("both", SMALL, name)) for name in ("one", "two")]

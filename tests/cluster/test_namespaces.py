@@ -114,6 +114,7 @@ def answer(url: str, number: int) -> Any:
     return choice["text"], choice["logprobs"]["token_logprobs"], choice["finish_reason"]
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_streams_keep_their_bits_between_slow_hosts_and_through_a_death() -> None:
     engine = ["spark", "--threads", "1", "--kv-memory", "32MB"]

@@ -29,6 +29,7 @@ def ask(running: Running, number: int, **fields: Any) -> httpx2.Response:
     return httpx2.post(f"{running.url}/v1/completions", json=body, timeout=120)
 
 
+@pytest.mark.daily
 def test_a_crowd_is_served_as_far_as_promised_and_the_rest_is_told_when_to_come_again(running: Running) -> None:
     """How many are refused depends on how fast this machine is; a quick one may refuse none. When a request is refused
     is held under a virtual clock, in tests/fleet/test_objectives_across.py."""

@@ -202,6 +202,7 @@ def test_a_killed_process_loses_no_answer(server: Several) -> None:
     assert server.states()["chat"] == "loaded"
 
 
+@pytest.mark.daily
 def test_a_model_whose_files_are_gone_is_one_error_and_the_others_go_on(server: Several, folder: Path) -> None:
     server.http.post("/models/unload", json={"model": "second"})
     server.wait_for("second", "unloaded")
@@ -248,6 +249,7 @@ def test_what_cannot_be_served_together(words: tuple[str, ...], said: str) -> No
     assert "Traceback" not in found.output
 
 
+@pytest.mark.daily
 def test_two_of_the_command_line_with_room_for_one(folder: Path) -> None:
     """The second is loaded when it is asked for, and the first leaves."""
     words = ("spark", str(folder / "second"), "--max-loaded", "1")

@@ -25,6 +25,9 @@ BY_PTX_OF_ALL = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120
 """A100, RTX 30, RTX 40 and L4, H100 by the PTX of all chips, B200, B300, RTX 50."""
 CHIPS = {**dict.fromkeys(BY_PTX_OF_ALL, "sm_80"), "sm_90a": "sm_90a"}
 """Chips, and the PTX that their driver takes; the last one is H100 and H200."""
+AT_COMMITS = "sm_90a"
+"""Its PTX is compiled at each commit: it has what all chips have, and the waiting that it alone has. The compiler takes
+half a minute for each PTX."""
 FIGURES = (r"Used (\d+) registers", r"(\d+) bytes stack", r"(\d+) bytes spill")
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cuda.assembled import CHIPS, assembled, assembled_now
-from tests.tiers import TIER, thinned
+from tests.cuda.assembled import AT_COMMITS, CHIPS, assembled, assembled_now
+from tests.tiers import TIER, rest_daily, thinned
 from twostroke.backends.cuda import build
 
 KERNELS = re.findall(r"K\((\w+), \w+\)", (build.HEADERS[0] / "twostroke/cuda/arguments.h").read_text())
@@ -39,7 +39,10 @@ def bodies(chip: str) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.mark.parametrize("chip", build.CHIPS)
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("chip", rest_daily(build.CHIPS, [AT_COMMITS]))
 def test_every_kernel_is_there_and_rounds_as_the_cpu_does(chip: str) -> None:
     found = bodies(chip)
     assert sorted(found) == sorted(set(KERNELS)) and len(KERNELS) >= 19
@@ -75,6 +78,10 @@ def test_kernels_that_may_begin_early_wait_first() -> None:
         assert behind and before.count("griddepcontrol.launch_dependents;") == 1, name
         touched = re.findall(r"\b(?:ld\.global|ld\.shared|st|atom|red|cp|bar|shfl|mma|bra|call)\b.*", before)
         assert touched == [], name
+
+
+@pytest.mark.daily
+def test_kernels_for_every_chip_cannot_wait() -> None:
     assert not any("griddepcontrol" in text for text in bodies("sm_80").values())
 
 
@@ -87,7 +94,7 @@ def ptxas() -> Path:
     return found
 
 
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("chip", rest_daily(CHIPS, [AT_COMMITS]))
 def test_the_assembler_finds_no_spills_but_those_that_are_named(chip: str, ptxas: Path) -> None:
     """It compiles the PTX that is shipped for a chip, as its driver would."""
     found, code_bytes = assembled(ptxas, chip)
@@ -102,11 +109,10 @@ def test_the_assembler_finds_no_spills_but_those_that_are_named(chip: str, ptxas
     assert code_bytes < 5 << 20
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chip", thinned(list(CHIPS), "assembled", 1))
+@pytest.mark.parametrize("chip", thinned(list(CHIPS), "assembled", 1) if TIER.daily else [AT_COMMITS])
 def test_the_kept_figures_are_those_of_the_assembler(chip: str, ptxas: Path) -> None:
-    """One chip, which the seed chooses, is assembled: it takes most of a minute, so only a daily run does it for all
-    kernels."""
+    """One chip, which the seed of a daily run chooses, is assembled: it takes most of a minute, so only a daily run
+    does it for all kernels."""
     kept = assembled(ptxas, chip)
     if TIER.daily:
         assert kept == assembled_now(ptxas, chip)

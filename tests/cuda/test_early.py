@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cuda.fake import controls, same_level
-from tests.tiers import TIER
+from tests.tiers import TIER, rest_daily
 from twostroke import LLM, SamplingParams
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.find import find_model
@@ -108,7 +108,7 @@ def joined(deltas: list[Delta]) -> tuple[Any, ...]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fake")
-@pytest.mark.parametrize(("seed", "pool"), [(0, "2MB"), (1, "400KB")])
+@pytest.mark.parametrize(("seed", "pool"), rest_daily([(0, "2MB"), (1, "400KB")], [(1, "400KB")]))
 def test_all_kinds_of_requests_together(seed: int, pool: str) -> None:
     """Stop strings, ends within what was begun, cancelled requests, masks, penalties, guesses, a pool that is full."""
     options = {"kv_memory": pool, "speculate": ("off", "suffix")[seed % 2]}

@@ -157,6 +157,7 @@ def test_promises_begin_with_a_guess_of_the_device() -> None:
     found.device.close()
 
 
+@pytest.mark.daily
 @pytest.mark.usefixtures("fake")
 def test_promises_change_no_answer_on_a_device() -> None:
     assert answers(device="cuda", ttft="600s", itl="5ms") == answers(device="cuda")

@@ -36,6 +36,7 @@ def bench(seconds: float) -> measure.Bench:
     )
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_the_script_runs_and_finds_nothing_different(monkeypatch: pytest.MonkeyPatch) -> None:
     if same_level() is None:

@@ -18,7 +18,8 @@ from twostroke.backends.cuda.library import cuda_op_numbers
 from twostroke.ops.operands import PackedWeight
 from twostroke.types.errors import BackendError
 
-OF_EACH = 3 if TIER.daily else 2
+pytestmark = pytest.mark.slow  # the build that looks at each access is compiled first, for most of a minute
+OF_EACH = 3 if TIER.daily else 1
 """Cases of an op, the smallest: every byte that they touch is looked at."""
 
 
@@ -46,7 +47,6 @@ def gpu() -> Iterator[CudaDevice]:
     made.close()
 
 
-@pytest.mark.slow
 def test_ops(gpu: CudaDevice) -> None:
     ops = cuda_op_numbers(built_folder()).keys()
     cases = [case for case in of_each_op() if case.op in ops]

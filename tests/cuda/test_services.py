@@ -88,6 +88,7 @@ def test_embeddings_and_scores(places: list[dict[str, str]], tmp_path: Path) -> 
     assert controls().fake_used() == 0
 
 
+@pytest.mark.daily
 def test_a_server_with_adapters_guesses_by_itself(places: list[dict[str, str]], tmp_path: Path) -> None:
     lora, texts = adapter(tmp_path / "a"), []
     for place in places:

@@ -77,6 +77,7 @@ def test_two_servers_use_one_folder(computed: tuple[str, dict[str, Any]], tmp_pa
         assert third.metric("twostroke_kv_disk_damaged") == 0
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_replicas_read_what_replicas_wrote(tmp_path: Path) -> None:
     words = (*DISK, "--replicas", "1")

@@ -19,10 +19,10 @@ import pytest
 import torch  # noqa: F401  (loaded before the kernels' threads start)
 
 from tests.faults.guesses import Seer
-from tests.models.families.covering import COVERING, ENCODERS, missing
+from tests.models.families.covering import missing
 from tests.models.families.whole import by_architecture, generating, write_checkpoint
 from tests.scheduler.fakes import LineCost
-from tests.tiers import TIER, fewer, levels, rest_daily, thinned
+from tests.tiers import COVERING, ENCODERS, TIER, levels, rest_daily, thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.ops import Reading
 from twostroke.backends.cpu.packer import NativePacker
@@ -311,7 +311,7 @@ def test_guesses_change_nothing_but_the_number_of_steps(load, pools, family, rig
     assert engine.scheduler._num_steps < plain if right == 1.0 else True
 
 
-@pytest.mark.parametrize("family", thinned(COVERING, "directed", fewer(len(COVERING), quick=3)))
+@pytest.mark.parametrize("family", thinned(COVERING, "directed", 3 if TIER.quick else len(COVERING)))
 def test_preemption_and_prefix_hits_do_happen_and_change_nothing(family, load, pools):
     """A directed case for each, so that the property above cannot pass by never meeting them."""
     loaded, level = load(family, "int8"), levels()[-1]

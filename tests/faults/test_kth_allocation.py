@@ -16,8 +16,9 @@ HONEST = FaultRates(0.0)
 MOST = 2000
 SEEDS = [seed for seed in range(16) if World(seed, HONEST).pools.pages][: fewer(12, quick=4)]
 """A model of states alone allocates no page."""
-EACH = 1 if TIER.daily else fewer(5, quick=15)
-"""A whole run lets each fifth allocation fail, a quick one each fifteenth; the seed chooses which. Daily runs: all."""
+EACH = 1 if TIER.daily else 15 if TIER.quick else 10
+"""A run at a commit lets each tenth allocation fail, a quick one each fifteenth; the seed chooses which. A daily run
+lets all fail."""
 
 
 @pytest.mark.parametrize("in_a_row", [1, 3])

@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from huggingface_hub import constants
 
 from tests.serve.harness import wait_until
+from tests.tiers import rest_daily
 from tests.weights import hub_models
 from tests.weights.fake_hub import FakeHub, serve
 from tests.weights.hub_models import NAME
@@ -29,6 +30,8 @@ from twostroke.weights.hub import resume as hub_resume
 from twostroke.weights.hub.hub import resolve_model
 
 MOST = 400
+FOLDER = ("acme/spark", 9)
+"""A repository that is a folder; every ninth call fails in turn."""
 CALLS = ("pwrite", "fsync", "replace", "mkdir", "symlink", "ftruncate", "posix_fallocate", "unlink", "rename")
 NOWHERE = "/dev/null/x"
 MOST_LOST = 1 << 20
@@ -90,7 +93,7 @@ CODES = (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "step"), [("acme/spark-GGUF:Q8_0", 3), ("acme/spark", 9)])
+@pytest.mark.parametrize(("model", "step"), rest_daily([("acme/spark-GGUF:Q8_0", 3), FOLDER], [FOLDER]))
 def test_any_write_of_a_download_may_fail(
     hub: FakeHub, model: str, step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -258,6 +258,7 @@ def test_the_kernel_of_the_page_compiles(tmp_path: Path, monkeypatch: pytest.Mon
     assert b"ts_at_least" in made.read_bytes()
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_the_kernel_of_the_page_gives_the_bits_of_the_reference(
     at_least: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

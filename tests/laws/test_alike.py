@@ -6,6 +6,8 @@ What a test may ask for all the same stands here, with the reason.
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +37,14 @@ ALLOWED = {
     ("tests/cli/test_process.py", "os.sched_getaffinity"),  # any one core, for two programs
 }
 FILES = sorted((ROOT / "tests").rglob("*.py"))
+JUDGE = re.compile(r"^(?:import|from) (?:torch|transformers|peft|safetensors\.torch)\b", re.MULTILINE)
+"""Packages that take seconds to import: each process of each run pays for them, whatever it runs."""
+WITH_A_JUDGE = {
+    **{"adapters": 2, "beams": 2, "cuda": 1, "engine": 1, "models": 31, "quantize": 2, "ranks": 1, "real": 3},
+    **{"retrieval": 5, "spark": 4, "spec": 1, "speculate": 2, "vision": 10, "weights": 18},
+}
+"""Files of each folder that import one when they are collected. Move some into what uses them and lower the number;
+never raise it."""
 
 
 def faults(text: str) -> Iterator[str]:
@@ -63,6 +73,13 @@ def test_no_test_asks_for_what_differs_from_run_to_run(folder: tuple[str, ...]) 
         for fault in faults(path.read_text())
     }
     assert found - ALLOWED == set(), "Inject it, take a seed of tests.tiers, or name the reason in ALLOWED."
+
+
+def test_no_more_tests_import_what_takes_seconds_before_they_run() -> None:
+    found = Counter(path.relative_to(ROOT).parts[1] for path in FILES if JUDGE.search(path.read_text()))
+    assert {folder: count for folder, count in found.items() if count > WITH_A_JUDGE.get(folder, 0)} == {}
+    assert JUDGE.search("import os\nimport torch\n") and JUDGE.search("from transformers.models import x")
+    assert not JUDGE.search("def f():\n    import torch\n") and not JUDGE.search("import torchlight")
 
 
 def test_what_the_caller_has_set_reaches_no_test() -> None:

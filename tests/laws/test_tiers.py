@@ -42,9 +42,11 @@ def test_rows_meet_columns_in_turn_and_other_seeds_bring_the_other_pairs(monkeyp
     assert len(met) == 14 * 7
 
 
-def test_a_whole_run_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daily_run_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for tier, counts in ((tiers.Tier(quick=True), [1, 2]), (tiers.Tier(), [3, 2]), (tiers.Tier(daily=True), [10, 4])):
+        monkeypatch.setattr(tiers, "TIER", tier)
+        assert [tiers.fewer(10, quick=1), tiers.fewer(4, quick=2)] == counts
     monkeypatch.setattr(tiers, "TIER", tiers.Tier(seed=7))
-    assert tiers.fewer(10, quick=1) == 10
     assert tiers.TIER.arguments() == ["--grid-seed", "7"]
     assert tiers.Tier(True, True, 8).arguments() == ["--quick", "--daily", "--grid-seed", "8"]
 
@@ -106,7 +108,8 @@ def test_a_run_tries_a_part_of_the_examples_and_always_some(monkeypatch: pytest.
         assert [tiers.examples(count) for count in (400, 100, 20, 6, 3)] == expected
 
 
-def test_a_quick_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_the_laws() -> None:
+@pytest.mark.parametrize("part", [tiers.QUICKLY, tiers.AT_COMMITS], ids=["quick", "whole"])
+def test_a_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_the_laws(part: tiers.Kept) -> None:
     class Item:
         def __init__(self, folder: str, test: str, case: int) -> None:
             self.path, self.nodeid = tiers.ROOT / folder / "test_x.py", f"{folder}/test_x.py::{test}[{case}]"
@@ -114,8 +117,51 @@ def test_a_quick_run_keeps_fewer_cases_where_each_starts_a_process_and_all_of_th
 
     folders = ("tests/cli", "tests/text", "tests/laws")
     grid = [Item(folder, "test_grid", case) for folder in folders for case in range(40)]
-    kept = Counter(item.path.parent.name for item in thin(grid))  # type: ignore[arg-type]
-    assert kept == {"cli": tiers.KEPT_PROCESSES, "text": tiers.KEPT_CASES, "laws": 40}
+    kept = Counter(item.path.parent.name for item in thin(grid, part))  # type: ignore[arg-type]
+    assert kept == {"cli": part.processes, "text": part.cases, "laws": 40}
+
+
+def test_a_whole_run_keeps_each_value_of_a_parameter_that_has_few() -> None:
+    grid = [(kind, rows, seed) for kind in "abcdefghijklmnopqrst" for rows in (1, 2, 9) for seed in range(100)]
+    values = [{"kind": kind, "rows": rows, "seed": seed} for kind, rows, seed in grid]
+    kept = tiers.covering(grid, values, "grid", tiers.AT_COMMITS)
+    assert {kind for kind, _, _ in kept} == set("abcdefghijklmnopqrst") and {rows for _, rows, _ in kept} == {1, 2, 9}
+    assert len(kept) == 20 and kept == [case for case in grid if case in kept], "in their order, and no more"
+    assert kept == tiers.covering(grid, values, "grid", tiers.AT_COMMITS) != tiers.covering(
+        grid, values, "another", tiers.AT_COMMITS
+    )
+    single = tiers.covering(list(range(30)), [{"case": case} for case in range(30)], "single", tiers.AT_COMMITS)
+    assert len(single) == tiers.AT_COMMITS.cases
+    assert tiers.covering([1, 2], [{"case": 1}, {"case": 2}], "small", tiers.AT_COMMITS) == [1, 2]
+
+
+def test_a_whole_run_keeps_the_families_that_have_every_op_and_some_others() -> None:
+    class Item:
+        def __init__(self, family: str) -> None:
+            self.path, self.nodeid = tiers.ROOT / "tests/models/test_x.py", f"tests/models/test_x.py::test[{family}]"
+            self.callspec = SimpleNamespace(params={"family": family})
+            self.family = family
+
+    always = tiers.AT_COMMITS.always
+    items = [Item(name) for name in (*always, *map(str, range(300)))]
+    kept = [item.family for item in thin(items, tiers.AT_COMMITS)]  # type: ignore[arg-type, attr-defined]
+    assert set(always) < set(kept) and len(kept) == len(always) + tiers.AT_COMMITS.families
+    quick = thin(items, tiers.QUICKLY)  # type: ignore[arg-type]
+    assert len(quick) == tiers.KEPT_FAMILIES
+
+
+def test_a_quick_run_imports_some_files_of_folders_that_take_long_and_all_of_the_others() -> None:
+    def imported(path: Path, thinned: bool) -> bool:
+        config = SimpleNamespace(option=SimpleNamespace(thin_files=thinned))
+        return conftest.pytest_ignore_collect(path, config) is None  # type: ignore[arg-type]
+
+    folders = [path for path in (tiers.ROOT / "tests").iterdir() if list(path.rglob("test_*.py"))]
+    assert len(folders) > 30 and {f"tests/{folder.name}" for folder in folders} >= set(tiers.KEPT_FILES)
+    for folder in folders:
+        files = sorted(folder.rglob("test_*.py"))
+        named = tiers.KEPT_FILES.get(f"tests/{folder.name}", " ".join(map(str, files))).split()
+        assert 0 < sum(imported(path, True) for path in files) == len(named), folder
+        assert all(imported(path, False) for path in files) and imported(folder / "conftest.py", True)
 
 
 def test_a_quick_run_keeps_a_few_tests_of_long_files_and_all_of_the_others() -> None:
@@ -170,7 +216,12 @@ def test_cases_outside_of_those_that_are_kept_are_marked_daily() -> None:
 def test_a_run_says_where_its_time_went() -> None:
     told = [("a/test_x.py::t", "setup", 1.5), ("a/test_x.py::t", "call", 2.0), ("b/test_y.py::t[1]", "setup", 9.0)]
     told += [("c/test_z.py::t", "setup", 0.5)]
-    lines = spent.by_folder(SimpleNamespace(nodeid=f"tests/{name}", when=when, duration=s) for name, when, s in told)
+    reports = [SimpleNamespace(nodeid=f"tests/{name}", when=when, duration=s) for name, when, s in told]
+    assert [line.split() for line in spent.by_file(reports, most=2)] == [
+        ["9.0", "s", "1", "tests", "tests/b/test_y.py"],
+        ["3.5", "s", "1", "tests", "tests/a/test_x.py"],
+    ]
+    lines = spent.by_folder(reports)
     assert [line.split() for line in lines] == [
         ["9", "s", "1", "tests", "tests/b"],
         ["4", "s", "1", "tests", "tests/a"],

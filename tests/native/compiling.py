@@ -26,10 +26,24 @@ def lightly() -> tuple[str, ...]:
     return build.RELEASE if TIER.daily else (*build.RELEASE, *build.LIGHT)
 
 
-def program(compiler: build.Compiler, machine: str, main: Path, flags: Sequence[str], linking: Sequence[str]) -> Path:
-    """The kernels for one machine and `main`, compiled with `flags`, as a program. Raises RuntimeError."""
-    cache = build.shared_cache()
-    objects = build.compile_all(cache, compiler, [(source, flags) for source in [*build.sources(machine), main]])
+def arm_levels() -> list[str]:
+    """The levels of aarch64 that are compiled: on each commit the highest one, which has the code of the other vector
+    levels where it adds none."""
+    found = list(build.LEVELS["aarch64"])
+    return found if TIER.daily else found[-1:]
+
+
+def program(compiler: build.Compiler, level: str, main: Path, flags: Sequence[str], linking: Sequence[str]) -> Path:
+    """The kernels of one level of this machine and `main`, compiled with `flags`, as a program. Raises RuntimeError.
+
+    On each commit the sources for every processor are the objects that the installation has compiled, and so is the
+    system's: what these say to each other names types of one C++ library.
+    """
+    cache, machine = build.shared_cache(), build.machine()
+    ready = [] if TIER.daily else [unit for unit in build.sources(machine) if unit.parent.name not in ("x86", "arm")]
+    units = [(unit, flags) for unit in [*build.sources(machine), main] if unit not in ready]
+    shipped = [(unit, build.unit_flags(machine, unit, level)) for unit in ready]
+    objects = build.compile_all(cache, compiler, units) + build.compile_all(cache, build.zig(), shipped)
     return build.link(cache, compiler, objects, linking, ".program")
 
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tiers import EVERY_OP, KEPT_REPEATED, thinned
+from tests.tiers import EVERY_OP, KEPT_REPEATED, KEPT_REPEATED_DAILY, TIER, thinned
 
 
 class SomeCases:
-    """At most KEPT_REPEATED cases of each test: others for each `name` and each seed."""
+    """At most KEPT_REPEATED cases of each test, in a daily run KEPT_REPEATED_DAILY: others for each `name` and each
+    seed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Called by pytest."""
+        most = KEPT_REPEATED_DAILY if TIER.daily else KEPT_REPEATED
         by_test: dict[str, list[pytest.Item]] = {}
         for item in items:
             test = item.nodeid if item.path.name == EVERY_OP else item.nodeid.partition("[")[0]
             by_test.setdefault(test, []).append(item)
-        kept = (thinned(cases, test + self._name, KEPT_REPEATED) for test, cases in by_test.items())
+        kept = (thinned(cases, test + self._name, most) for test, cases in by_test.items())
         items[:] = [item for cases in kept for item in cases]

@@ -2,7 +2,8 @@
 
 What the levels promise: whole numbers, roundings and copies are the same bits at every level; sums of floats are the
 same bits at every vector level, those of x86 too, for all of them fuse a multiplication and the addition after it; the
-generic level does not and is close. Skipped, with the reason, where qemu-aarch64 is missing, like test_driver.py.
+generic level does not and is close. On each commit the highest level is compared with AVX2; a daily run has all.
+Skipped, with the reason, where qemu-aarch64 is missing, like test_driver.py.
 Nothing here says how fast a level is.
 """
 
@@ -11,13 +12,14 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.native.compiling import shipped_program, static_program
+from tests.native.compiling import arm_levels, shipped_program, static_program
+from tests.tiers import rest_daily
 from twostroke.backends.cpu import available_levels, build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +29,14 @@ PROCESSORS = {"generic": "cortex-a53", "neon": "cortex-a53", "dotprod": "neovers
 """Emulated for each level: ARMv8.0 alone, ARMv8.2 with dot products, all there is. What is newer would be SIGILL."""
 LEVEL_BITS = {"cortex-a53": 3, "neoverse-n1": 7, "max": 15}
 STACK_MOVES = ("str", "stp", "stur", "ldr", "ldp", "ldur")
+
+TILES = [
+    ("neon", "linear_neon", "sadalp", 200),
+    ("dotprod", "linear_neon", "sdot", 200),
+    ("dotprod", "linear_int4_neon", "sdot", 150),
+    ("i8mm", "linear_i8mm", "usmmla", 70),
+]
+"""Level, source, the instruction of its tiles, and how many there are at least."""
 
 pytestmark = pytest.mark.slow
 Records = dict[str, bytes]
@@ -47,15 +57,12 @@ def records(*command: str) -> Records:
     return found
 
 
-@pytest.fixture(scope="module")
-def said() -> dict[str, Records]:
-    """The records of every aarch64 level."""
+@cache
+def said(level: str) -> Records:
+    """The records of one level of aarch64."""
     if QEMU is None:
         pytest.skip("qemu-aarch64 is not installed; the cross build itself is tested elsewhere")
-    programs = {level: static_program(SWEEP, level) for level in build.LEVELS["aarch64"]}
-    commands = [(QEMU, "-cpu", PROCESSORS[level], str(program)) for level, program in programs.items()]
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(programs, pool.map(lambda command: records(*command), commands), strict=True))
+    return records(QEMU, "-cpu", PROCESSORS[level], str(static_program(SWEEP, level)))
 
 
 WHOLE_KEYS = ("kv2", "kv3")
@@ -69,25 +76,27 @@ def same_bits_everywhere(name: str) -> bool:
     return name.endswith("linear") and "groups1 " in name
 
 
-def test_each_program_knows_its_level_and_its_processor(said: dict[str, Records]) -> None:
-    for level, found in said.items():
+def test_each_program_knows_its_level_and_its_processor() -> None:
+    for level in arm_levels():
+        found = said(level)
         assert found["level"] == level.encode()
         assert found["levels"] == struct.pack("<i", LEVEL_BITS[PROCESSORS[level]])
         assert len(found) > 500 and sum(map(len, found.values())) > 2_000_000
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("level", [level for level in build.LEVELS["aarch64"] if level != "generic"])
-def test_a_vector_level_agrees_with_the_generic_one(level: str, said: dict[str, Records]) -> None:
-    exact = 0
-    assert said[level].keys() == said["generic"].keys()
-    for name, expected in said["generic"].items():
+def test_a_vector_level_agrees_with_the_generic_one(level: str) -> None:
+    exact, found, generic = 0, said(level), said("generic")
+    assert found.keys() == generic.keys()
+    for name, expected in generic.items():
         if name in ("level", "levels"):
             continue
         if same_bits_everywhere(name):
-            assert said[level][name] == expected, name
+            assert found[name] == expected, name
             exact += 1
             continue
-        here, there = (np.frombuffer(content, np.float32) for content in (expected, said[level][name]))
+        here, there = (np.frombuffer(content, np.float32) for content in (expected, found[name]))
         if name.startswith("nan"):
             np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-5, err_msg=name)
             continue
@@ -97,34 +106,30 @@ def test_a_vector_level_agrees_with_the_generic_one(level: str, said: dict[str, 
     assert exact > 200
 
 
-def test_the_vector_levels_say_the_same_bits(said: dict[str, Records]) -> None:
-    """Also where the sums are fused, and also as AVX2 does where this machine has it."""
-    vector_levels = [level for level in said if level != "generic"]
-    for level in vector_levels[1:]:
-        for name, expected in said[vector_levels[0]].items():
-            assert name in ("level", "levels") or said[level][name] == expected, (level, name)
+@pytest.mark.daily
+def test_the_vector_levels_say_the_same_bits() -> None:
+    """Also where the sums are fused."""
+    first, *others = (level for level in build.LEVELS["aarch64"] if level != "generic")
+    for level in others:
+        for name, expected in said(first).items():
+            assert name in ("level", "levels") or said(level)[name] == expected, (level, name)
 
 
 @pytest.mark.skipif("avx2" not in available_levels(), reason="this CPU does not run avx2")
-def test_neon_says_the_same_bits_as_avx2(said: dict[str, Records]) -> None:
-    here = records(str(shipped_program("x86_64", SWEEP, "avx2")))
+def test_the_highest_level_says_the_same_bits_as_avx2() -> None:
+    here, there = records(str(shipped_program("x86_64", SWEEP, "avx2"))), said(arm_levels()[-1])
     for name, expected in here.items():
         if name in ("level", "levels"):
             continue
         if name.startswith("nan"):  # x86 and Arm write different ones
-            np.testing.assert_array_equal(*(np.frombuffer(each, np.float32) for each in (said["neon"][name], expected)))
+            np.testing.assert_array_equal(*(np.frombuffer(each, np.float32) for each in (there[name], expected)))
             continue
-        assert said["neon"][name] == expected, name
+        assert there[name] == expected, name
 
 
 @pytest.mark.parametrize(
     ("level", "source", "instruction", "least"),
-    [
-        ("neon", "linear_neon", "sadalp", 200),
-        ("dotprod", "linear_neon", "sdot", 200),
-        ("dotprod", "linear_int4_neon", "sdot", 150),
-        ("i8mm", "linear_i8mm", "usmmla", 70),
-    ],
+    rest_daily(TILES, [TILES[0], TILES[-1]]),
 )
 def test_the_sums_stay_in_registers(level: str, source: str, instruction: str, least: int) -> None:
     """What the compiler made of the tiles: the level's own instruction, and no vector put aside on the stack."""

@@ -1,6 +1,7 @@
 """The kernels for Windows under Wine, against those of this machine: every kernel over odd sizes, bit for bit.
 
 Skipped, with the reason, where Wine is missing or starts nothing; tests/packaging/test_wheels.py compiles them anyway.
+Both are for daily runs: the compiler makes the libraries of Windows first, which takes minutes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from twostroke.backends.cpu import build
 WINE = shutil.which("wine64") or shutil.which("/usr/lib/wine/wine64")
 SWEEP = build.ROOT / "tests" / "native" / "sweep.cpp"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.daily]
 
 
 def sweep_for_windows() -> Path:

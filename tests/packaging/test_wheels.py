@@ -12,6 +12,7 @@ import pytest
 from tools import wheels
 
 from tests.native.compiling import quickly
+from tests.tiers import thinned
 from twostroke.backends.cpu import build
 from twostroke.backends.cpu.library import _SIGNATURES
 
@@ -24,6 +25,8 @@ FILES = {
     f"{INFO}/METADATA": b"Name: twostroke\n",
     f"{INFO}/RECORD": b"",
 }
+OF_THE_OTHERS = 6
+"""Sources for every processor, which differ between systems in the widths of C's types alone."""
 LOOKS = {
     "aarch64-macos": (b"\xcf\xfa\xed\xfe", 4, 0x0100000C),  # Mach-O of 64 bits for arm64
     "x86_64-windows": (b"MZ", None, 0x8664),  # PE for x86-64
@@ -72,11 +75,12 @@ def test_every_target_of_the_build_has_a_wheel() -> None:
         assert f"_{oldest}_" in tag or "windows" in target
 
 
-@pytest.mark.slow
+@pytest.mark.daily
 @pytest.mark.parametrize("target", LOOKS)
 def test_kernels_are_compiled_for_other_systems(target: str, base: Path, tmp_path: Path) -> None:
-    """The generic level as a whole, and a wheel of it. Compiled here, run on no such machine."""
-    (made,) = build.build_all(tmp_path / "lib", target, quickly(), levels=["generic"])
+    """The generic level as a whole, and a wheel of it. Compiled here, run on no such machine. The compiler makes the
+    libraries of each system first, which takes minutes."""
+    (made,) = build.build_all(tmp_path / "lib", target, levels=["generic"])
     magic, place, machine = LOOKS[target]
     content = made.read_bytes()
     at = struct.unpack_from("<I", content, 60)[0] + 4 if place is None else place
@@ -89,8 +93,9 @@ def test_kernels_are_compiled_for_other_systems(target: str, base: Path, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "level"), [("aarch64-macos", "dotprod"), ("x86_64-windows", "avx2")])
 def test_the_sources_of_a_quick_level_are_compiled_for_other_systems(target: str, level: str) -> None:
-    """Those of the architecture alone: all others are in the generic level too."""
-    own = [path for path in build.sources(target) if path.parent.name in ("arm", "x86")]
+    """Those of the architecture and of the system, and a few of the others, which a daily run compiles as a whole."""
+    own = [path for path in build.sources(target) if path.parent.name in ("arm", "x86", "system")]
+    own += thinned([path for path in build.sources(target) if path not in own], target, OF_THE_OTHERS)
     flags = [(path, build.unit_flags(target, path, level, quickly())) for path in own]
     made = build.compile_all(build.shared_cache(), build.zig(), flags)
     assert len(made) == len(own) > 3

@@ -63,12 +63,14 @@ def test_the_first_screen_says_what_spark_is_and_offers_three_questions(
     assert complaints(chromium) == []
 
 
+@pytest.mark.daily
 def test_another_model_is_named_on_the_first_screen(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     assert text_of(chromium, "#welcome-title") == "org/fake-model"
     assert len(chromium.find_elements("css selector", "#questions button")) == 3
 
 
+@pytest.mark.daily
 def test_the_newest_line_is_followed_until_the_reader_scrolls_up(chromium: webdriver.Chrome, script: Scripted) -> None:
     script.engine.answer = LONG
     gate = script.hold()
@@ -125,6 +127,7 @@ def test_a_server_that_has_gone_is_said_in_plain_words(chromium: webdriver.Chrom
         chromium.execute_cdp_cmd("Network.emulateNetworkConditions", {**conditions, "offline": False})
 
 
+@pytest.mark.daily
 def test_an_answer_that_was_cut_says_so_and_why(chromium: webdriver.Chrome, script: Scripted) -> None:
     script.engine.answer = "x" * 3000
     open_page(chromium, script.live)
@@ -150,6 +153,7 @@ def test_a_cut_answer_is_continued_where_it_ends(chromium: webdriver.Chrome, scr
     until(lambda: answers(chromium) == ["a" * 20 + "b" * 5], "the kept answer")
 
 
+@pytest.mark.daily
 def test_an_answer_that_was_stopped_can_be_continued(chromium: webdriver.Chrome, script: Scripted) -> None:
     script.engine.answer = "c" * 30
     gate = script.hold()
@@ -165,6 +169,7 @@ def test_an_answer_that_was_stopped_can_be_continued(chromium: webdriver.Chrome,
     until(lambda: answers(chromium) == ["c" * 7 + "d"], "the rest of the answer")
 
 
+@pytest.mark.daily
 def test_the_most_tokens_are_held_within_the_context(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     by(chromium, "#settings-open").click()
@@ -179,6 +184,7 @@ def test_the_most_tokens_are_held_within_the_context(chromium: webdriver.Chrome,
     assert script.last.params.max_tokens == CONTEXT - len(script.last.token_ids)
 
 
+@pytest.mark.daily
 def test_old_turns_that_no_longer_fit_are_left_out_and_that_is_said(
     chromium: webdriver.Chrome, script: Scripted
 ) -> None:
@@ -212,6 +218,7 @@ def test_a_message_that_cannot_fit_is_refused_with_its_length(chromium: webdrive
     assert "z" not in script.last_text.replace("org/fake-model", "") and not text_of(chromium, NOTICE)
 
 
+@pytest.mark.daily
 def test_reasoning_is_open_while_it_comes_and_folded_behind_the_answer(
     chromium: webdriver.Chrome, thinking: Scripted
 ) -> None:
@@ -254,6 +261,7 @@ def copied(driver: webdriver.Chrome, css: str) -> str:
     return str(driver.execute_script("return window.copied"))
 
 
+@pytest.mark.daily
 def test_without_a_clipboard_text_is_copied_the_old_way(chromium: webdriver.Chrome, script: Scripted) -> None:
     """Addresses without https have none."""
     open_page(chromium, script.live)
@@ -285,6 +293,7 @@ def test_an_edited_question_is_shown_in_the_place_of_the_old_one_and_of_what_fol
     assert questions(chromium) == ["first", "second thought"]
 
 
+@pytest.mark.daily
 def test_the_last_answer_can_be_had_again(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     ask(chromium, "first")
@@ -381,6 +390,7 @@ def test_a_call_is_a_card_and_its_result_goes_back(chromium: webdriver.Chrome, t
     until(lambda: "rain, 9 degrees" in text_of(chromium, "#messages .call .result"), "the kept result")
 
 
+@pytest.mark.daily
 def test_tools_that_are_no_list_are_not_offered(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     set_value(chromium, "#setting-tools", "[weather")

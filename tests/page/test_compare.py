@@ -49,6 +49,7 @@ def test_equal_settings_give_equal_bits(chromium: webdriver.Chrome, spark: Live)
     assert complaints(chromium) == []
 
 
+@pytest.mark.daily
 def test_where_two_answers_part_is_said(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     script_of_verdict = """
@@ -69,6 +70,7 @@ def test_where_two_answers_part_is_said(chromium: webdriver.Chrome, script: Scri
     ]
 
 
+@pytest.mark.daily
 def test_both_are_asked_after_the_chat_with_one_seed(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     ask(chromium, "first")

@@ -97,6 +97,7 @@ def test_images_are_chosen_pasted_and_dropped_where_the_model_sees(
     assert complaints(chromium) == []
 
 
+@pytest.mark.daily
 def test_what_cannot_be_attached_is_refused_in_words(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     give(chromium, "drop", "cat.png", "image/png", png(picture(30, 20)))
@@ -148,6 +149,7 @@ def test_texts_stand_before_the_question_and_a_long_paste_is_a_file(
     until(lambda: chromium.execute_async_script(stored) == 0, "the contents to go with their chat")
 
 
+@pytest.mark.daily
 def test_without_a_place_for_contents_the_page_still_has_its_own(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     chromium.execute_script("IDBFactory.prototype.open = () => { throw new DOMException('no', 'SecurityError'); }")

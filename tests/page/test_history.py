@@ -60,6 +60,7 @@ def test_a_chat_survives_a_reload_and_goes_on(chromium: webdriver.Chrome, script
     assert script.last_text == "user: first\nassistant: **bold**\nuser: second\nassistant: "
 
 
+@pytest.mark.daily
 def test_an_answer_that_a_reload_interrupts_keeps_its_beginning(chromium: webdriver.Chrome, script: Scripted) -> None:
     gate = script.hold()
     open_page(chromium, script.live)
@@ -103,6 +104,7 @@ def test_what_is_kept_is_bounded(chromium: webdriver.Chrome, script: Scripted, c
     assert len(left) <= MOST_CHATS and (len(left) - 1) * characters <= MOST_CHARACTERS
 
 
+@pytest.mark.daily
 def test_a_full_storage_drops_the_oldest_and_a_forbidden_one_is_said(
     chromium: webdriver.Chrome, script: Scripted
 ) -> None:
@@ -121,6 +123,7 @@ def test_a_full_storage_drops_the_oldest_and_a_forbidden_one_is_said(
     assert "could not be kept" in text_of(chromium, "#room") and len(answers(chromium)) == 1
 
 
+@pytest.mark.daily
 def test_damaged_entries_are_no_obstacle(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     chromium.execute_script(

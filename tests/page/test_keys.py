@@ -66,6 +66,7 @@ def test_a_chat_is_led_by_keys_alone(chromium: webdriver.Chrome, script: Scripte
     assert [each for each in complaints(chromium) if "/explain" not in each] == []
 
 
+@pytest.mark.daily
 def test_single_keys_can_be_turned_off(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     by(chromium, "h1").click()

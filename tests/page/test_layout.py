@@ -70,6 +70,7 @@ LONGEST = {
 """The longest texts that the page writes into places of their own."""
 
 
+@pytest.mark.daily
 def test_a_wide_screen_cuts_no_name_and_no_figure(chromium: webdriver.Chrome, spark: Live) -> None:
     resize(chromium, 1440, 900)
     open_page(chromium, spark)
@@ -85,6 +86,7 @@ def test_a_wide_screen_cuts_no_name_and_no_figure(chromium: webdriver.Chrome, sp
     assert too_wide(chromium) == []
 
 
+@pytest.mark.daily
 def test_wide_answers_scroll_inside(chromium: webdriver.Chrome, script: Scripted) -> None:
     resize(chromium, 390, 844)
     script.engine.answer = f"{TABLE}\n\n```\n{'code ' * 50}\n```\n\n{'longword' * 30}"
@@ -110,6 +112,7 @@ def test_a_narrow_screen_shows_one_part_at_a_time_and_the_field_stays_in_sight(
     until(lambda: int(chromium.execute_script("return document.getElementById('steps').width")) > 300, "a drawing")
 
 
+@pytest.mark.daily
 def test_experts_panels_are_folded_at_first_and_stay_as_they_were_left(chromium: webdriver.Chrome, spark: Live) -> None:
     open_page(chromium, spark)
     folds = "return [...document.querySelectorAll('#engine details')].map(e => [e.id, e.open])"
@@ -121,6 +124,7 @@ def test_experts_panels_are_folded_at_first_and_stay_as_they_were_left(chromium:
     assert chromium.execute_script(folds) == [[name, name == "panel-kv"] for name in PANELS]
 
 
+@pytest.mark.daily
 def test_each_picture_has_a_name_and_a_line_that_explains_it(chromium: webdriver.Chrome, spark: Live) -> None:
     open_page(chromium, spark)
     chromium.execute_script("for (const each of document.querySelectorAll('#engine details')) each.open = true")
@@ -140,6 +144,7 @@ def test_each_picture_has_a_name_and_a_line_that_explains_it(chromium: webdriver
     ] == []
 
 
+@pytest.mark.daily
 def test_axes_have_units(chromium: webdriver.Chrome, spark: Live) -> None:
     """Every word that is painted, caught on its way to the canvas."""
     open_page(chromium, spark)
@@ -200,6 +205,7 @@ def test_the_engine_side_says_what_it_does(chromium: webdriver.Chrome, patient: 
     until(lambda: "Where the time went" in text_of(chromium, "#explain-body"), "an explanation")
 
 
+@pytest.mark.daily
 def test_columns_of_an_explanation_are_aligned(chromium: webdriver.Chrome, spark: Live) -> None:
     for width in (1440, 390):
         resize(chromium, width, 844)
@@ -257,6 +263,7 @@ def test_contrast_of_text_is_enough_in_both_themes(chromium: webdriver.Chrome, s
         assert chromium.execute_script(measure) == []
 
 
+@pytest.mark.daily
 def test_it_works_with_a_long_name_of_a_model(chromium: webdriver.Chrome) -> None:
     with scripted(served_name="organisation/" + "a-long-name-" * 12) as made:
         resize(chromium, 390, 844)
@@ -264,6 +271,7 @@ def test_it_works_with_a_long_name_of_a_model(chromium: webdriver.Chrome) -> Non
         assert too_wide(chromium) == [] and complaints(chromium) == []
 
 
+@pytest.mark.daily
 def test_large_figures_fit_their_tiles(chromium: webdriver.Chrome, script: Scripted) -> None:
     resize(chromium, 1440, 900)
     open_page(chromium, script.live)

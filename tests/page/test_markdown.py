@@ -71,6 +71,7 @@ def test_code_blocks_keep_every_character_and_have_a_copy_button(page: webdriver
     assert '<button type="button" class="copy">Copy</button>' in html and html.endswith("<p>after</p>")
 
 
+@pytest.mark.daily
 def test_text_that_grows_gives_the_same_as_text_at_once(page: webdriver.Chrome) -> None:
     text = "\n\n".join([*CASES, "```js\nlet a = 1;\n```", "| a | b |\n|---|---|\n| 1 | 2 |", "last"])
     assert render(page, *[text[:end] for end in range(0, len(text), 3)], text) == render(page, text)
@@ -109,6 +110,7 @@ def test_hostile_text_stays_text(page: webdriver.Chrome) -> None:
     assert complaints(page) == []
 
 
+@pytest.mark.daily
 def test_work_grows_no_faster_than_the_text(page: webdriver.Chrome) -> None:
     """Texts that are slow for backtracking or recursive readers; each would take minutes, or end the page."""
     size = 40_000

@@ -63,6 +63,7 @@ def can_be_chosen(driver: webdriver.Chrome, name: str) -> bool:
     return not driver.execute_script(f"{ROW} return row.querySelector('.open').disabled", name)
 
 
+@pytest.mark.daily
 def test_a_model_is_loaded_chosen_and_unloaded(chromium: webdriver.Chrome, server: Several) -> None:
     forget(chromium, server.url)
     chromium.get(server.url)

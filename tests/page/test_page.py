@@ -76,6 +76,7 @@ def test_a_clicked_request_is_explained(chromium: webdriver.Chrome, spark: Live)
     until(lambda: not chromium.execute_script("return document.getElementById('explain').open"), "a closed dialog")
 
 
+@pytest.mark.daily
 def test_a_recording_opens_in_perfetto(chromium: webdriver.Chrome, spark: Live, tmp_path: Path) -> None:
     open_page(chromium, spark)
     by(chromium, "#record").click()
@@ -91,6 +92,7 @@ def test_a_recording_opens_in_perfetto(chromium: webdriver.Chrome, spark: Live, 
     assert complaints(chromium) == []
 
 
+@pytest.mark.daily
 def test_a_long_prompt_shows_its_progress(chromium: webdriver.Chrome, patient: Live) -> None:
     open_page(chromium, patient)
     script = """
@@ -112,6 +114,7 @@ def test_a_long_prompt_shows_its_progress(chromium: webdriver.Chrome, patient: L
     assert any("reading the prompt" in words or "waiting behind" in words for _, _, words in seen)
 
 
+@pytest.mark.daily
 def test_the_keyboard_chooses_a_step(chromium: webdriver.Chrome, spark: Live) -> None:
     open_page(chromium, spark)
     ask(chromium, "Some steps.", 20)
@@ -138,6 +141,7 @@ def test_the_keyboard_chooses_a_step(chromium: webdriver.Chrome, spark: Live) ->
     ), reached
 
 
+@pytest.mark.daily
 def test_themes(chromium: webdriver.Chrome, spark: Live) -> None:
     open_page(chromium, spark)
     backs = []
@@ -164,6 +168,7 @@ def test_a_server_with_a_key_is_asked_with_it(chromium: webdriver.Chrome) -> Non
         until(lambda: text_of(chromium, "#messages .assistant .text") == "hello world", "the answer")
 
 
+@pytest.mark.daily
 def test_tabs_out_of_sight_leave_the_connections_to_the_others(chromium: webdriver.Chrome, spark: Live) -> None:
     """A browser opens six connections to a server; seven tabs with a stream each would leave none for a chat."""
     first = chromium.current_window_handle

@@ -35,6 +35,7 @@ def test_a_front_shows_its_replicas_and_no_empty_pictures(chromium: webdriver.Ch
     assert complaints(chromium) == []
 
 
+@pytest.mark.daily
 def test_the_last_answer_is_explained_with_the_parts_of_a_front(chromium: webdriver.Chrome, front: Live) -> None:
     open_page(chromium, front)
     ask(chromium, "What does the cache hold?", 40)

@@ -25,6 +25,7 @@ def choices(driver: webdriver.Chrome) -> list[tuple[str, bool]]:
     return [(each.text, each.is_enabled()) for each in found]
 
 
+@pytest.mark.daily
 def test_a_branch_from_a_token(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     ask(chromium, "first")
@@ -78,6 +79,7 @@ def test_tokens_are_those_of_the_answer_alone(chromium: webdriver.Chrome, thinki
     assert found == [("a", 6), ("?", 7), ("?", None), ("?", 9), ("c", 10)]
 
 
+@pytest.mark.daily
 def test_the_real_engine_branches(chromium: webdriver.Chrome, spark: Live) -> None:
     open_page(chromium, spark)
     set_value(chromium, "#setting-temperature", "0")

@@ -124,6 +124,7 @@ def test_exported_chats_come_back_as_they_were(chromium: webdriver.Chrome, scrip
     assert [each for each in complaints(chromium) if "/explain" not in each] == []
 
 
+@pytest.mark.daily
 def test_exports_of_other_programs_are_read(chromium: webdriver.Chrome, script: Scripted, tmp_path: Path) -> None:
     open_page(chromium, script.live)
     by(chromium, "#chats-open").click()
@@ -175,6 +176,7 @@ def test_a_bad_file_is_one_message_and_no_chat_goes(
     assert set(before) < set(chromium.execute_script(STORED))
 
 
+@pytest.mark.daily
 def test_search_finds_words_in_every_branch(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     script.engine.answer = "The pelican crosses the river."

@@ -53,6 +53,7 @@ def test_edited_questions_and_other_answers_are_branches(chromium: webdriver.Chr
     assert questions(chromium) == ["first", "second", "more"]
 
 
+@pytest.mark.daily
 def test_a_chat_of_before_branches_goes_on(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     chromium.execute_script(

@@ -36,7 +36,9 @@ def kl_of(source: Path, folder: Path, method: Method, texts: CalibrationText) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "shares"), [("spark", {"gptq": 0.5, "awq": 0.75}), ("outliers", {"int4": 0.5})], ids=str
+    ("name", "shares"),
+    [pytest.param("spark", {"gptq": 0.5, "awq": 0.75}, marks=pytest.mark.daily), ("outliers", {"int4": 0.5})],
+    ids=str,
 )
 def test_calibrated_4_bits_cost_at_most_half_of_rounded_4_bits(name, shares, texts, tmp_path):
     """AWQ alone, which moves no rounding from one column to the next, costs at most three quarters."""

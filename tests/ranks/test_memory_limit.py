@@ -81,6 +81,7 @@ def run(folder: Path, room: int, **options: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_two_processes_hold_what_one_does_not(folder: Path) -> None:
     alone = run(folder, 0)

@@ -89,6 +89,7 @@ def listening(count: int, secret: str | None = None) -> Iterator[list[str]]:
         yield addresses
 
 
+@pytest.mark.daily
 def test_ranks_behind_addresses_do_one_group_after_the_other(alone: Any) -> None:
     with listening(1) as addresses:
         assert answer(tensor_parallel="2", rank_addresses=addresses[0]) == alone
@@ -119,6 +120,7 @@ def test_a_killed_rank_ends_the_engine_with_one_clear_error(sign: signal.Signals
         timer.join()
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("way", ["tensor_parallel=2", "pipeline_parallel=3"])
 def test_a_rank_that_hangs_in_a_step_is_named_and_left_behind_by_nobody(way: str) -> None:
     name, _, count = way.partition("=")
@@ -169,6 +171,7 @@ def test_counts_and_options_that_cannot_be_are_refused_before_anything_starts() 
     assert not children()
 
 
+@pytest.mark.daily
 def test_a_rank_s_part_is_cut_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cut: list[int] = []
 

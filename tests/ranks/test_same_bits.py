@@ -15,10 +15,9 @@ import pytest
 import torch  # noqa: F401  (loaded before the kernels' threads start)
 
 from tests.engine.test_exactness import compilers, core, drive, random_requests  # noqa: F401
-from tests.models.families.covering import COVERING
 from tests.models.families.whole import FAMILIES, generating, write_checkpoint
 from tests.ranks.together import Parts, all_pairs, running
-from tests.tiers import TIER, levels, thinned
+from tests.tiers import COVERING, TIER, levels, thinned
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.packer import NativePacker
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits

@@ -30,6 +30,7 @@ def measured(truth: Truth, file: Path, weights: str) -> Fidelity:
     return truth.fidelity(heard)
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_formats_with_fewer_bits_are_farther_from_float32(smol_file: Path) -> None:
     with exact_truth(unfold(smol_file, read_machine().cache_folder), 2) as truth:

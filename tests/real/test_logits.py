@@ -76,6 +76,7 @@ def test_smollm2_as_a_file(smol_file: Path, judge_of: Judges, ops: CpuOps) -> No
     check(folder, judge_of(smol_file), ids_of(folder), ops)
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_gemma_as_a_file(gemma_file: Path, judge_of: Judges, ops: CpuOps) -> None:
     folder = unfolded(gemma_file)

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.families.covering import COVERING
 from tests.models.families.whole import FAMILIES, write_checkpoint
-from tests.tiers import KEPT_FAMILIES, fewer, thinned_where
+from tests.tiers import COVERING, KEPT_FAMILIES, fewer, thinned_where
 from twostroke.backends.cpu import CpuOps
 from twostroke.models.common.registry import read_model
 from twostroke.ops.quant.formats import format_choice

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import uvicorn.server
 
 from twostroke.runner.runner import ModelRunner
 from twostroke.server.parts import ServerParts
@@ -24,6 +25,22 @@ from twostroke.types.result import StepResult
 
 WAIT_S = 60.0
 """Long enough for a busy machine: only a test that fails waits so long."""
+MOST_REST_S = 0.02
+
+
+class Hurried:
+    """asyncio, with short rests."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    @staticmethod
+    async def sleep(delay: float) -> None:
+        await asyncio.sleep(min(delay, MOST_REST_S))
+
+
+# uvicorn looks ten times a second whether it shall end, and then rests as long again. Tests end hundreds of servers.
+uvicorn.server.asyncio = Hurried()  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True)

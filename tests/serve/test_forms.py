@@ -88,6 +88,7 @@ def test_what_is_not_held_is_named_in_a_header(path: str, fields: dict[str, Any]
     assert "maxLength 524288 at $.properties.v is not held" in reply.headers["x-twostroke-warnings"]
 
 
+@pytest.mark.daily
 def test_an_easy_form_does_not_wait_for_hard_ones(spark: Live) -> None:
     """As many hard ones as both lanes take; none of them is easy enough for the quick one."""
     done: list[int] = []

@@ -7,16 +7,18 @@ import json
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import transformers
 from tools.spark.tokenizer import CHAT_TEMPLATE as SPARK
 
 from twostroke.text.chat_template import ChatTemplate, required
 from twostroke.types.errors import ConfigError, CorruptModel, InvalidRequest
 
 from .kinds import byte_level
+
+if TYPE_CHECKING:
+    import transformers
 
 CHATML = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}
 {{- '<|im_start|>system\\nYou are helpful.<|im_end|>\\n' }}{% endif %}
@@ -106,6 +108,8 @@ TOOL = {"type": "function", "function": {"name": "look", "description": "<b>é</
 
 @pytest.fixture(scope="module")
 def judge() -> transformers.PreTrainedTokenizerFast:
+    import transformers
+
     return transformers.PreTrainedTokenizerFast(tokenizer_object=byte_level(), bos_token="<s>", eos_token="</s>")
 
 

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import transformers
 
 from twostroke.text.tokenizer import MAX_PROMPT_CHARACTERS, Tokenizer
 from twostroke.types.errors import CorruptModel, InvalidRequest, ModelNotFound, UnsupportedModel
@@ -26,6 +25,8 @@ def folder_with(path: Path, config: dict[str, object], kind: str = "byte_level")
 @pytest.mark.parametrize("config", [{}, {"add_bos_token": True}, {"add_bos_token": False}, {"add_eos_token": True}])
 @pytest.mark.parametrize("kind", ["byte_level", "byte_fallback"])
 def test_same_ids_as_transformers(tmp_path: Path, config: dict[str, object], kind: str) -> None:
+    import transformers
+
     folder = folder_with(tmp_path, config, kind)
     ours = Tokenizer.from_folder(folder)
     theirs = transformers.PreTrainedTokenizerFast.from_pretrained(folder)

@@ -6,17 +6,9 @@ from collections.abc import Iterable
 from functools import cache
 
 from tests.models.families.whole import FAMILIES, by_architecture, generating
+from tests.tiers import COVERING, ENCODERS
 from twostroke.models.common.registry import read_model
 from twostroke.ops.program.cache_groups import cache_groups
-
-COVERING = (
-    *("deepseek-v4", "qwen4-exp", "dots3", "rwkv7", "apertus", "gemma3n", "phimoe-longrope", "recurrent-gemma"),
-    *("xlstm", "bamba", "dbrx", "falcon-mamba", "jetmoe", "longcat-flash", "rwkv6", "rwkv4"),
-)
-"""Found greedily: each adds the most ops and caches that no earlier one has."""
-
-ENCODERS = ("bert", "deberta-v3", "modernbert")
-"""The same of models that generate no text."""
 
 
 @cache

@@ -188,6 +188,7 @@ def test_others_stream_on_while_a_hostile_grammar_is_compiled(spark: Live, clien
     assert between, "an answer came while a later grammar was still at work"
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_more_grammars_than_may_wait_are_503_with_retry_after(spark: Live) -> None:
     statuses: list[int] = []

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
-import transformers
 from anthropic import Anthropic
 from openai import OpenAI
 
@@ -60,6 +58,9 @@ def messages(spark: Live) -> Iterator[Anthropic]:
 
 def test_prompt_logprobs_are_those_of_transformers(client: OpenAI, spark: Live) -> None:
     """As lm-eval asks: ids, echo, logprobs 1, and the longest of 16 chunks of 16 rows."""
+    import torch
+    import transformers
+
     judge: Any = transformers.AutoModelForCausalLM.from_pretrained(spark_path(), dtype=torch.float32)
     prompts = [spark.parts.serving.tokenizer.encode_prompt(text) for text in [*TEXTS, " ".join(TEXTS * 8)]]
     made = client.completions.create(

@@ -7,7 +7,7 @@ import sys
 
 from tests.tiers import TIER
 
-PROCESSES = 60 if TIER.daily else 15
+PROCESSES = 60 if TIER.daily else 5
 READ_AT_ONCE = """
 import os, sys, threading, traceback
 sys.setswitchinterval(1e-6)

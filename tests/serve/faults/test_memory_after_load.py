@@ -89,6 +89,7 @@ def heavy_grammars() -> list[tuple[str, dict[str, Any]]]:
     return [("/v1/chat/completions", {**shared, "guided_regex": f".*a.{{{10 + i}}}b.*"}) for i in range(5)]
 
 
+@pytest.mark.daily
 @pytest.mark.skipif(not GLIBC, reason="another C library: what it keeps is not ours to bound")
 def test_what_stays_after_a_load_is_what_the_plan_states(served: Served) -> None:
     assert served.at_once(long_texts()).count(200) == 5

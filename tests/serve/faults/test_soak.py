@@ -15,6 +15,7 @@ from tools.soaking.verdict import Sample, memory_growth, verdict, warm_until
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.daily
 @pytest.mark.slow
 def test_a_quarter_of_a_minute_of_mixed_load_breaks_no_promise(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from transformers.utils.chat_template_utils import render_jinja_template
 
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
@@ -55,6 +54,8 @@ def last(content: str = "", **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_prompt_is_that_of_transformers(name: str) -> None:
+    from transformers.utils.chat_template_utils import render_jinja_template
+
     rendered, _ = render_jinja_template(
         conversations=[[*ASK, last("At nine")]],
         chat_template=TEMPLATES[name][1],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from twostroke.ops.passes import division, with_adapters
     from twostroke.quantize.driver import kept_result
     from twostroke.runner import ahead as runner_ahead
-    from twostroke.runner import device_sampler, early_runner
+    from twostroke.runner import device_sampler, early_runner, shared_rows
     from twostroke.runner.adapters import bank, lora_folder, shelf
     from twostroke.runner.retrieval import embedder, reranker
     from twostroke.text import chat_template
@@ -46,6 +46,7 @@ else:
     early_runner = LazyModule("twostroke.runner.early_runner")
     runner_ahead = LazyModule("twostroke.runner.ahead")
     device_sampler = LazyModule("twostroke.runner.device_sampler")
+    shared_rows = LazyModule("twostroke.runner.shared_rows")
     objective_policy = LazyModule("twostroke.engine.scheduler.objectives.objective_policy")
     chat_template = LazyModule("twostroke.text.chat_template")
 
@@ -69,6 +70,7 @@ __all__ = [
     "processes",
     "reranker",
     "runner_ahead",
+    "shared_rows",
     "shelf",
     "verdict",
     "with_adapters",

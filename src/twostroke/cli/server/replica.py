@@ -27,10 +27,11 @@ from twostroke.distributed.wire.frames import ReplicaRole
 @click.option("--name", default=None, help="Its name among the replicas; without one, host and port.")
 @click.option(
     "--role",
-    type=click.Choice(["both", "prefill", "decode"]),
+    type=click.Choice(["both", "prefill", "decode", "encode"]),
     default="both",
     show_default=True,
-    help="What it computes: whole answers, prompts whose answers go on at another replica, or such answers.",
+    help="What it computes: whole answers, prompts whose answers go on at another replica, such answers, or encodes of "
+    "images for other replicas.",
 )
 @click.option("--listen-fd", type=int, default=None, hidden=True)
 @click.option("--report-fd", type=int, default=None, hidden=True)

@@ -128,8 +128,9 @@ def even(parameter: torch.Tensor) -> tuple[float, float]:
 
 def expected(shape: EncoderShape, judge: torch.nn.Module) -> F32Array:
     """The rows of transformers, with those that are added to later layers next to them."""
+    given = shape.family.inputs([picture(*shape.size)])
     with torch.no_grad():
-        found = judge.model.get_image_features(**shape.family.inputs([picture(*shape.size)]))  # type: ignore[operator]
+        found = judge.get_submodule("model").get_image_features(**given)  # type: ignore[operator]
     rows = [found.pooler_output if found.pooler_output is not None else found.last_hidden_state]
     rows += list(getattr(found, "deepstack_features", None) or ())
     flat = [torch.cat([part.reshape(-1, part.shape[-1]) for part in each]) for each in rows]

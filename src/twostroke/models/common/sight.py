@@ -15,8 +15,8 @@ class Between(enum.Enum):
     """How rows of a learned grid become those of a grid of another size. CORNERS: bilinear, corners on corners.
     BILINEAR, BICUBIC: places are the middles of squares. SMOOTH: BILINEAR over all places that a square of a
     smaller grid covers. GRID: the first lines and columns as they are. AXES: the tensor has two tables; a place is the
-    sum of a row of the first by its column and one of the second by its line. PAIRS: as AXES, with the two rows of a
-    number next to each other."""
+    sum of a row of the first by its column and one of the second by its line. PAIRS: the tables of AXES, with
+    the two rows of a number next to each other."""
 
     CORNERS = enum.auto()
     BILINEAR = enum.auto()

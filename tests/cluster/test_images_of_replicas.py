@@ -16,6 +16,7 @@ from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, png, smolvlm
 from tests.vision.test_input import chat, part, text, url_of
 from twostroke.assembly.replica import BuiltReplica, ReplicaEndpoint, build_replica
+from twostroke.distributed.wire.frames import ReplicaRole
 from twostroke.server.build import build_server
 from twostroke.server.build_front import build_front
 from twostroke.types.errors import ConfigError
@@ -25,9 +26,12 @@ CONTENT = [part(url_of(picture(90, 60))), text("and"), part(url_of(picture(33, 3
 
 
 @contextmanager
-def replica(folder: Path, name: str) -> Iterator[tuple[BuiltReplica, tuple[str, int]]]:
+def replica(
+    folder: Path, name: str, role: ReplicaRole = "both", **options: Any
+) -> Iterator[tuple[BuiltReplica, tuple[str, int]]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        built = build_replica(str(folder), OPTIONS, ReplicaEndpoint(listener, name, "s"), no_word)
+        endpoint = ReplicaEndpoint(listener, name, "s", role)
+        built = build_replica(str(folder), OPTIONS | options, endpoint, no_word)
         thread = threading.Thread(target=built.replica.serve)
         with built.heart:
             thread.start()

@@ -40,10 +40,10 @@ Answers = dict[str, list[Any]]
 
 
 class Replica:
-    """`twostroke replica spark`, with small steps: a prompt takes several, and its pages leave after each."""
+    """`twostroke replica MODEL`, with small steps: a prompt takes several, and its pages leave after each."""
 
-    def __init__(self, role: str) -> None:
-        self.role = role
+    def __init__(self, role: str, model: str = "spark", step_tokens: int = 32, more: tuple[str, ...] = ()) -> None:
+        self.role, self.model, self.step_tokens, self.more = role, model, step_tokens, more
         self.port = 0
         self.process = self._start()
         self._wait()
@@ -57,10 +57,11 @@ class Replica:
                 "-m",
                 "twostroke",
                 "replica",
-                "spark",
+                self.model,
                 *words,
+                *self.more,
                 "--max-step-tokens",
-                "32",
+                str(self.step_tokens),
                 "--max-sequences",
                 "8",
             ]

@@ -6,7 +6,14 @@ import operator
 
 import pytest
 
-from twostroke.distributed.fleet.moving import USUAL_RATE, ReplicaPlacement, moving_s, place_split, place_whole
+from twostroke.distributed.fleet.moving import (
+    USUAL_RATE,
+    ReplicaPlacement,
+    moving_s,
+    place_encode,
+    place_split,
+    place_whole,
+)
 from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
 from twostroke.distributed.wire.frames import ReplicaLoad, ReplicaRole
 
@@ -50,3 +57,26 @@ def test_pages_of_a_busy_replica_are_moved_to_an_idle_one() -> None:
 def test_bytes_over_a_rate() -> None:
     one = moving_s(1600, PAGE_TOKENS, member("a")) - moving_s(0, PAGE_TOKENS, member("a"))
     assert one == pytest.approx(1_600_000 / USUAL_RATE)
+
+
+def seeing(name: str, **fields: float) -> FleetMember:
+    """A row takes 10 ms and has 100 bytes."""
+    load = {key: fields.pop(key) for key in ("running", "encode_s", "page_rate") if key in fields}
+    found = member(name, **load)
+    found.image_row_s, found.image_row_bytes = 0.01, 100
+    found.sent_encode_s = fields.get("sent_encode_s", 0.0)
+    return found
+
+
+def test_an_image_is_encoded_elsewhere_unless_that_takes_longer() -> None:
+    text, free = seeing("t"), seeing("e")
+    assert place_encode(100, text, [free], operator.lt) is free, "who comes meanwhile does not wait for the encode"
+    assert place_encode(0, text, [free], operator.lt) is None
+    assert place_encode(100, text, [], operator.lt) is None
+    queue = seeing("q", encode_s=1.5)
+    assert place_encode(100, text, [queue], operator.lt) is None
+    assert place_encode(100, seeing("t", running=4), [queue], operator.lt) is queue, "four streams would wait"
+    assert place_encode(100, text, [queue, free], operator.lt) is free
+    assert place_encode(100, text, [seeing("s", sent_encode_s=1.5)], operator.lt) is None, "not reported yet"
+    slow = seeing("t", page_rate=5e3)
+    assert place_encode(100, slow, [free], operator.lt) is None, "the rows take longer than the encode"

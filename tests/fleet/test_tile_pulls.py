@@ -12,9 +12,16 @@ from tests.fleet.world import ARITHMETIC, request_of
 from twostroke.distributed.cluster.framing import FrameReader, encode
 from twostroke.distributed.fleet.fleet import ReplicaFleet
 from twostroke.distributed.replica.tile_pulls import WINDOW_BYTES, TilePulls, Waiting
-from twostroke.distributed.wire.frames import TILE_PIECE_BYTES, Assignment, ReplicaFacts, TileAsked, TileSent
-from twostroke.distributed.wire.translate import wire_key, wire_request, wire_spans
-from twostroke.types.images import ImageSpan, ImageTile, key_of
+from twostroke.distributed.wire.frames import (
+    TILE_PIECE_BYTES,
+    Assignment,
+    ReplicaFacts,
+    TileAsked,
+    TilesAhead,
+    TileSent,
+)
+from twostroke.distributed.wire.translate import EncodeJob, wire_key, wire_request, wire_spans
+from twostroke.types.images import ImageSpan, ImageTile, Sheet, key_of
 from twostroke.types.request import Request
 
 
@@ -184,6 +191,43 @@ def check(link: int, found: Assignment, asked_of: dict[tuple[int, int], list[Ima
     if own is not None:
         assert pixels((link, found)) == [each.pixels for each in own]
     return True
+
+
+def test_a_grid_of_squares_keeps_its_sheet() -> None:
+    """LLaVA-NeXT's tiles: without it their rows would be read as those of one square."""
+    sheet = Sheet(2, 1, 1, 0, 0, 2, 1, 2, 1)
+    plain_one = tile(1)
+    one = ImageTile(plain_one.key, *sheet.shape, 20, 20, plain_one.pixels, sheet)
+    request = replace(plain(1), prompt_token_ids=(1, 2, 3, 4))
+    pulls = TilePulls()
+    for number, sent in enumerate(((one,), (replace_shape(one),))):
+        spans = wire_spans(tuple(ImageSpan(0, each, 0, 2) for each in sent))
+        (asked,) = FrameReader().feed(encode(Assignment(number, wire_request(request, 0.0), images=spans)))
+        assert isinstance(asked, Assignment)
+        if number:
+            with pytest.raises(ValueError, match="no place"):
+                pulls.begin(1, asked)
+            return
+        assert pulls.begin(1, asked) == []
+        ((_, found),) = run(pulls, one)
+        assert isinstance(found, Assignment) and found.request.images[0].tile.sheet == sheet
+
+
+def replace_shape(one: ImageTile) -> ImageTile:
+    """Lines and columns that are not those of its sheet."""
+    return ImageTile(one.key, 5, 5, one.width, one.height, one.pixels, one.sheet)
+
+
+def test_tiles_to_be_encoded_for_others_come_in_the_same_way() -> None:
+    pulls, one, other = TilePulls(), tile(1), tile(2)
+    spans = tuple(ImageSpan(place, each, 0, 2) for place, each in ((900, one), (40, other), (7, one)))
+    assert pulls.begin(1, TilesAhead(5, wire_spans(spans))) == [] and pulls.waits(1, 5)
+    ((link, job),) = run(pulls, one, other)
+    assert isinstance(job, EncodeJob) and (link, job.number) == (1, 5)
+    assert [each.pixels for each in job.tiles] == [one.pixels, other.pixels]
+    pulls.begin(1, TilesAhead(6, wire_spans((ImageSpan(0, tile(3)),))))
+    pulls.cancel(1, 6)
+    assert not len(pulls)
 
 
 @pytest.mark.parametrize(

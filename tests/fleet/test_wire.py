@@ -20,21 +20,30 @@ from twostroke.distributed.wire.frames import (
     Cancel,
     Frame,
     Hello,
+    KeySpan,
+    PagesAhead,
+    PagesAsked,
+    PageSource,
     Proof,
     RecordAsked,
     RecordSent,
     Refused,
     ReplicaFacts,
     ReplicaLoad,
+    RowsAsked,
+    RowsSent,
     StepNews,
+    TilesAhead,
     WireEnd,
     WirePrompt,
+    WireSpan,
     WireStart,
     WireToken,
 )
 from twostroke.distributed.wire.translate import requests_of, wire_request
 from twostroke.types.event import FinishedEvent
 from twostroke.types.grammar import Grammar
+from twostroke.types.images import Sheet
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import TokenLogprob
 from twostroke.types.sampling_params import SamplingParams
@@ -50,11 +59,18 @@ def explained(request_id: str) -> Explanation:
     )
 
 
+SHOWN = WireSpan(3, b"j" * 32, 2, 3, 20, 20, 0, 2, True, Sheet(1, 1, 2, 0, 0, 2, 2, 2, 2))
 FRAMES: list[Frame] = [
     Hello(1, b"n" * 32),
     Proof(b"d" * 32),
     ReplicaFacts("a", "i", "m", ARITHMETIC, 16, 1000, 500, 300, 8, 0.001),
     Cancel(9),
+    RowsAsked(4, b"k" * 32, 3, 9),
+    RowsSent(4, 3, b"rows", b"digest"),
+    RowsSent(4, over=True),
+    PagesAsked(4, 0, 2, "", (5, 6, 7), (KeySpan(1, 2, b"k" * 32),)),
+    PagesAhead(4, "", (5, 6, 7), PageSource("i", "h", 1), (KeySpan(1, 2, b"k" * 32),)),
+    TilesAhead(4, (WireSpan(1, b"k" * 32, 1, 2, 20, 20, 0, 2, False), SHOWN)),
     RecordAsked(9, "g"),
     RecordSent(9, None),
     RecordSent(9, explained("r@1.9")),

@@ -17,12 +17,18 @@ Given = dict[str, Any]
 """What the judge's processor makes of images: the inputs of its model."""
 
 
+def wide(parameter: torch.Tensor) -> tuple[float, float]:
+    """So much that each part of a tiny model counts."""
+    return (0.0, 0.15) if parameter.ndim > 1 else (0.5, 0.2)
+
+
 class Family(Struct, frozen=True):
     """config: the judge's configuration and class. marks: special tokens, the placeholder first. written: what the
     template writes for an image. settings: the processor's file. processor: the judge's. text(given, place): what
     stands in the prompt for an image of one prompt. types: the judge's input that says which tokens are image rows.
     pixels(given): those of the judge for each tile of one image. doubled: the tower reads twice its pixels less one.
-    unread: what texts are made of and the judge's model does not take.
+    unread: what texts are made of and the judge's model does not take. masks: what each row of the judge sees, of the
+    judge and of the tokens that are image rows; None where its model makes that itself.
     pool: so little memory for pages that requests of the tests preempt each other; empty where windows admit too few.
     """
 
@@ -38,6 +44,7 @@ class Family(Struct, frozen=True):
     pixels: Callable[[Given], Sequence[torch.Tensor]] = lambda given: [given["pixel_values"]]
     doubled: bool = False
     unread: tuple[str, ...] = ()
+    masks: Callable[[torch.nn.Module, torch.Tensor], Given] | None = None
 
     @property
     def placeholder(self) -> int:
@@ -56,13 +63,12 @@ class Family(Struct, frozen=True):
         """What the judge's model takes of its processor's results."""
         return {name: value for name, value in self.processed(images).items() if name not in self.unread}
 
-    def write(self, folder: Path) -> torch.nn.Module:
-        """Writes the folder; -> the judge."""
+    def write(self, folder: Path, spread: Callable[[torch.Tensor], tuple[float, float]] = wide) -> torch.nn.Module:
+        """Writes the folder; -> the judge. spread: mean and standard deviation of a tensor's random numbers."""
         torch.manual_seed(7)
         judge = self.judge().eval().float()
         for parameter in judge.parameters():
-            mean, std = (0.0, 0.15) if parameter.ndim > 1 else (0.5, 0.2)
-            torch.nn.init.normal_(parameter, mean, std)
+            torch.nn.init.normal_(parameter, *spread(parameter))
         judge.save_pretrained(folder)
         library(self.marks).save(str(folder / "tokenizer.json"))
         (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": self.marks[1]}))

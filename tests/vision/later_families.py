@@ -85,6 +85,84 @@ def gemma4_texts(given: Given) -> list[str]:
     return [f"<|image>{GEMMA4_MARKS[0] * int(count)}<image|>" for count in counts]
 
 
+def gemma4_unified() -> torch.nn.Module:
+    """No tower: an image row is made of its pixels alone."""
+    find = library(GEMMA4_MARKS).token_to_id
+    config = transformers.Gemma4UnifiedConfig(
+        text_config={
+            **TEXT,
+            **{"head_dim": 16, "global_head_dim": 24, "sliding_window": 12, "hidden_size_per_layer_input": 0},
+            **{"layer_types": ["sliding_attention", "full_attention"] * 2, "use_bidirectional_attention": "vision"},
+        },
+        vision_config={
+            **{"patch_size": 4, "pooling_kernel_size": 3, "mm_embed_dim": 48, "mm_posemb_size": 80},
+            "output_proj_dims": 48,
+        },
+        audio_config=None,
+        boi_token_id=find(GEMMA4_MARKS[3]),
+        eoi_token_id=find(GEMMA4_MARKS[4]),
+        image_token_id=find(GEMMA4_MARKS[0]),
+        video_token_id=find(GEMMA4_MARKS[5]),
+        audio_token_id=find(GEMMA4_MARKS[6]),
+        boa_token_id=find(GEMMA4_MARKS[7]),
+        eoa_token_index=find(GEMMA4_MARKS[8]),
+    )
+    config.architectures = ["Gemma4UnifiedForConditionalGeneration"]
+    made = transformers.Gemma4UnifiedForConditionalGeneration(config)
+    for name, parameter in made.named_parameters():
+        if name.endswith("pos_embedding"):
+            torch.nn.init.normal_(parameter, 0.0, 0.5)
+    return made
+
+
+def unified_processed(images: Sequence[Image.Image], settings: Given) -> Given:
+    """The patches of Gemma 4, put together to those of image rows, as its own processor does, which needs torchvision.
+    Padding has the place -1."""
+    found, most = Gemma4ImageProcessorPil(**settings)(images=list(images), return_tensors="pt"), 20
+    patches, places = torch.zeros(len(images), most, 12 * 12 * 3), torch.full((len(images), most, 2), -1)
+    for number, (own, at) in enumerate(zip(found["pixel_values"], found["image_position_ids"], strict=True)):
+        columns, lines = (int(each) for each in (at.max(0).values + 1) // 3)
+        count = lines * columns
+        grid = own[: 9 * count].reshape(lines, 3, columns, 3, 4, 4, 3).permute(0, 2, 1, 4, 3, 5, 6)
+        patches[number, :count] = grid.reshape(count, -1)
+        numbers = torch.arange(count)
+        places[number, :count] = torch.stack([numbers % columns, numbers // columns], -1)
+    return {"pixel_values": patches, "image_position_ids": places}
+
+
+def unified_texts(given: Given) -> list[str]:
+    """As many placeholders as image rows."""
+    counts = (given["image_position_ids"] >= 0).all(-1).sum(-1)
+    return [f"<|image>{GEMMA4_MARKS[0] * int(count)}<image|>" for count in counts]
+
+
+def unified_pixels(given: Given) -> list[torch.Tensor]:
+    """The patches of one image."""
+    count = int((given["image_position_ids"][0] >= 0).all(-1).sum())
+    return [given["pixel_values"][0, :count].reshape(count, 12, 12, 3)]
+
+
+def unified_masks(judge: torch.nn.Module, types: torch.Tensor) -> Given:
+    """Those that the judge's class makes for a static cache: rows of an image see each other in layers with a window,
+    within the window. What its forward pass makes by itself lets them see each other in all layers and beyond the
+    window, as in Gemma 3. transformers mended that in Gemma 4 alone (huggingface/transformers#46850)."""
+    length = types.shape[1]
+    masks: Given = judge.create_masks_for_generate(
+        judge.config, torch.empty(1, length, 0), None, None, torch.arange(length)[None], types
+    )
+    return masks
+
+
+GEMMA4_UNIFIED = Family(
+    *("gemma4-unified", gemma4_unified, GEMMA4_MARKS, GEMMA4_MARKS[0], GEMMA4_SETTINGS),
+    *(unified_processed, unified_texts),
+    types="mm_token_type_ids",
+    pixels=unified_pixels,
+    masks=unified_masks,
+    pool="",
+)
+
+
 def gemma4_pixels(given: Given) -> list[torch.Tensor]:
     """The patches of one image, as its tower reads them."""
     count = int((given["image_position_ids"][0] >= 0).all(-1).sum())
@@ -152,6 +230,7 @@ def _internvl(name: str, judge: Callable[[], torch.nn.Module]) -> Family:
 LATER = (
     _gemma4("gemma4", gemma4, pool=""),
     _gemma4("gemma4-small", gemma4_small),
+    GEMMA4_UNIFIED,
     _internvl("internvl", internvl),
     _internvl("internvl-large", internvl_large),
     LFM2_VL,

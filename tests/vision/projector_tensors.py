@@ -18,9 +18,16 @@ SEEN = ("visual.", "model.visual.", "model.vision", "model.multi_modal", "model.
 WHOLE = ("vision_tower.", "multi_modal_projector.", "embed_vision.")
 
 
+def tower_of(outer: Given) -> Given:
+    """vision_config; of the model without a tower as the converter has it."""
+    own: Given = outer["vision_config"]
+    none = {"intermediate_size": 0, "depth": 0, "num_heads": 0, "hidden_size": own.get("mm_embed_dim")}
+    return {**own, **none} if outer["model_type"] == "gemma4_unified" else own
+
+
 def stored_tensors(folder: Path, word: str, outer: Given) -> dict[str, np.ndarray]:
     """All tensors of an mmproj file."""
-    own = outer["vision_config"]
+    own = tower_of(outer)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, max(4, own.get("num_hidden_layers") or own["depth"]))
     found: dict[str, np.ndarray] = {}
     tensors = read_tensors(folder)
@@ -46,6 +53,8 @@ def _changed(word: str, name: str, values: np.ndarray, own: Given) -> Iterator[t
         yield from _visual(word, name.removeprefix("model."), values, own)
     elif word == "gemma4v":
         yield _gemma4(name, values)
+    elif word == "gemma4uv":
+        yield _gemma4_unified(name, values, own)
     elif word == "internvl":
         yield _internvl(name, values)
     elif word in ("idefics3", "newest"):
@@ -104,6 +113,19 @@ def _gemma4(name: str, values: np.ndarray) -> tuple[str, np.ndarray]:
         side = round((values.shape[1] // 3) ** 0.5)
         values = values.reshape(-1, side, side, 3).transpose(0, 3, 1, 2)
     return name, values.reshape(1) if values.ndim == 0 else values
+
+
+def _gemma4_unified(name: str, values: np.ndarray, own: Given) -> tuple[str, np.ndarray]:
+    """Names are those of newer versions of the package."""
+    stem, _, ending = name.rpartition(".")
+    word, side = stem.rpartition(".")[2], own["patch_size"] * own["pooling_kernel_size"]
+    if ending == "pos_embedding":
+        return "v.position_embd.weight", values.transpose(1, 0, 2)
+    if word in ("patch_ln1", "patch_dense") and values.shape[-1] == 3 * side**2:
+        values = np.moveaxis(values.reshape(-1, side * side, 3), 2, 1).reshape(values.shape)
+    norms = {"patch_ln1": "v.patch_norm.1", "patch_ln2": "v.patch_norm.2", "pos_norm": "v.patch_norm.3"}
+    rest = {"patch_dense": "v.patch_embd", "embedding_projection": "mm.input_projection"}
+    return f"{(norms | rest)[word]}.{ending}", values
 
 
 def _internvl(name: str, values: np.ndarray) -> tuple[str, np.ndarray]:
@@ -182,6 +204,12 @@ def _gemma4_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> N
     writer.add_vision_max_pixels(settings["max_soft_tokens"] * (3 * own["patch_size"]) ** 2)
 
 
+def _unified_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
+    """As for Gemma 4."""
+    writer.add_vision_projector_scale_factor(own["pooling_kernel_size"])
+    _gemma4_keys(writer, outer, own, settings)
+
+
 def _llava_keys(writer: Writer, outer: Given, own: Given, settings: Given) -> None:
     """As old scripts write them: the width is that of CLIP's own projection."""
     writer.add_bool("clip.use_gelu", own["model_type"] == "siglip_vision_model")
@@ -195,4 +223,5 @@ KEYS = {
     **{"qwen2vl_merger": _qwen2_keys, "qwen2.5vl_merger": _qwen2_5_keys, "pixtral": _pixtral_keys},
     "mlp": _llava_keys,
     **{"lfm2": _lfm2_keys, "internvl": _internvl_keys, "gemma4v": _gemma4_keys, "newest": _idefics3_keys},
+    "gemma4uv": _unified_keys,
 }

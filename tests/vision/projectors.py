@@ -12,7 +12,7 @@ from typing import Any
 import gguf
 from gguf import GGMLQuantizationType as Type
 
-from tests.vision.projector_tensors import KEYS, stored_tensors
+from tests.vision.projector_tensors import KEYS, stored_tensors, tower_of
 from tests.weights.gguf.converted import add_key, tensors_of
 from tests.weights.gguf.export import FLOATS, TypeOf, add_hyperparameters, add_tokenizer, converted, read_tensors
 
@@ -127,7 +127,7 @@ def _write_plain(folder: Path, path: Path, arch: str) -> Path:
 def write_projector(folder: Path, path: Path, word: str, type_of: TypeOf = FLOATS, **changed: Any) -> Path:
     """The tower and the projector of a folder. changed: keys with other values."""
     outer = json.loads((folder / "config.json").read_text())
-    own, settings = outer["vision_config"], json.loads((folder / "preprocessor_config.json").read_text())
+    own, settings = tower_of(outer), json.loads((folder / "preprocessor_config.json").read_text())
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_type(gguf.GGUFType.MMPROJ)
     writer.add_clip_has_vision_encoder(True)

@@ -12,12 +12,15 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.tiers import TIER, fewer, thinned
 from tests.vision.families import FAMILIES
 from tests.vision.family import Family, template_text
 from tests.vision.folders import picture
 from tests.vision.test_exactness import bits, opened
 from tests.vision.test_smolvlm import user
 from twostroke import LLM
+from twostroke.engine.scheduler.limits.limits import StepLoad
+from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.output import Prompt
 from twostroke.types.sampling_params import SamplingParams
@@ -66,6 +69,8 @@ def judged(made: Opened, ids: list[int], images: list[Image.Image]) -> np.ndarra
     types = torch.tensor([[int(each == made.family.placeholder) for each in ids]])
     if given and made.family.types:
         given[made.family.types] = types
+        if made.family.masks is not None:
+            given["attention_mask"] = made.family.masks(made.judge, types)
     with torch.no_grad():
         return torch.log_softmax(made.judge(torch.tensor([ids]), **given).logits[0].double(), -1).numpy()
 
@@ -165,3 +170,30 @@ def test_without_images_the_bits_are_those_of_the_text_model(made: Opened, alone
         assert bits(own.engine.generate([prompt_of(own, "none")])[0]) == alone[text]
 
 
+
+
+class CutAt:
+    """Satisfies `limits.Limiter`: a chunk of the prompt ends at this place."""
+
+    place = 0
+
+    def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
+        ends_after = sequence.computed < self.place < sequence.computed + wanted_tokens
+        return self.place - sequence.computed if ends_after else wanted_tokens
+
+
+def test_the_same_bits_with_a_chunk_that_ends_at_each_place(made: Opened) -> None:
+    """Where rows of an image see each other it ends before or after them."""
+    with opened(made.folder, max_step_tokens=256, image_cache="1MB") as own:
+        prompt, cut = prompt_of(own, "three images"), CutAt()
+        prompt = replace(prompt, params=replace(DRAWN, max_tokens=3))
+        alone = bits(own.engine.generate([prompt])[0])
+        scheduler, more = own._built.scheduler, 0
+        scheduler.limiters = (cut, *scheduler.limiters)
+        places = list(range(1, len(prompt.token_ids)))
+        for cut.place in places if TIER.daily else thinned(places, made.family.name, fewer(40, 8)):
+            steps = scheduler._num_steps
+            salted = replace(prompt, cache_salt=str(cut.place))
+            assert bits(own.engine.generate([salted])[0]) == alone, cut.place
+            more += scheduler._num_steps - steps > 3
+        assert more > 0, "one step for the prompt and two for the tokens after the first"

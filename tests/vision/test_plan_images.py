@@ -66,6 +66,7 @@ def test_a_plan_counts_what_the_prompt_will_have(folder: Path) -> None:
     wanted = [len(token_ids(expected_text(*cut))) for cut in ((2, 3), (3, 3))]
     assert counts == [(50, 20, wanted[0]), (9, 9, wanted[1])]
     assert images[0]["parts"] == 7 and images[1]["encode_s"] > images[0]["encode_s"] > 0
+    assert images[0]["sent_bytes"] % images[0]["rows"] == 0 < images[0]["sent_bytes"] < images[1]["sent_bytes"]
 
 
 def test_a_plan_holds_the_memory_that_the_engine_takes(folder: Path) -> None:

@@ -25,6 +25,7 @@ KINDS = {
     **{"mistral3": ("llama", "pixtral"), "pixtral": ("llama", "pixtral"), "glm-4v": ("glm4", "glm4v")},
     **{"internvl": ("qwen2", "internvl"), "internvl-large": ("qwen2", "internvl"), "lfm2-vl": ("lfm2", "lfm2")},
     **{"gemma4": ("gemma4", "gemma4v"), "gemma4-small": ("gemma4", "gemma4v")},
+    "gemma4-unified": ("gemma4", "gemma4uv"),
     **{"llava-clip": ("llama", "mlp"), "llava-next": ("llama", "mlp"), "llava-next-siglip": ("llama", "mlp")},
 }
 OPTIONS: dict[str, Any] = {"kv_format": "f32", "context": 512, "max_step_tokens": 64, "max_sequences": 8}

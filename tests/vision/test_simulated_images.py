@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 from tests.scheduler.fakes import LineCost
 from tests.vision.folders import smolvlm
@@ -17,15 +18,20 @@ from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.engine.scheduler.limits.image_turns import UNBOUND_S
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.lab.sim.clock import VirtualClock
+from twostroke.lab.sim.fleet import Fleet, FleetOutcome, FleetPlan
 from twostroke.lab.sim.images import EncodingExecutor, SimulatedImages
 from twostroke.lab.sim.predicted import PredictedExecutor
 from twostroke.lab.sim.prompts import heart_request
+from twostroke.lab.sim.routing import LeastLoaded
 from twostroke.lab.sim.setup import ReplicaSetup
+from twostroke.lab.sim.transfer import Link
 from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.plan import Plan
 from twostroke.types.result import StepResult
 
 IMAGES = SimulatedImages((16, 16), 36, EncodeCost(LineCost(0.0, 0.01, 0.0), 4, layers=8))
+ROW_S = 0.001
+"""A step takes so long for each of its rows."""
 ENCODE_S = IMAGES.cost.seconds(16)
 
 
@@ -45,12 +51,12 @@ LARGE = SimulatedImages((1024,), 1028, EncodeCost(LineCost(0.0, 0.005, 0.0), 16,
 
 
 def run(
-    *asked: WorkloadRequest, images: SimulatedImages = IMAGES, rule: GapRule | None = None
+    *asked: WorkloadRequest, images: SimulatedImages = IMAGES, rule: GapRule | None = None, step_tokens: int = 64
 ) -> tuple[list[tuple[Plan, StepResult]], float, list[float]]:
     """Steps until all requests end; those with a prompt of 50 tokens or more show images. -> the steps, the seconds,
     and those of each step."""
     clock, steps, lengths = VirtualClock(), list[tuple[Plan, StepResult]](), list[float]()
-    limits, cost = SchedulerLimits(64, 4), LineCost(row_s=0.001)
+    limits, cost = SchedulerLimits(step_tokens, 4), LineCost(row_s=ROW_S)
     setup = ReplicaSetup(cost, 999, limits, 2048, 1, images=images, gap_rule=rule)  # type: ignore[arg-type]
     _, scheduler = setup.heart()
     executor = Noted(PredictedExecutor(cost, clock), images, clock)  # type: ignore[arg-type]
@@ -122,3 +128,34 @@ def test_the_command_counts_encodes(tmp_path: Path) -> None:
 
 def _ttft_s(report: Any) -> float:
     return float(report["figures"]["ttft"]["p50"])
+
+
+def fleet(encoders: int, count: int = 12, link: float = 1e12) -> FleetOutcome:
+    """A stream that goes on, and prompts with images of their own next to it."""
+    images = structs.replace(IMAGES, row_bytes=1000)
+    limits, cost = SchedulerLimits(64, 16), LineCost(row_s=ROW_S)
+    setup = ReplicaSetup(cost, 999, limits, 2048, 1000, images=images, gap_rule=GapRule())  # type: ignore[arg-type]
+    asked = [WorkloadRequest(0.0, 30, 600), *(WorkloadRequest(0.1 + place, 60, 4) for place in range(count))]
+    return Fleet(FleetPlan(setup, link=Link(link), encoders=encoders), LeastLoaded()).run(asked)
+
+
+def test_an_encoder_of_a_fleet_takes_encodes_from_the_steps_of_streams() -> None:
+    alone, helped, slow = fleet(0), fleet(1), fleet(1, link=10.0)
+    assert alone.traffic.transfers == slow.traffic.transfers == 0, "over such a link each encodes for itself"
+    assert helped.traffic.transfers == 12 and helped.traffic.bytes == 12 * 32 * 1000
+    assert all(each.error == "" for each in helped.seen) and len(helped.members) == 2
+    busy = {member.replica.name: member.replica.busy_s for member in helped.members}
+    assert busy["e0"] == pytest.approx(12 * 2 * ENCODE_S)
+    assert busy["r0"] < alone.members[0].replica.busy_s - busy["e0"] / 2
+    first = [[each.times_s[0] - each.asked.arrival_s for each in outcome.seen[1:]] for outcome in (helped, alone)]
+    assert sum(first[0]) < sum(first[1])
+
+
+def test_the_command_has_encoders(tmp_path: Path) -> None:
+    smolvlm(tmp_path)
+    words = ["simulate", "--model", str(tmp_path), "--hardware", "h100-sxm", "--rate", "20", "--json"]
+    words += ["--requests", "20", "--prompt", "300", "--output", "8", "--context", "1024", "--encoders", "2"]
+    found = json.loads(CliRunner().invoke(main, [*words, "--image", "64x64"], catch_exceptions=False).stdout)
+    assert found["setup"]["encoders"] == 2 and len(found["fleet"]["replicas"]) == 3
+    wrong = CliRunner().invoke(main, words)
+    assert wrong.exit_code == 2 and "--encoders belongs to --image" in wrong.output

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
+import pytest
+from msgspec import structs
+
+from tests.scheduler.fakes import LineCost
+from tests.vision.test_simulated_images import ROW_S, run
+from twostroke.cost.encode_cost import EncodeCost
+from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.engine.scheduler.limits.whole_spans import WholeSpans
 from twostroke.engine.scheduler.sequence import Sequence
+from twostroke.lab.sim.images import SimulatedImages
+from twostroke.lab.workload.request import WorkloadRequest
 from twostroke.types.images import ImageSpan, ImageTile
+from twostroke.types.plan import Role
 from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
 
@@ -48,3 +58,24 @@ def test_a_span_waits_for_room_and_gets_it_beyond_softer_limits() -> None:
 def test_rows_that_do_not_see_each_other_are_cut_anywhere() -> None:
     sequence = sequence_of(ImageSpan(5, TILE))
     assert [WholeSpans(64, 64).limit(sequence, count, StepLoad()) for count in range(20)] == list(range(20))
+
+
+class Together(SimulatedImages, frozen=True):
+    """Rows of each image see each other."""
+
+    def shown_by(self, request: Request) -> Request:
+        shown = super().shown_by(request)
+        return replace(shown, images=tuple(structs.replace(span, together=True) for span in shown.images))
+
+
+def test_a_gap_grows_by_one_image_at_most() -> None:
+    """Two prompts with two images each next to a stream: the rule is kept, but by steps that hold one image alone."""
+    rule, rows = GapRule(), 400
+    images = Together((rows, rows), 2 * rows + 4, EncodeCost(LineCost(0.0, 0.0, 0.0), 4, layers=8))
+    asked = [WorkloadRequest(0.0, 30, 400), *(WorkloadRequest(0.1 + place, 2 * rows + 300, 3) for place in range(2))]
+    steps, _, lengths = run(*asked, images=images, rule=rule, step_tokens=1024)
+    chunks = [[each for each in plan.sequences if each.role is Role.PREFILL] for plan, _ in steps]
+    longer = [own for own, seconds in zip(chunks, lengths, strict=True) if seconds > rule.least_s]
+    assert len(longer) == 4 and all(len(own) == 1 and own[0].num_tokens == rows for own in longer)
+    assert max(lengths) <= ROW_S * rows + 2 * min(lengths)
+    assert sum(map(len, chunks)) > 8, "the words after the images are in steps of their own"

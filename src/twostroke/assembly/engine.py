@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from twostroke.engine.disk.disk_pages import DiskPages
     from twostroke.images.eyes import Eyes
     from twostroke.runner.adapters.shelf import AdapterShelf
+    from twostroke.runner.image_encoder import ImageRows
     from twostroke.text.chat_template import ChatTemplate
 
 
@@ -98,6 +99,7 @@ class Heart:
     adapters: AdapterShelf | None
     texts: Texts
     eyes: Eyes | None
+    images: ImageRows | None
     disk: DiskPages | None
 
     @property
@@ -211,6 +213,7 @@ def build_heart(
         adapters=shelf,
         texts=build_texts(spec, resolved.task.pooling, found.files, tokenizer, folder),
         eyes=eyes,
+        images=images,
         disk=pages,
     )
 

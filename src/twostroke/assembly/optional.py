@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from twostroke.ops.passes import division, with_adapters
     from twostroke.quantize.driver import kept_result
     from twostroke.runner import ahead as runner_ahead
+    from twostroke.runner import shared_rows
     from twostroke.runner.adapters import bank, lora_folder, shelf
     from twostroke.runner.device import early_runner
     from twostroke.runner.device import sampler as device_sampler
@@ -47,6 +48,7 @@ else:
     early_runner = LazyModule("twostroke.runner.device.early_runner")
     runner_ahead = LazyModule("twostroke.runner.ahead")
     device_sampler = LazyModule("twostroke.runner.device.sampler")
+    shared_rows = LazyModule("twostroke.runner.shared_rows")
     objective_policy = LazyModule("twostroke.engine.scheduler.objectives.objective_policy")
     chat_template = LazyModule("twostroke.text.chat_template")
 
@@ -70,6 +72,7 @@ __all__ = [
     "processes",
     "reranker",
     "runner_ahead",
+    "shared_rows",
     "shelf",
     "verdict",
     "with_adapters",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twostroke.assembly import engine as assemble
+from twostroke.assembly import optional
 from twostroke.assembly.arithmetic import DEVICE, arithmetic_here
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.find import Found, find_model
@@ -33,6 +35,12 @@ from twostroke.types.request import Request
 from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
+
+if TYPE_CHECKING:
+    from twostroke.runner.shared_rows import SharedRows
+
+USUAL_ROWS = 256
+"""The predicted seconds of an image row are those of one in a tile of so many."""
 
 
 @dataclass(eq=False)
@@ -65,7 +73,7 @@ def build_replica(
     role = endpoint.role
     refuse_later_adapters(collect(options, asked_by_environment()))
     found = find_model(model, options)
-    if role != "both" and (reason := _why_no_pages(found)):
+    if role != "both" and (reason := _why_no_images(found) if role == "encode" else _why_no_pages(found)):
         raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
     heart = assemble.build_heart(found, progress, say, serving=True)
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
@@ -76,7 +84,7 @@ def build_replica(
     times = StepTime.of(found.costs.now, not found.costs.measured)
     prompt_s = times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
     pools = own_pools(spec, found.kv_plan)
-    pages = None if _why_no_pages(found) else PoolPages(heart.memory)
+    pages, images = None if _why_no_pages(found) else PoolPages(heart.memory), _shared_rows(heart)
     loaded = () if heart.adapters is None else heart.adapters.loaded()
     adapters = tuple(each.name for each in loaded)
     facts = ReplicaFacts(
@@ -96,10 +104,12 @@ def build_replica(
         adapters=adapters,
         adapter_salts=tuple(each.taken.salt for each in loaded),
         sight="" if heart.eyes is None else heart.eyes.fingerprint,
+        image_row_s=0.0 if images is None else images.row_s(USUAL_ROWS),
+        image_row_bytes=0 if images is None else images.row_bytes,
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
     possible = partial(why_not, spec.task, len(adapters))
-    core = ReplicaCore(stepper.loop, times, heart.explainer, exchange, possible)
+    core = ReplicaCore(stepper.loop, times, heart.explainer, exchange, possible, images)
     replica = ReplicaServer(core, facts, heart.grammars, endpoint.listener, secret_key(endpoint.secret), say)
     formats, sizes = (ModelSettings.weights, CacheSettings.kv_format), (CacheSettings.kv_tokens, StepSettings.context)
     shown = resolved.values(*formats, CpuSettings.cpu_level, CpuSettings.threads, *sizes)
@@ -111,6 +121,19 @@ def why_not(task: Task, num_adapters: int, request: Request) -> str:
     if (request.pooling is None) is not (task is Task.GENERATE):
         return f"This replica is for the task {task}."
     return "" if -1 <= request.adapter < num_adapters else "This replica does not have this adapter."
+
+
+def _shared_rows(heart: assemble.Heart) -> SharedRows | None:
+    """What encodes for other replicas, and keeps what they encode; None for a model that reads no images."""
+    cost = heart.scheduler.images.cost
+    if heart.images is None or cost is None:
+        return None
+    return optional.shared_rows.SharedRows(heart.images, cost, heart.scheduler.images, heart.cache, time.perf_counter)
+
+
+def _why_no_images(found: Found) -> str:
+    """Why this model's replica cannot encode images for others; empty where it can."""
+    return "" if found.sight is not None else "The model reads no images here; `twostroke config` says why."
 
 
 def _content(found: Found) -> str:

@@ -88,7 +88,7 @@ def command(
         for place, option in ((perfetto, "--perfetto"), (records, "--records"), (save, "--save")):
             if place is not None:
                 check_place(place, option)
-        if records is not None and options["replicas"] + options["decoders"] > 1:
+        if records is not None and options["replicas"] + options["decoders"] + options["encoders"] > 1:
             raise _several_run()
         named_router(options["router"])
         workload = _workload(options)
@@ -99,7 +99,8 @@ def command(
         began_s = time.perf_counter()
         outcome = _run(plan, options, workload, recorder)
         computed_s = time.perf_counter() - began_s
-        settings |= {name: options[name] for name in ("replicas", "decoders", "router", "policy", "seed", "acceptance")}
+        names = ("replicas", "decoders", "encoders", "router", "policy", "seed", "acceptance")
+        settings |= {name: options[name] for name in names}
         report = make_report(title, workload.words, settings, outcome, read_objectives(options), computed_s)
         if recorder is not None:
             _write_records(recorder, perfetto, records)

@@ -184,6 +184,18 @@ class KeptRows:
         self.num_found += 1
         return self._rows[tile.key]
 
+    def find(self, key: int) -> F32Array | None:
+        """The rows of a tile, where they are kept."""
+        found = self._rows.get(key)
+        if found is not None:
+            self._rows.move_to_end(key)
+        return found
+
+    def put(self, key: int, rows: F32Array) -> None:
+        """Keep rows that another process has encoded."""
+        if key not in self._rows:
+            self._keep(key, rows)
+
     def work(self, tile: ImageTile, most_s: float = inf) -> bool:
         """Pieces of the tile that was begun, which are predicted to take at most so long together, at least one; where
         none was, of this one. -> whether this one is finished."""
@@ -243,9 +255,14 @@ class ImageRows:
         clock: Callable[[], float],
         filler: int | None = None,
     ) -> None:
-        self._kept, self._memory, self._given, self._clock = kept, memory, tuple(given), clock
+        self.kept, self._memory, self._given, self._clock = kept, memory, tuple(given), clock
         self._filler = filler
         self._marked = False
+
+    @property
+    def width(self) -> int:
+        """The numbers of an image row, with those that are added after layers."""
+        return sum(value.width for value in self._given)
 
     def write(self, plan: Plan, sizes: StepSizes) -> EncodedTiles:
         """Marks and rows of the plan's positions that show images; pieces of its tile for as long as a step allows."""
@@ -272,7 +289,7 @@ class ImageRows:
                     self._memory.token_ids[at] = self._filler
                 self._marked = True
             first_row += sequence.num_tokens
-        return self._kept.take(self._clock() - begin_s)
+        return self.kept.take(self._clock() - begin_s)
 
     def _places(self, plan: Plan, sizes: StepSizes) -> I32Array:
         """Time, height and width (3, rows) of all rows of a step."""
@@ -288,9 +305,9 @@ class ImageRows:
     def _work(self, tile: ImageTile, most_s: float) -> None:
         """Pieces of a tile. One that fails is given up and counts as done: the step that needs it fails by itself."""
         try:
-            self._kept.work(tile, most_s)
+            self.kept.work(tile, most_s)
         except Exception:
-            self._kept.give_up(tile)
+            self.kept.give_up(tile)
 
     def _rows_in(self, spans: Iterable[ImageSpan], start: int, end: int) -> Iterable[tuple[int, F32Array, int]]:
         """(first position, rows, up to where they see) of each tile's part in positions [start, end)."""
@@ -298,5 +315,5 @@ class ImageRows:
             begin, stop = max(span.first, start), min(span.end, end)
             if begin < stop:
                 skipped = span.skipped - span.first
-                rows = self._kept.of(span.tile)[begin + skipped : stop + skipped]
+                rows = self.kept.of(span.tile)[begin + skipped : stop + skipped]
                 yield begin, rows, span.end if span.together else 0

@@ -99,6 +99,9 @@ class PatchLayout:
         if learned.between is Between.AXES:
             added: F32Array = self._table[own_columns] + self._table[learned.side + own_lines]
             return added
+        if learned.between is Between.PAIRS:
+            paired: F32Array = self._table[2 * own_columns] + self._table[2 * own_lines + 1]
+            return paired
         height, width = self.grid(tile)
         lines, columns = (taps(count, learned.side, learned.between) for count in (height, width))
         made = np.zeros((len(own_lines), self._table.shape[1]), np.float32)

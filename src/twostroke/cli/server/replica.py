@@ -34,10 +34,11 @@ class ReplicaFlags:
     )
     role: ReplicaRole = flag(
         "--role",
-        type=click.Choice(["both", "prefill", "decode"]),
+        type=click.Choice(["both", "prefill", "decode", "encode"]),
         default="both",
         show_default=True,
-        help="What it computes: whole answers, prompts whose answers go on at another replica, or such answers.",
+        help="What it computes: whole answers, prompts whose answers go on at another replica, such answers, or "
+        "encodes of images for other replicas.",
     )
     listen_fd: int | None = flag("--listen-fd", type=int, default=None, hidden=True)
     report_fd: int | None = flag("--report-fd", type=int, default=None, hidden=True)

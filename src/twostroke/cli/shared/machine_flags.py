@@ -76,11 +76,17 @@ FLEET_FLAGS = (
         help="Split pools: --replicas read prompts, and COUNT others decode [default: 0, not split].",
     ),
     click.option(
+        "--encoders",
+        type=click.IntRange(0),
+        default=0,
+        help="COUNT others encode the images of --image, as `replica --role encode` does [default: 0].",
+    ),
+    click.option(
         "--link",
         metavar="RATE",
         callback=reading(bytes_per_s),
         default="400Gbit/s",
-        help="Rate of each replica's link, for K and V between pools [default: 400Gbit/s].",
+        help="Rate of each replica's link, for K and V and image rows between pools [default: 400Gbit/s].",
     ),
     click.option(
         "--autoscale", metavar="LOW:HIGH", callback=reading(low_high), default=None, help="Replicas come and go."
@@ -114,7 +120,8 @@ def _images(
         return None
     rows = tuple(count for image in made for count in image.rows)
     tokens = sum(image.tokens for image in made)
-    return SimulatedImages(rows, tokens, sight.cost(ask.weights, target.machine)), sight.num_bytes(ask.weights)
+    cost, num_bytes = sight.cost(ask.weights, target.machine), sight.num_bytes(ask.weights)
+    return SimulatedImages(rows, tokens, cost, sight.row_bytes), num_bytes
 
 
 def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSetup]:
@@ -191,8 +198,10 @@ def read_fleet(options: dict[str, Any], setup: ReplicaSetup) -> FleetPlan:
     from twostroke.lab.sim.fleet import FleetPlan
     from twostroke.lab.sim.transfer import Link
 
-    link = Link(options["link"])
-    return FleetPlan(setup, options["replicas"], options["decoders"], link, _autoscale(options))
+    link, encoders = Link(options["link"]), options["encoders"]
+    if encoders and setup.images is None:
+        raise ConfigError("--encoders belongs to --image.", why="Nothing else is encoded.", fix="Give --image a size.")
+    return FleetPlan(setup, options["replicas"], options["decoders"], link, _autoscale(options), encoders)
 
 
 def _autoscale(options: dict[str, Any]) -> Autoscale | None:

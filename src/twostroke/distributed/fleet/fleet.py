@@ -21,6 +21,7 @@ from collections import deque
 from dataclasses import replace
 
 from twostroke.cost.history.stay import StayEnd
+from twostroke.distributed.fleet.images import encoded, tile_sent, with_encoder
 from twostroke.distributed.fleet.ledger import FrontLedger
 from twostroke.distributed.fleet.moving import ReplicaPlacement, Sooner, place_split, place_whole
 from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing, prefix_keys
@@ -38,12 +39,12 @@ from twostroke.distributed.wire.frames import (
     ReplicaLoad,
     StepNews,
     TileAsked,
-    TileSent,
+    TilesAhead,
     WirePrompt,
     WireStart,
     WireToken,
 )
-from twostroke.distributed.wire.translate import wire_key, wire_request, wire_spans
+from twostroke.distributed.wire.translate import key_spans, wire_request, wire_spans
 from twostroke.types.errors import Overloaded
 from twostroke.types.event import Event, FinishedEvent, PromptEvent, TokenEvent
 from twostroke.types.images import keys_of
@@ -163,6 +164,7 @@ class ReplicaFleet:
         load, where = ReplicaLoad(token_s=facts.token_s), PageSource(facts.instance, *address)
         member = FleetMember(facts.name, facts.instance, facts.max_sequences, load, heard_s=now, where=where)
         member.role, member.page_bytes = facts.role, facts.page_bytes
+        member.image_row_s, member.image_row_bytes = facts.image_row_s, facts.image_row_bytes
         self._members[facts.name] = member
         killers = [stream for stream in self._streams.values() if stream.deaths >= MOST_DEATHS]
         events: list[Event] = [self._failed(stream, KILLER) for stream in killers]
@@ -185,7 +187,7 @@ class ReplicaFleet:
         elif isinstance(frame, Refused):
             events = self._refused(member, frame)
         elif isinstance(frame, TileAsked):
-            self._send_tile(member, frame)
+            self.outbox.append((member.name, tile_sent(self._numbers.get(frame.number), member, frame)))
         self._place_waiting()
         return events
 
@@ -196,6 +198,9 @@ class ReplicaFleet:
         if member is None:
             return
         self._router.forget(member)
+        for stream in self._streams.values():
+            if stream.encode_replica is member:  # its own replica encodes the images when no rows come
+                stream.encode_at(None, 0.0)
         streams = [stream for stream in self._streams.values() if stream.member is member]
         for stream in streams:
             self._take_back(stream, StayEnd.LOST)
@@ -227,6 +232,7 @@ class ReplicaFleet:
                 events.append(TokenEvent(stream.request.request_id, each.token_id, each.logprob, now))
             elif isinstance(each, WireStart):
                 stream.start(each, now)
+                self.outbox += encoded(stream)
             elif isinstance(each, WirePrompt):
                 new = stream.new_logprobs(each)
                 if new or each.rows_sum:
@@ -238,14 +244,6 @@ class ReplicaFleet:
         if member.role == "prefill":
             self._hand_over(member)
         return events
-
-    def _send_tile(self, member: FleetMember, asked: TileAsked) -> None:
-        """A piece of an image; nothing of it where the stream has ended or is elsewhere."""
-        stream, data = self._of(member, asked.number), b""
-        for span in () if stream is None else stream.request.images:
-            if wire_key(span.tile.key) == asked.key:
-                data = span.tile.pixels[asked.first : asked.first + asked.count]
-        self.outbox.append((member.name, TileSent(asked.number, asked.key, asked.first, data)))
 
     def _refused(self, member: FleetMember, refused: Refused) -> list[Event]:
         """Give the request to a replica that was not asked yet; it ends with an error where none may take it."""
@@ -266,6 +264,11 @@ class ReplicaFleet:
         return stream.refuse(member.name, refused, {each.name for each in self._usable()}, self._now)
 
     def _usable(self) -> list[FleetMember]:
+        """Replicas that may compute requests. Those that encode for others do so where there is no other one."""
+        ready = self._ready()
+        return [member for member in ready if member.role != "encode"] or ready
+
+    def _ready(self) -> list[FleetMember]:
         """Suspected replicas only where there is no other one."""
         ready = [] if self.holds else [member for member in self._members.values() if not member.draining]
         return [member for member in ready if not member.suspect] or ready
@@ -275,7 +278,7 @@ class ReplicaFleet:
 
         A stream stays where no other replica decodes, and where it cannot be split.
         """
-        others = [each for each in self._usable() if each.role != "prefill"]
+        others = [each for each in self._usable() if each.role not in ("prefill", "encode")]
         here = [stream for stream in self._streams.values() if stream.member is source and stream.may_split]
         for stream in here if others else ():
             if len(stream.told) > stream.account.stays[-1].num_told:  # it has a token of this replica
@@ -299,8 +302,10 @@ class ReplicaFleet:
         readers = [member for member in members if member.role == "prefill"]
         decoders = [member for member in members if member.role != "prefill"]
         if readers and decoders and stream.may_split:
-            return place_split(asked, readers, decoders, self._router, self._sooner)
-        return place_whole(asked, (readers if stream.stays_whole else decoders) or members, self._router)
+            placed = place_split(asked, readers, decoders, self._router, self._sooner)
+        else:
+            placed = place_whole(asked, (readers if stream.stays_whole else decoders) or members, self._router)
+        return with_encoder(placed, stream, asked, self._ready(), self._router, self._sooner)
 
     def _placing(self, stream: FleetStream) -> Placing:
         request = stream.request
@@ -317,16 +322,19 @@ class ReplicaFleet:
             self._numbers[each.number] = each
         stream.expect(1 if stream.handed else asked.num_tokens)
         beams, told = tuple(each.number for each in stream.party[1:]), tuple(stream.told)
-        source = None if placed.source is None or request.images else placed.source.where
-        promised = not stream.to_be_held and len(self._members) > 1
-        sent = wire_request(request, self._now, stream.memory)
-        images = wire_spans(request.images)
-        work = Assignment(stream.number, sent, told, source, beams, ahead, promised, images)
+        source = None if placed.source is None else placed.source.where
+        promised = not stream.to_be_held and len(self._usable()) > 1
+        sent, images, rows_from = wire_request(request, self._now, stream.memory), wire_spans(request.images), None
+        if placed.encoder is not None:
+            stream.encode_at(placed.encoder, placed.encode_s)
+            rows_from = placed.encoder.where
+            self.outbox.append((placed.encoder.name, TilesAhead(stream.number, images)))
+        work = Assignment(stream.number, sent, told, source, beams, ahead, promised, images, rows_from)
         self.outbox.append((member.name, work))
         stream.decode_replica = placed.decode_replica
         if placed.decode_replica is not None:
             tokens = (*request.prompt_token_ids, *told)
-            frame = PagesAhead(stream.number, request.cache_salt, tokens, member.where)
+            frame = PagesAhead(stream.number, request.cache_salt, tokens, member.where, key_spans(request.images))
             self.outbox.append((placed.decode_replica.name, frame))
 
     def _place_or_wait(self, stream: FleetStream) -> None:
@@ -347,6 +355,7 @@ class ReplicaFleet:
         if stream.decode_replica is not None and stream.decode_replica is not decoder:
             self.outbox.append((stream.decode_replica.name, Cancel(stream.number)))
             stream.decode_replica = None
+        self.outbox += encoded(stream)
         self._numbers.pop(stream.number, None)
         stream.left(end, self._now)
 

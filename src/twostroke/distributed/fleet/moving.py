@@ -3,8 +3,10 @@ time is least.
 
     whole   one replica does both; pages that another one has are moved there where that is sooner than computing them
     split   a replica that only computes prompts computes this one, and its pages go to another one meanwhile
+    encode  a replica that encodes for others makes the image rows of a prompt, which go to where it is computed
 
-A split costs what of the moving is not hidden after the computing. A whole prompt delays the streams next to it.
+A split costs what of the moving is not hidden after the computing. A whole prompt delays the streams next to it, and
+so does an encode.
 """
 
 from __future__ import annotations
@@ -34,12 +36,15 @@ Sooner = Callable[[float, float], bool]
 @dataclass(frozen=True, slots=True)
 class ReplicaPlacement:
     """member: the replica that computes the prompt. source: the replica whose pages of it are moved to `member` first.
-    decode_replica: the replica that generates the answer.
+    decode_replica: the replica that generates the answer. encoder: the replica that encodes the prompt's images, in
+    encode_s predicted seconds.
     """
 
     member: FleetMember
     source: FleetMember | None = None
     decode_replica: FleetMember | None = None
+    encoder: FleetMember | None = None
+    encode_s: float = 0.0
 
 
 def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> ReplicaPlacement:
@@ -67,6 +72,26 @@ def place_split(
     whole_s = router.first_s(asked, whole.member) + whole.member.load.running * router.own_s(asked, whole.member)
     split_s = router.first_s(asked, reader) + after_s(decoder)
     return ReplicaPlacement(reader, None, decoder) if reader.page_bytes and sooner(split_s, whole_s) else whole
+
+
+def place_encode(rows: int, member: FleetMember, encoders: Members, sooner: Sooner) -> FleetMember | None:
+    """Which of `encoders` makes these image rows for `member`; None where it makes them sooner itself.
+
+    Its own encode delays each stream there; where none runs, it delays one that may come meanwhile.
+    """
+    if not rows or not encoders:
+        return None
+    encoder = min(encoders, key=_encodes_left_s)
+    own_s, num_bytes = rows * member.image_row_s, rows * encoder.image_row_bytes
+    moved_s = GREETING_S + num_bytes / (member.load.page_rate or USUAL_RATE)
+    elsewhere_s = _encodes_left_s(encoder) + rows * encoder.image_row_s + moved_s
+    here_s = own_s * (1 + max(1, member.load.running))
+    return encoder if sooner(elsewhere_s, here_s) else None
+
+
+def _encodes_left_s(encoder: FleetMember) -> float:
+    """By its own report, or by what was sent to it."""
+    return max(encoder.load.encode_s, encoder.sent_encode_s)
 
 
 def moving_s(num_tokens: int, page_tokens: int, target: FleetMember) -> float:

@@ -23,9 +23,10 @@ FULL_S = 60.0
 @dataclass(eq=False, slots=True)
 class FleetMember:
     """A replica as the front sees it. sent_tokens: the tokens of prompts that were sent and have not started. streams:
-    the number of streams that it computes for this front. output_tokens: the tokens that came from it. instance, role,
-    page_bytes: see ReplicaFacts. heard_s: when its last frame came. where: the address at which other replicas reach
-    it.
+    the number of streams that it computes for this front. output_tokens: the tokens that came from it. sent_encode_s:
+    predicted seconds of the encodes that it was asked for and whose streams have not started. instance, role,
+    page_bytes, image_row_s, image_row_bytes: see ReplicaFacts. heard_s: when its last frame came. where: the address at
+    which other replicas reach it.
     """
 
     name: str
@@ -36,6 +37,9 @@ class FleetMember:
     streams: int = 0
     output_tokens: int = 0
     page_bytes: int = 0
+    image_row_s: float = 0.0
+    image_row_bytes: int = 0
+    sent_encode_s: float = 0.0
     heard_s: float = 0.0
     draining: bool = False
     suspect: bool = False

@@ -32,7 +32,8 @@ class FleetStream:
     one of them may take it. unpromised: replicas that could not promise its first token in time and may hold it.
     to_be_held: no replica can promise it, so it goes to one that may hold it until it can. held: that replica had to
     refuse it after all. stays_whole: it is decoded where its prompt is computed. decode_replica: the replica that will
-    generate the rest; pages go there meanwhile, under the number of the present Assignment.
+    generate the rest; pages go there meanwhile, under the number of the present Assignment. encode_replica: the replica
+    that encodes its images, under the same number; encode_s: the predicted seconds of that.
     """
 
     request: Request
@@ -54,6 +55,8 @@ class FleetStream:
     prompt_seen: int = 0
     stays_whole: bool = False
     decode_replica: FleetMember | None = None
+    encode_replica: FleetMember | None = None
+    encode_s: float = 0.0
     party: list[FleetStream] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -67,10 +70,21 @@ class FleetStream:
 
     @property
     def may_split(self) -> bool:
-        """May two replicas compute its prompt and its output? Scores and vectors need every row of the prompt again.
-        Pages are sent under token ids, which say nothing of images."""
-        request = self.request
-        return not (self.stays_whole or request.steered or request.wants_rows or request.images)
+        """May two replicas compute its prompt and its output? Scores and vectors need every row of the prompt again."""
+        return not (self.stays_whole or self.request.steered or self.request.wants_rows)
+
+    def rows_after(self, num_tokens: int) -> int:
+        """Image rows of the tiles that its prompt shows after so many tokens; each tile counts once."""
+        tiles = {span.tile.key: span.tile.rows for span in self.request.images if span.end > num_tokens}
+        return sum(tiles.values())
+
+    def encode_at(self, encoder: FleetMember | None, seconds: float) -> None:
+        """Its images are encoded there from now on, for so many predicted seconds; None: at its own replica alone."""
+        if self.encode_replica is not None:
+            self.encode_replica.sent_encode_s = max(0.0, self.encode_replica.sent_encode_s - self.encode_s)
+        self.encode_replica, self.encode_s = encoder, seconds
+        if encoder is not None:
+            encoder.sent_encode_s += seconds
 
     def sent_to(self, member: FleetMember, number: int, now: float) -> None:
         """It is at `member` from now on."""

@@ -5,6 +5,7 @@ What is to be sent to fronts and to other replicas is put into `outbox`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ from twostroke.cost.shape import Segment
 from twostroke.distributed.replica.page_exchange import PageExchange
 from twostroke.distributed.replica.page_feeds import LinkId, PageFeeds
 from twostroke.distributed.replica.page_pulls import PageFetch, PagePulls
+from twostroke.distributed.replica.row_feeds import RowFeeds, RowStore
+from twostroke.distributed.replica.row_pulls import RowPulls
 from twostroke.distributed.wire.frames import (
     Assignment,
     Frame,
@@ -24,6 +27,7 @@ from twostroke.distributed.wire.frames import (
     RecordSent,
     Refused,
     ReplicaLoad,
+    RowsSent,
     StepNews,
     WireEnd,
     WireStart,
@@ -70,7 +74,7 @@ class ReplicaCore:
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
-    why_not: why a request cannot be computed here, or nothing.
+    why_not: why a request cannot be computed here, or nothing. images: None where no images are read.
     """
 
     def __init__(
@@ -80,9 +84,12 @@ class ReplicaCore:
         explainer: Explainer,
         pages: PageExchange | None = None,
         why_not: Callable[[Request], str] = always_possible,
+        images: RowStore | None = None,
     ) -> None:
         self.outbox: deque[tuple[LinkId, Frame]] = deque()
-        self.pulls, self.feeds = PagePulls(pages), PageFeeds(pages, self.outbox)
+        numbers = itertools.count(1)
+        self.pulls, self.feeds = PagePulls(pages, numbers), PageFeeds(pages, self.outbox)
+        self.row_pulls, self.row_feeds = RowPulls(images, numbers), RowFeeds(images, self.outbox)
         self.page_rate = 0.0
         self._loop, self._book, self._clock = loop, loop.book, loop.clock
         self._times = times
@@ -102,8 +109,13 @@ class ReplicaCore:
 
     @property
     def idle(self) -> bool:
-        """True while no request is computed and none waits for pages."""
-        return not (self.has_work or self.pulls)
+        """True while no request is computed, none waits for pages or image rows, and nothing is encoded for others."""
+        return not (self.has_work or self.pulls or self.row_pulls or self.row_feeds.has_work)
+
+    @property
+    def waits(self) -> bool:
+        """Has a question of another replica no answer yet?"""
+        return self.feeds.waits or self.row_feeds.waits
 
     def open(self, link_id: LinkId) -> None:
         """Begin to serve a front that has connected."""
@@ -118,15 +130,30 @@ class ReplicaCore:
             return
         if why := self._why_not(work.request):
             self._refuse(link_id, work.number, why)
-        elif work.number in link.ids or self.pulls.waits(link_id, work.number):
+        elif work.number in link.ids or self._waits(link_id, work.number):
             self._refuse(link_id, work.number, "A stream of this number is running.")
         elif not self.pulls.begin(link_id, work, masks):
-            self._queue(link_id, work, masks)
+            self._fetch_rows(link_id, work, masks)
+
+    def _waits(self, link_id: LinkId, number: int) -> bool:
+        """Does a stream of this number wait for pages or image rows?"""
+        return self.pulls.waits(link_id, number) or self.row_pulls.waits(link_id, number)
 
     def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
         """An answer to `pulls.asks`; None: there will be none. Queues the request where nothing more will come.
         hashes: one hash of each page's data, see page_exchange.hash_of."""
         self._queue_pulled(self.pulls.came(number, sent, hashes))
+
+    def rows_came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> None:
+        """An answer to `row_pulls.asks`, as `pages_came` has it. found: the hash of the rows' bytes."""
+        for each in self.row_pulls.came(number, sent, found):
+            self._queue(each.link_id, each.work, each.masks)
+
+    def answer(self, now: float, busy: set[LinkId]) -> bool:
+        """Answer questions of other replicas, as far as it is possible now. busy: links with unsent bytes.
+        -> was anything answered?"""
+        pages = self.feeds.answer(now, busy)
+        return self.row_feeds.answer(now, busy) or pages
 
     def let_go(self) -> None:
         """End all transfers where no step can be planned, because their pages take up room; queue their requests.
@@ -139,7 +166,12 @@ class ReplicaCore:
     def _queue_pulled(self, *pulls: PageFetch | None) -> None:
         for pull in pulls:
             if pull is not None and pull.work is not None:
-                self._queue(pull.link_id, pull.work, pull.masks)
+                self._fetch_rows(pull.link_id, pull.work, pull.masks)
+
+    def _fetch_rows(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> None:
+        """Ask for image rows where another replica encodes them; else queue the request."""
+        if not self.row_pulls.begin(link_id, work, masks):
+            self._queue(link_id, work, masks)
 
     def _refuse(
         self, link_id: LinkId, number: int, why: str, retry_after_s: float | None = None, may_hold: bool = False
@@ -174,6 +206,8 @@ class ReplicaCore:
     def cancel(self, link_id: LinkId, number: int) -> None:
         """End a stream, and with a beam the others of its search; no more events of it are made."""
         self.pulls.cancel(link_id, number)
+        self.row_pulls.cancel(link_id, number)
+        self.row_feeds.cancel(link_id, number)
         link = self._links.get(link_id)
         request_id = None if link is None else link.ids.get(number)
         if link is not None and request_id is not None:
@@ -184,6 +218,8 @@ class ReplicaCore:
         """A front is gone, or a replica that asked for pages: its streams and questions end."""
         self.pulls.cancel(link_id)
         self.feeds.close(link_id)
+        self.row_pulls.cancel(link_id)
+        self.row_feeds.cancel(link_id)
         link = self._links.pop(link_id, None)
         for request_id in [] if link is None else list(link.numbers):
             self._ended(self._book.abort(request_id, self._clock()))
@@ -235,6 +271,7 @@ class ReplicaCore:
             hit_tokens=gauges.prefix_hit_tokens,
             waste_tokens=gauges.waste_tokens,
             page_rate=self.page_rate,
+            encode_s=self.row_feeds.left_s,
             guesses=self._guesses,
         )
 

@@ -1,4 +1,4 @@
-"""Calls to other replicas for pages: one thread and one connection for each replica that is asked.
+"""Calls to other replicas for pages and image rows: one thread and one connection for each replica that is asked.
 
 To the replica that answers, this side is one more front. Questions do not wait for each other's answers: a page may
 have to be computed first. Where there is no whole answer in time, the answer is None. A replica answers between two of
@@ -20,7 +20,16 @@ from twostroke.distributed.cluster.arithmetic import difference
 from twostroke.distributed.cluster.framing import WireError
 from twostroke.distributed.cluster.link import FrameLink, LinkLost
 from twostroke.distributed.cluster.waker import Waker
-from twostroke.distributed.wire.frames import Beat, Frame, PagesAsked, PageSource, PagesSent, ReplicaFacts
+from twostroke.distributed.wire.frames import (
+    Beat,
+    Frame,
+    PagesAsked,
+    PageSource,
+    PagesSent,
+    ReplicaFacts,
+    RowsAsked,
+    RowsSent,
+)
 
 ANSWER_S = 5.0
 """A wait for one answer, in seconds, with the greeting where there is none yet. After it the pages are computed
@@ -36,7 +45,9 @@ MEASURED_BYTES = 64 << 10
 NEW_SHARE = 0.3
 """The weight of the last answer in the measured rate."""
 
-Came = Callable[[int, PagesSent | None], None]
+Asked = PagesAsked | RowsAsked
+Sent = PagesSent | RowsSent
+Came = Callable[[int, Sent | None], None]
 """(number of the question, answer)."""
 
 
@@ -47,7 +58,7 @@ class _Line:
     step since the greeting."""
 
     source: PageSource
-    asks: queue.SimpleQueue[tuple[PagesAsked, float] | None] = field(default_factory=queue.SimpleQueue)
+    asks: queue.SimpleQueue[tuple[Asked, float] | None] = field(default_factory=queue.SimpleQueue)
     waker: Waker = field(default_factory=Waker)
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     link: FrameLink | None = None
@@ -69,7 +80,7 @@ class PageCalls:
         self._lines: dict[PageSource, _Line] = {}
         self.rate = 0.0
 
-    def ask(self, source: PageSource, asked: PagesAsked, own_s: float = 0.0) -> None:
+    def ask(self, source: PageSource, asked: Asked, own_s: float = 0.0) -> None:
         """Ask a replica for pages, without waiting for the answer. own_s: predicted seconds of computing them here.
         One thread calls it."""
         if source not in self._lines:
@@ -118,7 +129,7 @@ class PageCalls:
         for frame in _frames(line, min(SILENCE_S, max(0.0, until_s - time.monotonic()))):
             if isinstance(frame, Beat):
                 line.step_s = max(line.step_s, frame.load.step_s)
-            elif isinstance(frame, PagesSent) and line.asked.pop(frame.number, None) is not None:
+            elif isinstance(frame, (PagesSent, RowsSent)) and line.asked.pop(frame.number, None) is not None:
                 self._measure(line, frame)
                 self._came(frame.number, frame)
         if line.link is None or not line.link.partial:
@@ -126,9 +137,9 @@ class PageCalls:
         if line.asked and time.monotonic() >= min((*line.asked.values(), line.heard_s + SILENCE_S)):
             raise LinkLost("no answer in time")
 
-    def _measure(self, line: _Line, frame: PagesSent) -> None:
+    def _measure(self, line: _Line, frame: Sent) -> None:
         seconds = time.monotonic() - (line.began_s or 0.0)
-        size = sum(len(page.data) for page in frame.pages)
+        size = len(frame.data) if isinstance(frame, RowsSent) else sum(len(page.data) for page in frame.pages)
         if size >= MEASURED_BYTES and line.began_s is not None and seconds > 0:
             self.rate += (size / seconds - self.rate) * (NEW_SHARE if self.rate else 1.0)
         line.began_s = time.monotonic()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from twostroke.distributed.wire.frames import PagesAsked, WirePage
+from twostroke.distributed.wire.translate import keyed
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cache.places import hash_of, page_digest, page_places
 from twostroke.engine.cache.prefix_tree import Node
@@ -42,13 +43,14 @@ class PageStore(Protocol):
 
 @dataclass(eq=False, slots=True)
 class PromptPages:
-    """A prompt on its way from one replica to another, as one of the two sees it. at: the number of pages that were
-    sent, or are here. most: the most pages that the receiver wants. digests: the digests of the pages from `at` on.
-    paths: the sender's path of nodes in each prefix tree.
+    """A prompt on its way from one replica to another, as one of the two sees it. keys: its token ids, with the keys of
+    tiles in the places of image rows. at: the number of pages that were sent, or are here. most: the most pages that
+    the receiver wants. digests: the digests of the pages from `at` on. paths: the sender's path of nodes in each prefix
+    tree.
     """
 
     salt: str
-    token_ids: tuple[int, ...]
+    keys: tuple[int, ...]
     digests: Iterator[bytes]
     at: int
     most: int
@@ -68,14 +70,15 @@ class PageExchange:
 
     def source_of(self, asked: PagesAsked) -> PromptPages:
         """The state of a transfer, made at the first question that has its number."""
-        digests = self._places(asked.cache_salt, asked.token_ids, asked.first)
+        keys = keyed(asked.token_ids, asked.images)
+        digests = self._places(asked.cache_salt, keys, asked.first)
         paths: list[list[Node]] = [[] for _ in self._cache.groups]
-        return PromptPages(asked.cache_salt, asked.token_ids, digests, asked.first, len(asked.token_ids), paths)
+        return PromptPages(asked.cache_salt, keys, digests, asked.first, len(keys), paths)
 
     def read(self, source: PromptPages, count: int) -> tuple[WirePage, ...]:
         """The next pages, as many as are here."""
         most = source.at + min(count, self._most_pages)
-        end = self._cache.extend(source.paths, source.salt, source.token_ids, most)
+        end = self._cache.extend(source.paths, source.salt, source.keys, most)
         pages = []
         for index in range(source.at, end):
             data = self._store.read([path[index].page_id for path in source.paths])
@@ -85,14 +88,14 @@ class PageExchange:
 
     # The receiver.
 
-    def open(self, name: str, salt: str, token_ids: tuple[int, ...], goes_on: bool = False) -> PromptPages:
+    def open(self, name: str, salt: str, keys: tuple[int, ...], goes_on: bool = False) -> PromptPages:
         """Hold what is cached of these tokens, and add the pages that arrive, until `close`.
 
         goes_on: more tokens will follow these. Else the last token is computed here, and its page with it.
         """
-        found, most = self._cache.match(salt, token_ids), (len(token_ids) - (not goes_on)) // self._cache.page_tokens
+        found, most = self._cache.match(salt, keys), (len(keys) - (not goes_on)) // self._cache.page_tokens
         self._cache.open(name, salt, found)
-        return PromptPages(salt, token_ids, self._places(salt, token_ids, len(found)), len(found), most)
+        return PromptPages(salt, keys, self._places(salt, keys, len(found)), len(found), most)
 
     def room(self, target: PromptPages) -> int:
         """How many pages to ask for next: 0 where all is here, or where there is no place for more."""
@@ -109,12 +112,12 @@ class PageExchange:
                 break
             good.append(page.data)
         end = (target.at + len(good)) * self._cache.page_tokens
-        tables = self._cache.reserve(name, end) if end <= len(target.token_ids) else None
+        tables = self._cache.reserve(name, end) if end <= len(target.keys) else None
         if tables is None:
             return False
         for index, data in enumerate(good, target.at):
             self._store.write([table[index] for table in tables], data)
-        self._cache.commit(name, end, target.token_ids)
+        self._cache.commit(name, end, target.keys)
         target.at += len(good)
         return len(good) == len(pages)
 

@@ -9,15 +9,32 @@ Pages that came stay until their request is queued, or its front gives it up, or
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from msgspec import Struct
 
 from twostroke.distributed.replica.page_exchange import PageExchange, PromptPages
 from twostroke.distributed.replica.page_feeds import LinkId
-from twostroke.distributed.wire.frames import Assignment, PagesAhead, PagesAsked, PageSource, PagesSent
+from twostroke.distributed.wire.frames import (
+    Assignment,
+    KeySpan,
+    PagesAhead,
+    PagesAsked,
+    PageSource,
+    PagesSent,
+)
+from twostroke.distributed.wire.translate import key_spans, keyed
 from twostroke.types.grammar import TokenMask
+
+
+class WantedPrompt(Struct, frozen=True):
+    """What the first page request says of a prompt."""
+
+    cache_salt: str
+    token_ids: tuple[int, ...]
+    images: tuple[KeySpan, ...]
 
 
 @dataclass(eq=False, slots=True)
@@ -31,6 +48,7 @@ class PageFetch:
     link_id: LinkId
     number: int
     source: PageSource
+    prompt: WantedPrompt
     exchange: PageExchange
     pages: PromptPages
     work: Assignment | None = None
@@ -42,14 +60,14 @@ class PageFetch:
 
 class PagePulls:
     """asks: the page requests, to be sent in this order. Each has one answer, which goes to `came`. exchange: None
-    where no page can be kept; then nothing is asked for.
+    where no page can be kept; then nothing is asked for. keys: numbers that no other question of this replica has.
     """
 
-    def __init__(self, exchange: PageExchange | None) -> None:
+    def __init__(self, exchange: PageExchange | None, keys: Iterator[int]) -> None:
         self.asks: deque[tuple[PageSource, PagesAsked]] = deque()
         self._exchange = exchange
         self._pulls: dict[int, PageFetch] = {}
-        self._next = itertools.count(1)
+        self._next = keys
 
     def __len__(self) -> int:
         """How many requests wait for pages."""
@@ -57,7 +75,8 @@ class PagePulls:
 
     def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
         """Begin to ask."""
-        pull = self._open(link_id, frame.number, frame.source, frame.cache_salt, frame.token_ids, goes_on=True)
+        prompt = WantedPrompt(frame.cache_salt, frame.token_ids, frame.images)
+        pull = self._open(link_id, frame.number, frame.source, prompt, goes_on=True)
         if pull is not None:
             self._ask(pull)
 
@@ -65,8 +84,10 @@ class PagePulls:
         """False where the request should be queued at once."""
         pull = self._find(link_id, work.ahead) if work.ahead else None
         if pull is None and work.pages_from is not None:
-            tokens = (*work.request.prompt_token_ids, *work.resumed)
-            pull = self._open(link_id, work.number, work.pages_from, work.request.cache_salt, tokens)
+            request = work.request
+            tokens = (*request.prompt_token_ids, *work.resumed)
+            prompt = WantedPrompt(request.cache_salt, tokens, key_spans(request.images))
+            pull = self._open(link_id, work.number, work.pages_from, prompt)
         if pull is None:
             return False
         pull.number, pull.work, pull.masks = work.number, work, masks
@@ -108,22 +129,22 @@ class PagePulls:
         link_id: LinkId,
         number: int,
         source: PageSource,
-        salt: str,
-        token_ids: tuple[int, ...],
+        prompt: WantedPrompt,
         goes_on: bool = False,
     ) -> PageFetch | None:
         if self._exchange is None:
             return None
         key = next(self._next)
-        pages = self._exchange.open(_name(key), salt, token_ids, goes_on)
-        pull = self._pulls[key] = PageFetch(key, link_id, number, source, self._exchange, pages)
+        pages = self._exchange.open(_name(key), prompt.cache_salt, keyed(prompt.token_ids, prompt.images), goes_on)
+        pull = self._pulls[key] = PageFetch(key, link_id, number, source, prompt, self._exchange, pages)
         return pull
 
     def _ask(self, pull: PageFetch) -> bool:
         """Ask for the next pages, where some are missing, may still come, and fit. Whether it asked."""
         count = 0 if pull.over else pull.exchange.room(pull.pages)
         if count:
-            prompt = () if pull.announced else (pull.pages.salt, pull.pages.token_ids)
+            own = pull.prompt
+            prompt = () if pull.announced else (own.cache_salt, own.token_ids, own.images)
             self.asks.append((pull.source, PagesAsked(pull.key, pull.pages.at, count, *prompt)))
             pull.announced = pull.asking = True
         return bool(count)

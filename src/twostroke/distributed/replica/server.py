@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import selectors
 import socket
@@ -11,16 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-
-from msgspec import structs
 
 from twostroke.distributed.cluster.accepting import accepted
 from twostroke.distributed.cluster.link import FrameLink, LinkLost
 from twostroke.distributed.cluster.waker import Waker
-from twostroke.distributed.fleet.fixed_adapters import salt_by_content
 from twostroke.distributed.replica.core import ReplicaCore
+from twostroke.distributed.replica.own_salt import with_own_salt
 from twostroke.distributed.replica.page_calls import PageCalls
 from twostroke.distributed.replica.page_exchange import hash_of
 from twostroke.distributed.replica.page_feeds import LinkId
@@ -36,8 +35,12 @@ from twostroke.distributed.wire.frames import (
     RecordAsked,
     Refused,
     ReplicaFacts,
+    RowsAsked,
+    RowsSent,
+    TilesAhead,
     TileSent,
 )
+from twostroke.distributed.wire.translate import EncodeJob
 from twostroke.engine.session import Grammars
 from twostroke.types.errors import TwostrokeError
 from twostroke.types.grammar import Grammar, TokenMask
@@ -48,6 +51,8 @@ MOST_FRONTS = 64
 BUSY_BYTES = 4 << 20
 """A connection with more unsent is given no pages: with an answer it would have more than it may leave unsent."""
 GREETING_S = 5.0
+ENCODE_S = 0.1
+"""Predicted seconds of an encode for others between two steps: frames wait for it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -191,7 +196,7 @@ class ReplicaServer:
     def _take(self, link_id: LinkId, frame: Frame) -> None:
         core = self._core
         if self._facts.adapters:
-            frame = self._with_own_salt(frame)
+            frame = with_own_salt(frame, self._facts)
         if isinstance(frame, Cancel):
             self._compiling.discard((link_id, frame.number))
             self._tiles.cancel(link_id, frame.number)
@@ -204,21 +209,14 @@ class ReplicaServer:
             self._command(lambda: core.feeds.ask(link_id, frame, time.monotonic()))
         elif isinstance(frame, PagesAhead):
             self._command(lambda: core.pulls.ahead(link_id, frame))
+        elif isinstance(frame, RowsAsked):
+            self._command(lambda: core.row_feeds.ask(link_id, frame, time.monotonic()))
+        elif isinstance(frame, TilesAhead):
+            self._take_tiles(link_id, frame)
         elif isinstance(frame, RecordAsked):  # after a Cancel that came before it
             self._command(lambda: core.record(link_id, frame))
         else:
             raise LinkLost(f"a front does not send {type(frame).__name__}")
-
-    def _with_own_salt(self, frame: Frame) -> Frame:
-        """A front knows adapters by their names; pages of one are found by its contents."""
-        facts = self._facts
-        if isinstance(frame, Assignment):
-            salt = salt_by_content(frame.request.cache_salt, facts.adapters, facts.adapter_salts)
-            return structs.replace(frame, request=replace(frame.request, cache_salt=salt))
-        if isinstance(frame, PagesAhead):
-            salt = salt_by_content(frame.cache_salt, facts.adapters, facts.adapter_salts)
-            return structs.replace(frame, cache_salt=salt)
-        return frame
 
     def _take_work(self, link_id: LinkId, work: Assignment) -> None:
         if self._draining:
@@ -234,10 +232,19 @@ class ReplicaServer:
             except ValueError as error:
                 self._refuse(link_id, work, str(error))
 
+    def _take_tiles(self, link_id: LinkId, ahead: TilesAhead) -> None:
+        """Ask for the pixels of what is to be encoded. What cannot be is not: who wants the rows encodes them."""
+        if self._facts.sight and not self._draining:
+            self._command(lambda: self._core.row_feeds.expect(link_id, ahead))
+            with contextlib.suppress(ValueError):
+                self._go_on(self._tiles.begin(link_id, ahead))
+
     def _go_on(self, ready: Sequence[Waiting]) -> None:
         """Their images are here, if they have any."""
         for link_id, work in ready:
-            if work.request.params.grammar is None:
+            if isinstance(work, EncodeJob):
+                self._command(partial(self._core.row_feeds.begin, link_id, work))
+            elif work.request.params.grammar is None:
                 self._command(partial(self._core.work, link_id, work))
             else:
                 self._compile(link_id, work, work.request.params.grammar)
@@ -323,9 +330,10 @@ class ReplicaServer:
                 elif not self._commands:  # one that waits is not to wait for this
                     self._load = core.load()
                 taken = self._take_commands()  # questions that came during the step: its pages answer them
-                answered = core.feeds.answer(time.monotonic(), self._busy())
+                encoded = core.row_feeds.work(ENCODE_S)
+                answered = core.answer(time.monotonic(), self._busy())
                 self._send_news()
-                if not (taken or answered):
+                if not (taken or answered or encoded):
                     self._wait(stuck)
         except BaseException as error:
             self._error = error
@@ -338,7 +346,7 @@ class ReplicaServer:
         outbox = self._core.outbox
         while outbox:
             link_id, frame = outbox.popleft()
-            if isinstance(frame, PagesSent):
+            if isinstance(frame, (PagesSent, RowsSent)):
                 self._pages.append((link_id, frame))
                 self._waker.wake()
             else:
@@ -356,15 +364,21 @@ class ReplicaServer:
             source, asked = self._core.pulls.asks.popleft()
             own_s = asked.count * self._facts.page_tokens * self._load.token_s
             self._page_calls.ask(source, asked, own_s)
+        while self._core.row_pulls.asks:
+            self._page_calls.ask(*self._core.row_pulls.asks.popleft())
         return taken
 
-    def _pages_came(self, number: int, sent: PagesSent | None) -> None:
-        """Take an answer with pages. Another thread calls it: what takes long is done there."""
-        hashes = [] if sent is None else [hash_of(page.data) for page in sent.pages]
+    def _pages_came(self, number: int, sent: PagesSent | RowsSent | None) -> None:
+        """Take an answer with pages or image rows. Another thread calls it: what takes long is done there."""
+        found = hash_of(sent.data) if isinstance(sent, RowsSent) else b""
+        hashes = [hash_of(page.data) for page in sent.pages] if isinstance(sent, PagesSent) else []
 
         def go_on() -> None:
             self._core.page_rate = self._page_calls.rate
-            self._core.pages_came(number, sent, hashes)
+            if not isinstance(sent, RowsSent):
+                self._core.pages_came(number, sent, hashes)
+            if not isinstance(sent, PagesSent):
+                self._core.rows_came(number, sent, found)
 
         self._command(go_on)
 
@@ -372,4 +386,4 @@ class ReplicaServer:
         """Wait until there is something to do; not for long where no step could be planned, or a question waits."""
         with self._changed:
             if not self._commands and not self._stopping and (stuck or not self._core.has_work):
-                self._changed.wait(RETRY_S if stuck or self._core.feeds.waits else 1.0)
+                self._changed.wait(RETRY_S if stuck or self._core.waits else 1.0)

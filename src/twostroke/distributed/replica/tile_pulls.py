@@ -1,4 +1,4 @@
-"""Assignments with images wait here for the pixels that this replica does not have. No socket, and no thread.
+"""Assignments with images, and encodes for others, wait here for pixels that are missing. No socket, and no thread.
 
     begin(link_id, work) -> assignments that wait for nothing, with their images
     came(link_id, sent)  -> the same, after a piece of a tile has come
@@ -15,8 +15,15 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from twostroke.distributed.replica.page_feeds import LinkId
-from twostroke.distributed.wire.frames import TILE_PIECE_BYTES, Assignment, TileAsked, TileSent, WireSpan
-from twostroke.distributed.wire.translate import seen_by
+from twostroke.distributed.wire.frames import (
+    TILE_PIECE_BYTES,
+    Assignment,
+    TileAsked,
+    TilesAhead,
+    TileSent,
+    WireSpan,
+)
+from twostroke.distributed.wire.translate import EncodeJob, seen_by
 from twostroke.types.images import ImageTile, key_of
 
 WINDOW_BYTES = 4 * TILE_PIECE_BYTES
@@ -25,8 +32,11 @@ KEPT_BYTES = 64 << 20
 HELD_BYTES = 256 << 20
 """While requests hold this many bytes of pixels, the replica asks for no further tile."""
 MOST_TILE_BYTES = 256 << 20
+MOST_POSITIONS = 1 << 31
 
-Waiting = tuple[LinkId, Assignment]
+Wanting = Assignment | TilesAhead
+Waiting = tuple[LinkId, Assignment | EncodeJob]
+"""A front's connection, and what has its images now."""
 
 
 @dataclass(eq=False, slots=True)
@@ -51,7 +61,7 @@ class TilePulls:
         self.asks: deque[tuple[LinkId, TileAsked]] = deque()
         self.received_bytes = 0
         self._held_bytes, self._kept_bytes = held_bytes, kept_bytes
-        self._waiting: list[Waiting] = []
+        self._waiting: list[tuple[LinkId, Wanting]] = []
         self._pulls: OrderedDict[bytes, _Pull] = OrderedDict()  # the first ones are asked for first
         self._live: WeakValueDictionary[bytes, ImageTile] = WeakValueDictionary()
         self._kept: OrderedDict[bytes, ImageTile] = OrderedDict()
@@ -62,10 +72,10 @@ class TilePulls:
         """How many assignments wait."""
         return len(self._waiting)
 
-    def begin(self, link_id: LinkId, work: Assignment) -> list[Waiting]:
+    def begin(self, link_id: LinkId, work: Wanting) -> list[Waiting]:
         """Ask for what is missing of an assignment. Raises ValueError for images that cannot be."""
         for span in work.images:
-            _check(span, len(work.request.prompt_token_ids))
+            _check(span, MOST_POSITIONS if isinstance(work, TilesAhead) else len(work.request.prompt_token_ids))
         for span in work.images:
             if (tile := self._known(span.key)) is not None:
                 self._whole[span.key] = tile
@@ -112,7 +122,7 @@ class TilePulls:
 
     def _ready(self) -> list[Waiting]:
         """Take out the assignments whose tiles are all here."""
-        ready, waiting = list[Waiting](), list[Waiting]()
+        ready, waiting = list[Waiting](), list[tuple[LinkId, Wanting]]()
         for link_id, work in self._waiting:
             tiles = {span.key: tile for span in work.images if (tile := self._known(span.key)) is not None}
             if all(span.key in tiles for span in work.images):
@@ -132,7 +142,8 @@ class TilePulls:
 
     def _keep(self, pull: _Pull) -> None:
         span = pull.span
-        tile = ImageTile(key_of(span.key), span.lines, span.columns, span.width, span.height, bytes(pull.data))
+        size, pixels = (span.lines, span.columns, span.width, span.height), bytes(pull.data)
+        tile = ImageTile(key_of(span.key), *size, pixels, span.sheet)
         del self._pulls[span.key]
         self._live[span.key] = self._kept[span.key] = self._whole[span.key] = tile
         while sum(len(each.pixels) for each in self._kept.values()) > self._kept_bytes and len(self._kept) > 1:
@@ -174,6 +185,8 @@ def _check(span: WireSpan, length: int) -> None:
     rows = span.lines * span.columns
     end = span.first + (span.count or rows - span.skipped)
     inside = 0 < end - span.first <= rows - span.skipped and end <= length
+    if span.sheet is not None:
+        inside = inside and span.sheet.shape == (span.lines, span.columns) and span.sheet.squares > 0
     if not (inside and 0 < _bytes_of(span) <= MOST_TILE_BYTES):
         raise ValueError("An image of this request has no place in its prompt.")
 

@@ -1,9 +1,9 @@
 """The messages of fronts and replicas: typed frames. distributed/cluster/framing.py makes bytes of them.
 
-    front -> replica    Hello, Proof, Assignment, PagesAhead, Cancel, RecordAsked, TileSent
+    front -> replica    Hello, Proof, Assignment, PagesAhead, TilesAhead, Cancel, RecordAsked, TileSent
     replica -> front    Hello, Proof, ReplicaFacts, Refused, StepNews (one a step, for all streams), Beat, RecordSent,
                         TileAsked
-    replica -> replica  as a front, and PagesAsked; the answer is PagesSent
+    replica -> replica  as a front, and PagesAsked, RowsAsked; the answers are PagesSent, RowsSent
 
 The front gives a stream a new number with each Assignment. News of an older number is left out.
 """
@@ -16,16 +16,17 @@ import msgspec
 
 from twostroke.cost.explain.explanation import Explanation
 from twostroke.types.event import FinishedEvent
+from twostroke.types.images import Sheet
 from twostroke.types.objectives import NO_OBJECTIVES, LatencyObjectives
 from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
-WIRE_VERSION = 9
+WIRE_VERSION = 10
 NONCE_BYTES = 32
 TILE_PIECE_BYTES = 256 << 10
 """The most bytes of a tile in one frame: frames of other requests go between two of them."""
-ReplicaRole = Literal["both", "prefill", "decode"]
+ReplicaRole = Literal["both", "prefill", "decode", "encode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 TokenIds = tuple[Count, ...]
 TileKey = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
@@ -64,11 +65,12 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     weights.
 
     pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
-    there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts. page_bytes: the
-    bytes of one page of positions as it is sent; 0 where pages cannot be sent. objectives: what it promises to each
-    request. adapters: their names, by slot. sight: a fingerprint of the rules by which images become tiles; empty where
-    it reads no images. adapter_salts: the salt of each adapter's prefixes, which follows from its
-    contents.
+    there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts, or image rows
+    for the others. page_bytes: the bytes of one page of positions as it is sent; 0 where pages cannot be sent.
+    objectives: what it promises to each request. adapters: their names, by slot. sight: a fingerprint of the rules by
+    which images become tiles; empty where it reads no images. adapter_salts: the salt of each adapter's prefixes, which
+    follows from its contents. image_row_s, image_row_bytes: predicted seconds of an image row's encode, and its bytes
+    as it is sent.
     """
 
     name: str
@@ -87,6 +89,8 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     adapters: tuple[str, ...] = ()
     sight: str = ""
     adapter_salts: tuple[str, ...] = ()
+    image_row_s: float = 0.0
+    image_row_bytes: int = 0
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
@@ -109,6 +113,15 @@ class WireSpan(msgspec.Struct, array_like=True, frozen=True):
     skipped: Count
     count: Count
     together: bool
+    sheet: Sheet | None = None
+
+
+class KeySpan(msgspec.Struct, array_like=True, frozen=True):
+    """Positions [first, first + count) of a prompt, which hold rows of a tile. Pages are found by its key there."""
+
+    first: Count
+    count: Count
+    key: TileKey
 
 
 class Assignment(msgspec.Struct, tag=True, frozen=True):
@@ -118,6 +131,7 @@ class Assignment(msgspec.Struct, tag=True, frozen=True):
     asked for them already, or 0. beams: the numbers of the other members of a beam search, which end with it. promised:
     refuse it rather than hold it where its first token cannot be promised in time: another replica may promise it.
     images: those of the request, which has none itself; the replica asks for the pixels that it does not have.
+    rows_from: ask there for image rows that are not here; what does not come is encoded.
     """
 
     number: int
@@ -128,16 +142,26 @@ class Assignment(msgspec.Struct, tag=True, frozen=True):
     ahead: int = 0
     promised: bool = False
     images: tuple[WireSpan, ...] = ()
+    rows_from: PageSource | None = None
 
 
 class PagesAhead(msgspec.Struct, tag=True, frozen=True):
     """A prompt that is being computed at `source` and whose stream is to go on here: ask for its pages as they become
-    full. An Assignment or a Cancel ends it."""
+    full. An Assignment or a Cancel ends it. images: where the prompt shows them."""
 
     number: int
     cache_salt: str
     token_ids: TokenIds
     source: PageSource
+    images: tuple[KeySpan, ...] = ()
+
+
+class TilesAhead(msgspec.Struct, tag=True, frozen=True):
+    """Encode these tiles: the replica that has the Assignment of this number will ask for their rows. A Cancel ends
+    it."""
+
+    number: int
+    images: tuple[WireSpan, ...]
 
 
 class Cancel(msgspec.Struct, tag=True, frozen=True):
@@ -151,6 +175,7 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
 
     prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each. step_s: the
     seconds of the last step. page_rate: bytes a second of pages that came from other replicas; 0 before the first.
+    encode_s: predicted seconds of the encodes that it has to do for other replicas.
     preemptions, query_tokens, hit_tokens, guesses: since the replica's start.
     """
 
@@ -167,6 +192,7 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
     hit_tokens: int = 0
     waste_tokens: int = 0
     page_rate: float = 0.0
+    encode_s: float = 0.0
     guesses: VerifiedGuesses = NO_GUESSES
 
 
@@ -235,7 +261,7 @@ class PagesAsked(msgspec.Struct, tag=True, frozen=True):
     one to be computed.
 
     Each frame gets one answer, and nothing is sent that was not asked for. token_ids, cache_salt: those of the prompt.
-    Only the first frame with a `number` has them; they are empty in later ones.
+    Only the first frame with a `number` has them; they are empty in later ones. images: where the prompt shows them.
     """
 
     number: int
@@ -243,6 +269,7 @@ class PagesAsked(msgspec.Struct, tag=True, frozen=True):
     count: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
     cache_salt: str = ""
     token_ids: TokenIds = ()
+    images: tuple[KeySpan, ...] = ()
 
 
 class WirePage(msgspec.Struct, array_like=True, frozen=True):
@@ -257,6 +284,27 @@ class PagesSent(msgspec.Struct, tag=True, frozen=True):
 
     number: int
     pages: tuple[WirePage, ...]
+    over: bool = False
+
+
+class RowsAsked(msgspec.Struct, tag=True, frozen=True):
+    """Send image rows [first, first + count) of a tile; where they are not encoded yet, wait a little for them. Each
+    frame gets one answer."""
+
+    number: int
+    key: TileKey
+    first: Count
+    count: Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
+
+
+class RowsSent(msgspec.Struct, tag=True, frozen=True):
+    """Image rows as numbers of 32 bits; none where they are not there yet. digest: see
+    distributed/replica/row_feeds.py. over: they will not come."""
+
+    number: int
+    first: Count = 0
+    data: bytes = b""
+    digest: bytes = b""
     over: bool = False
 
 
@@ -299,12 +347,15 @@ Frame = (
     | ReplicaFacts
     | Assignment
     | PagesAhead
+    | TilesAhead
     | Cancel
     | Refused
     | StepNews
     | Beat
     | PagesAsked
     | PagesSent
+    | RowsAsked
+    | RowsSent
     | RecordAsked
     | RecordSent
     | TileAsked

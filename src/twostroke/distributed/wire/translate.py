@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from twostroke.distributed.wire.frames import Assignment, WireEnd, WirePrompt, WireSpan, WireToken
+from twostroke.distributed.wire.frames import (
+    Assignment,
+    KeySpan,
+    TilesAhead,
+    WireEnd,
+    WirePrompt,
+    WireSpan,
+    WireToken,
+)
 from twostroke.types.event import Event, PromptEvent, TokenEvent
 from twostroke.types.grammar import TokenMask
-from twostroke.types.images import ImageSpan, ImageTile
+from twostroke.types.images import ImageSpan, ImageTile, key_of
 from twostroke.types.request import Request
 
 
@@ -41,13 +49,38 @@ def wire_spans(images: Sequence[ImageSpan]) -> tuple[WireSpan, ...]:
             span.skipped,
             span.count,
             span.together,
+            span.tile.sheet,
         )
         for span in images
     )
 
 
-def seen_by(work: Assignment, tiles: Mapping[bytes, ImageTile]) -> Assignment:
-    """The assignment, whose request has its images. tiles: all of them, by the keys of frames."""
+def key_spans(images: Sequence[ImageSpan]) -> tuple[KeySpan, ...]:
+    """Where the prompt of a question for pages shows images."""
+    return tuple(KeySpan(span.first, span.end - span.first, wire_key(span.tile.key)) for span in images)
+
+
+def keyed(token_ids: Sequence[int], images: Sequence[KeySpan]) -> tuple[int, ...]:
+    """The token ids of such a prompt, with the key of its tile at each position that holds an image row. Positions that
+    it does not have are left out: no page is found by them."""
+    keys = list(token_ids)
+    for span in images:
+        own = range(span.first, min(len(keys), span.first + span.count))
+        keys[own.start : own.stop] = [key_of(span.key)] * len(own)
+    return tuple(keys)
+
+
+class EncodeJob(Struct, frozen=True, eq=False):
+    """A TilesAhead whose pixels are here."""
+
+    number: int
+    tiles: tuple[ImageTile, ...]
+
+
+def seen_by(work: Assignment | TilesAhead, tiles: Mapping[bytes, ImageTile]) -> Assignment | EncodeJob:
+    """The assignment, whose request has its images; or the job. tiles: all of them, by the keys of frames."""
+    if isinstance(work, TilesAhead):
+        return EncodeJob(work.number, tuple(tiles[key] for key in dict.fromkeys(span.key for span in work.images)))
     spans = (
         ImageSpan(span.first, tiles[span.key], span.skipped, span.count, span.together) for span in work.images
     )

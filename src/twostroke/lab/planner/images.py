@@ -45,18 +45,21 @@ class ImageSize(Struct, frozen=True):
 
 
 class PlannedImage(Struct, frozen=True):
-    """rows: the tokens that show each of its parts, which are encoded apart. tokens: these and the marks around."""
+    """rows: the tokens that show each of its parts, which are encoded apart. tokens: these and the marks around.
+    sent_bytes: those of its rows on their way from a replica that encodes for others."""
 
     width: int
     height: int
     rows: tuple[int, ...]
     tokens: int
     encode_s: float
+    sent_bytes: int = 0
 
     def as_json(self) -> dict[str, float]:
         """Plain values."""
         counts = {"parts": len(self.rows), "rows": sum(self.rows), "tokens": self.tokens}
-        return {"width": self.width, "height": self.height, **counts, "encode_s": self.encode_s}
+        size = {"width": self.width, "height": self.height}
+        return {**size, **counts, "encode_s": self.encode_s, "sent_bytes": self.sent_bytes}
 
 
 class PlannedSight(Struct, frozen=True):
@@ -66,6 +69,12 @@ class PlannedSight(Struct, frozen=True):
     processor: Processor
     most_rows: int
     count: Callable[[str], int]
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of an image row on its way to another replica."""
+        program = self.encoder.model.program
+        return 4 * sum(value.width for value in (program.logits, *program.kept))
 
     def num_bytes(self, weights: str) -> int:
         """The memory of the encoder, with the rows that are kept."""
@@ -86,7 +95,7 @@ class PlannedSight(Struct, frozen=True):
         sheets = cut.sheets or (None,) * len(lines)
         tiles = [ImageTile(-1, *shape, 0, 0, b"", sheet) for shape, sheet in zip(lines, sheets, strict=True)]
         encode_s = sum(map(cost.tile_s, tiles))
-        return PlannedImage(size.width, size.height, tuple(rows), tokens, encode_s)
+        return PlannedImage(size.width, size.height, tuple(rows), tokens, encode_s, sum(rows) * self.row_bytes)
 
 
 def parse_size(text: str) -> ImageSize:
@@ -160,7 +169,12 @@ def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, ttft: str)
         rows = f"{sum(each.rows):,} of them image rows"
         lines.append(f"image {size:<13} {each.tokens:>11,} tokens{parts}, {rows}; encode {_words(each)}")
     said = f"one request alone, with {'these images' if len(images) > 1 else 'this image'}: TTFT {ttft}"
-    return [*lines, f"{said}; of images that were shown lately nothing is encoded"] if images else lines
+    sent = f"{sum(image.sent_bytes for image in images) / 1e6:,.1f} MB of rows"
+    return [
+        *lines,
+        f"{said}; of images that were shown lately nothing is encoded",
+        f"encoded by another replica (--role encode): no encode here, and {sent} travel",
+    ] if images else lines
 
 
 def _words(image: PlannedImage) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from twostroke.lab.sim.autoscale import Autoscale, Autoscaler
+from twostroke.lab.sim.encoders import Encoders
 from twostroke.lab.sim.observe import Notebook, Seen
 from twostroke.lab.sim.predicted import invented_tokens
 from twostroke.lab.sim.prompts import GREEDY, heart_request
@@ -32,6 +33,7 @@ REFUSED = "longer than the context or the KV pool"
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
     """replicas take requests. decoders: where there are some, the others only read prompts and send K and V to them.
+    encoders: replicas that encode images for the others (`--role encode`).
 
     autoscale: replicas come and go instead of being `replicas`; not with decoders (ConfigError). What the setup
     promises is kept where it can be: with decoders, the TTFT by those that read, the ITL by those that decode.
@@ -42,6 +44,7 @@ class FleetPlan:
     decoders: int = 0
     link: Link = field(default_factory=lambda: Link(50e9))
     autoscale: Autoscale | None = None
+    encoders: int = 0
 
     def __post_init__(self) -> None:
         if self.decoders and self.autoscale is not None:
@@ -63,7 +66,8 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class FleetOutcome:
-    """seen: what each request experienced, in order of arrival. readers, decoders: all replicas that were ever started.
+    """seen: what each request experienced, in order of arrival. readers, decoders, encoders: all replicas that were
+    ever started.
 
     end_s: when the last request ended. scaling: (time, replicas that are paid for from then on). recomputed_tokens:
     prompt tokens that decoders computed again although they had been sent, because they were evicted meanwhile.
@@ -76,11 +80,12 @@ class FleetOutcome:
     traffic: Traffic
     scaling: list[tuple[float, int]]
     recomputed_tokens: int
+    encoders: list[Member] = field(default_factory=list)
 
     @property
     def members(self) -> list[Member]:
         """All replicas."""
-        return self.readers + self.decoders
+        return self.readers + self.decoders + self.encoders
 
     @property
     def replica_s(self) -> float:
@@ -100,6 +105,7 @@ class Fleet:
         first = plan.replicas if plan.autoscale is None else plan.autoscale.low
         self._readers = [self._start(f"r{number}", plan.reader_setup, 0.0) for number in range(first)]
         self._decoders = [self._start(f"d{number}", plan.decoder_setup, 0.0) for number in range(plan.decoders)]
+        self._encoding = [self._start(f"e{number}", plan.setup, 0.0) for number in range(plan.encoders)]
         self._notebook = Notebook()
         self._live: dict[str, tuple[int, WorkloadRequest]] = {}
         self._requests: Iterator[tuple[int, WorkloadRequest]] = iter(())
@@ -107,7 +113,9 @@ class Fleet:
         self._arrivals_left = True
         self._closed = False
         self._traffic = Traffic()
-        self._scaling = [(0.0, first + plan.decoders)]
+        images = plan.setup.images
+        self._encoders = None if images is None else Encoders(self._encoding, images, plan.link, self._traffic)
+        self._scaling = [(0.0, first + plan.decoders + plan.encoders)]
         self._recomputed = 0
         self._end_s = 0.0
 
@@ -131,7 +139,7 @@ class Fleet:
         self._time.run()
         seen = list(self._notebook.seen.values())
         rest = (self._end_s, self._traffic, self._scaling, self._recomputed)
-        return FleetOutcome(seen, self._readers, self._decoders, *rest)
+        return FleetOutcome(seen, self._readers, self._decoders, *rest, self._encoding)
 
     def on_event(self, replica: Replica, event: Event) -> None:
         """See Listener. An end is known to routers when it happens, which is at the end of the step."""
@@ -179,8 +187,25 @@ class Fleet:
         request = heart_request(asked, number, name, self._plan.setup.adapters)
         request = request if images is None else images.shown_by(request)
         self._live[name] = (number, asked)
-        self._submit(member, replace(request, max_tokens=min(1, request.max_tokens)) if self._decoders else request)
+        request = replace(request, max_tokens=min(1, request.max_tokens)) if self._decoders else request
+        rows_s = None if self._encoders is None else self._encoders.rows_there_s(request, member, asked.arrival_s)
+        if rows_s is None:
+            self._submit(member, request)
+        else:
+            self._submit_with_rows(member, request, rows_s)
         return True
+
+    def _submit_with_rows(self, member: Member, request: Request, rows_s: float) -> None:
+        """The request waits for its image rows, which are there at rows_s."""
+        member.requests += 1  # routers count it from now on
+
+        def deliver(now_s: float) -> None:
+            member.requests -= 1
+            self._settle(member, now_s)
+            member.replica.take_rows(request)
+            self._submit(member, replace(request, arrival_s=now_s))
+
+        self._time.at(rows_s, deliver)
 
     def _submit(self, member: Member, request: Request) -> None:
         self._notebook.seen[request.request_id].where.append(member.replica.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from math import inf
 
@@ -21,11 +22,12 @@ KEYS_OF_ONE = 1 << 16
 
 class SimulatedImages(Struct, frozen=True):
     """rows: the image rows of each part of a prompt's images. tokens: all of them, with the marks around. cost: what
-    encodes cost, piece by piece."""
+    encodes cost, piece by piece. row_bytes: those of an image row on its way to another replica."""
 
     rows: tuple[int, ...]
     tokens: int
     cost: EncodeCost
+    row_bytes: int = 0
 
     def shown_by(self, request: Request) -> Request:
         """The request with images of its own at the beginning of its prompt; as it is where they do not fit."""
@@ -40,10 +42,13 @@ class SimulatedImages(Struct, frozen=True):
 
 
 class EncodingExecutor:
-    """Satisfies engine.executor.Executor: before what `own` does, the time of encodes passes."""
+    """Satisfies engine.executor.Executor: before what `own` does, the time of encodes passes. known: keys of tiles that
+    another replica has encoded."""
 
-    def __init__(self, own: Executor, images: SimulatedImages, clock: VirtualClock) -> None:
-        self._own, self._images, self._clock = own, images, clock
+    def __init__(
+        self, own: Executor, images: SimulatedImages, clock: VirtualClock, known: Container[int] = ()
+    ) -> None:
+        self._own, self._images, self._clock, self._known = own, images, clock, known
         self._walks: dict[int, EncodeWalk] = {}
 
     def execute(self, plan: Plan) -> StepResult:
@@ -66,6 +71,9 @@ class EncodingExecutor:
 
     def _work(self, tile: ImageTile, most_s: float, taken: list[EncodePiece], done: set[int]) -> None:
         """Pieces of a tile that take at most so long together, at least one."""
+        if tile.key in self._known:
+            done.add(tile.key)
+            return
         walk = self._walks.setdefault(tile.key, self._images.cost.walk_of(tile))
         left_s, least = most_s, True
         while (piece := walk.take(left_s, least=least)) is not None:

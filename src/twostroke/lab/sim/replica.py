@@ -20,6 +20,7 @@ from twostroke.lab.sim.predicted import invented_tokens
 from twostroke.lab.sim.setup import ReplicaSetup
 from twostroke.types.errors import OutOfMemory, Overloaded
 from twostroke.types.event import Event, FinishedEvent
+from twostroke.types.images import EncodedTiles
 from twostroke.types.plan import Plan
 from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import StepResult
@@ -98,7 +99,8 @@ class Replica:
         self.steps = 0
         self.last_step_s = 0.0
         self.outstanding: dict[str, Request] = {}
-        executor, flight = setup.executor(self.clock, self._beside)
+        self._known_tiles: set[int] = set()
+        executor, flight = setup.executor(self.clock, self._beside, self._known_tiles)
         self._core = EngineCore(self.scheduler, executor, self._computed, flight)
         self._listener = listener
         self._watch = watch
@@ -117,6 +119,12 @@ class Replica:
         self.settle(request.arrival_s)
         self.outstanding[request.request_id] = request
         self._inbox.append(request)
+
+    def take_rows(self, request: Request) -> None:
+        """The rows of its images have come from another replica."""
+        keys = frozenset(span.tile.key for span in request.images)
+        self._known_tiles |= keys
+        self.scheduler.images.done(EncodedTiles(keys), ())
 
     def settle(self, at_s: float) -> None:
         """Do what was looked ahead and begins before at_s, so that queues and cache are as they are at that time."""

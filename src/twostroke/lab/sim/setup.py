@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from collections.abc import Sequence as Positions
 from dataclasses import dataclass, replace
 
@@ -66,11 +66,14 @@ class ReplicaSetup:
     stages: tuple[SteadyCost, ...] = ()
     images: SimulatedImages | None = None
 
-    def executor(self, clock: VirtualClock, beside: Callable[[], Positions[int]]) -> tuple[Executor, PlansInFlight]:
-        """What takes the predicted time for each plan, and how many plans at a time. beside: see PredictedExecutor."""
+    def executor(
+        self, clock: VirtualClock, beside: Callable[[], Positions[int]], known: Container[int] = ()
+    ) -> tuple[Executor, PlansInFlight]:
+        """What takes the predicted time for each plan, and how many plans at a time. beside: see PredictedExecutor.
+        known: see EncodingExecutor."""
         if not self.stages:
             own = PredictedExecutor(self.cost, clock, beside=beside)
-            return own if self.images is None else EncodingExecutor(own, self.images, clock), PlansInFlight()
+            return own if self.images is None else EncodingExecutor(own, self.images, clock, known), PlansInFlight()
         staged = StagedExecutor(StageTimes(self.stages), clock)
         return staged, PlansInFlight(len(self.stages), staged.begin)
 

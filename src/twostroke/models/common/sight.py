@@ -15,7 +15,8 @@ class Between(enum.Enum):
     """How rows of a learned grid become those of a grid of another size. CORNERS: bilinear, corners on corners.
     BILINEAR, BICUBIC: places are the middles of squares. SMOOTH: BILINEAR over all places that a square of a
     smaller grid covers. GRID: the first lines and columns as they are. AXES: the tensor has two tables; a place is the
-    sum of a row of the first by its column and one of the second by its line."""
+    sum of a row of the first by its column and one of the second by its line. PAIRS: the tables of AXES, with
+    the two rows of a number next to each other."""
 
     CORNERS = enum.auto()
     BILINEAR = enum.auto()
@@ -23,6 +24,7 @@ class Between(enum.Enum):
     SMOOTH = enum.auto()
     GRID = enum.auto()
     AXES = enum.auto()
+    PAIRS = enum.auto()
 
 
 class LearnedPlaces(Struct, frozen=True):
@@ -41,7 +43,7 @@ class LearnedPlaces(Struct, frozen=True):
     @property
     def rows(self) -> int:
         """Rows of the tensor."""
-        return 2 * self.side if self.between is Between.AXES else self.side**2 + bool(self.first)
+        return 2 * self.side if self.between in (Between.AXES, Between.PAIRS) else self.side**2 + bool(self.first)
 
     @property
     def tensors(self) -> frozenset[str]:

@@ -53,11 +53,12 @@ def read_projector(path: Path) -> Projector:
     file = GgufFile.open(path)
     try:
         keys, word, kind = _kind_of(file)
+        least = int(bool(kind.layers))
         tower: Config = {
             "hidden_size": _whole(keys, VISION + "embedding_length"),
-            "intermediate_size": _whole(keys, VISION + "feed_forward_length"),
-            "num_hidden_layers": _whole(keys, VISION + "block_count"),
-            "num_attention_heads": _whole(keys, VISION + "attention.head_count"),
+            "intermediate_size": _whole(keys, VISION + "feed_forward_length", least),
+            "num_hidden_layers": _whole(keys, VISION + "block_count", least),
+            "num_attention_heads": _whole(keys, VISION + "attention.head_count", least),
             "patch_size": _whole(keys, VISION + "patch_size"),
             "image_size": _whole(keys, VISION + "image_size"),
             "layer_norm_eps": keys.number(VISION + "attention.layer_norm_epsilon"),
@@ -105,10 +106,10 @@ def _kind_of(file: GgufFile) -> tuple[Keys, str, ProjectorKind]:
     return keys, word, KINDS[word]
 
 
-def _whole(keys: Keys, key: str) -> int:
+def _whole(keys: Keys, key: str, least: int = 1) -> int:
     found = keys.number(key)
-    if found != int(found) or found < 1:
-        raise keys.wrong(key, "It must be a whole number above 0.")
+    if found != int(found) or found < least:
+        raise keys.wrong(key, f"It must be a whole number, at least {least}.")
     return int(found)
 
 

@@ -11,15 +11,15 @@ from twostroke.types.plan import Role
 
 class WholeSpans(Struct, frozen=True):
     """Satisfies `limits.Limiter`, except that a span which begins a chunk gets all of its rows, where the limits before
-    this one would have cut it. The last of a scheduler's limits. max_step_tokens, max_chunk_tokens: what no chunk may
-    exceed.
+    this one would have cut it. Next to streams it then has its step to itself, so that a gap grows by one image at
+    most. The last of a scheduler's limits. max_step_tokens, max_chunk_tokens: what no chunk may exceed.
     """
 
     max_step_tokens: int
     max_chunk_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """As many positions as end no chunk inside of a span; 0 where the step has no room for the next span."""
+        """As many positions as end no chunk inside of a span; 0 where the next span waits for a step with room."""
         images = sequence.request.images
         if not images or wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
@@ -30,4 +30,5 @@ class WholeSpans(Struct, frozen=True):
         if cut.first > start:
             return cut.first - start
         room = min(self.max_step_tokens - step.num_tokens, self.max_chunk_tokens)
-        return cut.end - start if cut.end - start <= room else 0
+        waits = cut.end - start > room or (step.num_prefill_tokens and step.streams())
+        return 0 if waits else cut.end - start

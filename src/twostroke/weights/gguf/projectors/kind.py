@@ -24,7 +24,7 @@ def nothing_more(text: Config) -> Config:
 
 class ProjectorKind(Struct, frozen=True, kw_only=True):
     """A type of projector. mark: the token that stands where image rows go. texts: architectures of the language models
-    that it belongs to. tower: what names of the tower begin with. layers: the same for its layers.
+    that it belongs to. tower: what names of the tower begin with. layers: the same for its layers; empty without any.
 
     layer, outer: our names by the stems of stored ones. In `outer` a name after "/" is whole. A name before a last "/"
     has no ending. config: see FieldsOf. more(text): fields of the language model that its own file does not have.

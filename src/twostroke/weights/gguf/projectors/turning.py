@@ -106,11 +106,27 @@ def _gemma4(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
         "use_clipped_linears": "v.blk.0.attn_q.input_min" in shapes,
         "standardize": "v.std_bias" in shapes,
     }
+    return {"model_type": "gemma4", "vision_config": own}, _gemma4_settings(keys, tower, merge)
+
+
+def _gemma4_settings(keys: Keys, tower: Config, merge: int) -> Config:
     settings: Config = {"do_normalize": keys.has(VISION + "image_mean")}
     if keys.has(VISION + "image_max_pixels"):
         area = (merge * tower["patch_size"]) ** 2
         settings["max_soft_tokens"] = int(keys.number(VISION + "image_max_pixels")) // area
-    return {"model_type": "gemma4", "vision_config": own}, settings
+    return settings
+
+
+def _gemma4_unified(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
+    """No tower. Files have pixels colour by colour, and places axis by axis."""
+    merge = merge_of(keys, "projector.scale_factor", 3)
+    own: Config = {
+        **{"patch_size": tower["patch_size"], "pooling_kernel_size": merge, "mm_embed_dim": tower["hidden_size"]},
+        **{"mm_posemb_size": length(shapes, "v.position_embd.weight", 1, axis=1), "planes": True},
+        "rms_norm_eps": tower["layer_norm_eps"],
+    }
+    settings = {**_gemma4_settings(keys, tower, merge), "patch_size": tower["patch_size"]}
+    return {"model_type": "gemma4_unified", "vision_config": own}, {**settings, "pooling_kernel_size": merge}
 
 
 def _gemma4_text(text: Config) -> Config:
@@ -208,5 +224,19 @@ KINDS = {
         config=_gemma4,
         more=_gemma4_text,
         colors_last=True,
+    ),
+    "gemma4uv": ProjectorKind(
+        mark="<|image|>",
+        texts=("Gemma4ForCausalLM",),
+        tower="model.vision_embedder.",
+        layers="",
+        layer={},
+        outer={
+            **{"v.patch_norm.1": "patch_ln1", "v.patch_embd": "patch_dense", "v.patch_norm.2": "patch_ln2"},
+            **{"v.position_embd": "pos_embedding/", "v.patch_norm.3": "pos_norm"},
+            "mm.input_projection": "/model.embed_vision.embedding_projection",
+        },
+        config=_gemma4_unified,
+        more=_gemma4_text,
     ),
 }

@@ -1,0 +1,21 @@
+"""Salts of prefixes as this replica writes them: a front knows adapters by their names, pages are found by contents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from twostroke.distributed.fleet.fixed_adapters import salt_by_content
+from twostroke.distributed.wire.frames import Assignment, Frame, PagesAhead, ReplicaFacts
+
+
+def with_own_salt(frame: Frame, facts: ReplicaFacts) -> Frame:
+    """A front's frame, with the salts of the adapters that this replica has."""
+    if isinstance(frame, Assignment):
+        salt = salt_by_content(frame.request.cache_salt, facts.adapters, facts.adapter_salts)
+        return structs.replace(frame, request=replace(frame.request, cache_salt=salt))
+    if isinstance(frame, PagesAhead):
+        salt = salt_by_content(frame.cache_salt, facts.adapters, facts.adapter_salts)
+        return structs.replace(frame, cache_salt=salt)
+    return frame

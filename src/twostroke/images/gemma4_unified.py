@@ -1,0 +1,34 @@
+"""Tiles of Gemma 4 without a tower: those of Gemma 4, whose image rows are read from pixels as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from twostroke.images.gemma4 import PLAIN, Gemma4Processor
+from twostroke.images.processor import BICUBIC, MULTIPLES, Tiling, read_resizing
+from twostroke.types.spec.fields import Fields
+
+
+class Gemma4UnifiedProcessor(Gemma4Processor, frozen=True):
+    """See Gemma4Processor."""
+
+    family: ClassVar[str] = "gemma4_unified"
+
+    @property
+    def values(self) -> Sequence[tuple[float, float, float]]:
+        """See Processor."""
+        return self.colors.table
+
+
+def read(fields: Fields, tiling: Tiling) -> Gemma4UnifiedProcessor:
+    """The processor that a file describes. Its patches are smaller than those of an image row. Raises CorruptModel."""
+    patch, merge = (
+        fields.integer(name, 1, 4096, default=usual) for name, usual in (("patch_size", 16), ("pooling_kernel_size", 3))
+    )
+    if patch * merge != tiling.patching.unit:
+        raise fields.wrong("patch_size", f"An image row shows {tiling.patching.unit} pixels of one side.")
+    silent = fields if fields.has("do_normalize") else fields.changed({"do_normalize": False})
+    colors = read_resizing(silent, PLAIN, BICUBIC, MULTIPLES)
+    most = fields.integer("max_soft_tokens", 1, 1 << 20, default=280)
+    return Gemma4UnifiedProcessor(tiling.patching, min(most, tiling.most_rows), colors)

@@ -1,0 +1,69 @@
+"""Image rows as bytes, for replicas that encode for each other, and encodes between the steps of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from twostroke.cost.encode_cost import EncodeCost
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.scheduler.limits.image_turns import ImageTurns
+from twostroke.runner.image_encoder import ImageRows
+from twostroke.types.images import ImageTile, keys_of
+from twostroke.types.request import Request
+
+
+class SharedRows:
+    """Satisfies replica.row_feeds.RowStore. turns: the scheduler's, which are told what is encoded. clock: seconds."""
+
+    def __init__(
+        self, images: ImageRows, cost: EncodeCost, turns: ImageTurns, cache: CacheManager, clock: Callable[[], float]
+    ) -> None:
+        self._kept, self._cost, self._turns, self._cache, self._clock = images.kept, cost, turns, cache, clock
+        self._width = images.width
+
+    @property
+    def row_bytes(self) -> int:
+        """See RowStore."""
+        return 4 * self._width
+
+    def has(self, key: int) -> bool:
+        """See RowStore."""
+        return self._kept.find(key) is not None
+
+    def read(self, key: int, first: int, count: int) -> bytes | None:
+        """See RowStore."""
+        rows = self._kept.find(key)
+        return None if rows is None else rows[first : first + count].tobytes()
+
+    def keep(self, key: int, data: bytes) -> None:
+        """See RowStore."""
+        self._kept.put(key, np.frombuffer(data, np.float32).reshape(-1, self._width))
+        self._turns.done(self._kept.take(0.0), ())
+
+    def work(self, tile: ImageTile, seconds: float) -> bool:
+        """See RowStore. An encode that fails is over: the request that needs it fails by itself."""
+        begin_s = self._clock()
+        try:
+            over = self._kept.work(tile, seconds)
+        except Exception:
+            self._kept.give_up(tile)
+            over = True
+        self._turns.done(self._kept.take(self._clock() - begin_s), ())
+        return over
+
+    def predicted_s(self, tile: ImageTile) -> float:
+        """See RowStore."""
+        return self._cost.tile_s(tile)
+
+    def row_s(self, rows: int) -> float:
+        """Seconds of an image row, in a tile of so many."""
+        return self._cost.seconds(rows) / rows
+
+    def missing(self, request: Request) -> list[ImageTile]:
+        """See RowStore."""
+        tokens = (*request.prompt_token_ids, *request.resumed_token_ids)
+        matched = self._cache.match(request.cache_salt, keys_of(tokens, request.images))
+        cached = self._cache.spared_tokens(matched, len(tokens))
+        return [span.tile for span in request.images if span.end > cached and not self.has(span.tile.key)]

@@ -15,6 +15,7 @@ from twostroke.types.errors import ModelNotFound
 @click.option("--dry-run", is_flag=True, help="Say what would be downloaded and whether it fits, and download nothing.")
 @click.option("--anyway", is_flag=True, help="Download it also where it does not fit or cannot run.")
 @click.option("--no-pack", is_flag=True, help="Do not pack the weights: the first start does it.")
+@click.option("--progress-lines", is_flag=True, help="Write progress as lines of JSON on standard error, for programs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def command(
@@ -24,6 +25,7 @@ def command(
     dry_run: bool,
     anyway: bool,
     no_pack: bool,
+    progress_lines: bool,
     as_json: bool,
     verbose: bool,
 ) -> None:
@@ -31,13 +33,15 @@ def command(
     fits. Resumes where it stopped; pins the commit; packs the weights, so that the first start is a quick one."""
     with clear_errors(verbose):
         from twostroke.assets import spark_path
+        from twostroke.cli.shared.progress import progress_bar
+        from twostroke.cli.shared.progress import progress_lines as shown_as_lines
         from twostroke.cli.store.fetching import PullWish, bring, heed, pack, prospect_of
         from twostroke.weights.hub.hub import EMBEDDED
 
         def say(text: str) -> None:
             click.echo(text, err=as_json)
 
-        wish = PullWish(model, revision, endpoint, anyway, say)
+        wish = PullWish(model, revision, endpoint, anyway, say, shown_as_lines if progress_lines else progress_bar)
         prospect = prospect_of(wish)
         if prospect.name == EMBEDDED:
             _tell_embedded(str(spark_path()), as_json)
@@ -58,7 +62,7 @@ def command(
                 print_json(prospect.as_json())
             return
         folder = bring(wish, prospect)
-        packed = None if no_pack or prospect.reference is None else pack(folder)
+        packed = None if no_pack or prospect.reference is None else pack(wish, folder)
         if as_json:
             found = {"path": str(folder.path), "source": folder.source, "revision": folder.revision}
             file = folder.path.name if folder.path.is_file() else None

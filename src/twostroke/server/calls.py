@@ -24,7 +24,8 @@ class Call:
     calls earlier in the conversation, and their ids. grammar_field: the client's name for the grammar. asked: the
     request as its API's answers repeat it. progress: report how far the first prompt is. legacy_functions: calls are
     sent as `function_call`. ignored_fields: fields of the request that have no meaning here. warnings: what was changed
-    in the request. timings: whether the answer says what it took. model: the name that the client used.
+    in the request. timings: whether the answer says what it took. model: the name that the client used. slot: the
+    number that the last answer of it has in llama.cpp's API; None where it gets none.
     """
 
     response_id: str
@@ -49,6 +50,7 @@ class Call:
     warnings: tuple[str, ...] = ()
     timings: bool = False
     model: str = ""
+    slot: int | None = 0
 
     @property
     def num_choices(self) -> int:

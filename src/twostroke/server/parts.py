@@ -27,6 +27,8 @@ from twostroke.server.gate.lanes import Lanes
 from twostroke.server.gate.quarantine import Quarantine
 from twostroke.server.gate.reach import Reach
 from twostroke.server.live.view import EngineView
+from twostroke.server.slots.kept import Slots
+from twostroke.server.stored.chats import StoredChats
 from twostroke.server.stored.work import StoredWork
 from twostroke.server.telemetry.logs import request_ended
 from twostroke.server.telemetry.metrics import ServerMetrics
@@ -97,6 +99,8 @@ class ServerParts:
     other_names: further names of the model. format: how the model writes its turns. card: what lists of models show.
     eyes: what opens images in messages; None for a model that reads none. looks: what finds those of the request that
     is read now; None for eyes. desk: where they are opened. stored: the work that is kept; None for none.
+    chats: the page's chats that are kept here; None where they stay in browsers. slots: what llama.cpp's slots hold;
+    None where no pages are kept on a disk.
     loading: how far the model's load is, in words; empty while it takes requests. stays: it is loaded as long as the
     server runs.
     """
@@ -140,6 +144,8 @@ class ServerParts:
     other_names: tuple[str, ...] = ()
     card: ModelCard = field(default_factory=ModelCard)
     stored: StoredWork | None = None
+    chats: StoredChats | None = None
+    slots: Slots | None = None
     loading: Callable[[], str] = str
     stays: bool = True
 

@@ -240,5 +240,5 @@ class ModelGroup:
 def with_shared(own: ServerParts, shared: ServerParts) -> ServerParts:
     """The parts of one model of several: what bounds all requests together is shared."""
     names = ("door", "bodies", "lanes", "quarantine", "closing", "api_key", "reach", "limits", "drain_s", "listeners")
-    more = ("loopback_only", "desk", "stored")
+    more = ("loopback_only", "desk", "stored", "chats")
     return replace(own, **{name: getattr(shared, name) for name in (*names, *more)})

@@ -66,7 +66,8 @@ def test_a_mooncake_trace_and_fleets(model: str, tmp_path: Path) -> None:
 
 def test_a_disk_brings_back_what_memory_has_lost(tmp_path: Path) -> None:
     """Three long prompts take turns in a pool that holds one of them, of a model of some billion parameters."""
-    large = {**CONFIG, "hidden_size": 2048, "intermediate_size": 65536, "num_hidden_layers": 16, "num_key_value_heads": 1}
+    large = {**CONFIG, "hidden_size": 2048, "intermediate_size": 65536, "num_hidden_layers": 16}
+    large["num_key_value_heads"] = 1
     (tmp_path / "config.json").write_text(json.dumps(large))
     trace = tmp_path / "trace.jsonl"
     line = '{"timestamp": %d, "input_length": 6149, "output_length": 4, "hash_ids": %s}\n'

@@ -23,7 +23,7 @@ BUSY = Problem(409, "Another model is being fetched. Wait for its end, or stop i
 
 
 class Pull(Struct):
-    """One download. stage: download or pack. done, total: how many bytes. state: running, finished, failed or stopped."""
+    """One download. stage: download or pack. done, total: how many bytes. state: running, finished, failed, stopped."""
 
     name: str
     state: str = "running"

@@ -1,7 +1,7 @@
 """POST /slots/{id}?action=save, restore or erase.
 
-Saving and restoring run the slot's tokens once more, as a request of one token. Its pages stay on the disk, or come into
-the prefix cache. So both are bounded, queued and counted as any request, and what is damaged is computed.
+Saving and restoring run the slot's tokens once more, as a request of one token. Its pages stay on the disk, or come
+into the prefix cache. So both are bounded, queued and counted as any request, and what is damaged is computed.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class SentChat(Struct):
 
 
 class KeptChat(Struct, frozen=True):
-    """data: as it was sent. revision: changes with each write."""
+    """data: the bytes that were sent. revision: changes with each write."""
 
     data: bytes
     revision: str

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from tests.sim.machines import CONFIG
 from twostroke.cli.main import main
 
-MACHINE = ("--hardware", "rtx4090")
+MACHINE, CPU = ("--hardware", "rtx4090"), ("--hardware", "epyc-9654")
 
 
 @pytest.fixture
@@ -64,6 +64,28 @@ def test_a_mooncake_trace_and_fleets(model: str, tmp_path: Path) -> None:
     assert sooner["figures"]["completed"] == 10
 
 
+def test_a_disk_brings_back_what_memory_has_lost(tmp_path: Path) -> None:
+    """Three long prompts take turns in a pool that holds one of them, of a model of some billion parameters."""
+    large = {**CONFIG, "hidden_size": 2048, "intermediate_size": 65536, "num_hidden_layers": 16}
+    large["num_key_value_heads"] = 1
+    (tmp_path / "config.json").write_text(json.dumps(large))
+    trace = tmp_path / "trace.jsonl"
+    line = '{"timestamp": %d, "input_length": 6149, "output_length": 4, "hash_ids": %s}\n'
+    blocks = [list(range(100 * talk, 100 * talk + 12)) for talk in range(3)]
+    trace.write_text("".join(line % (60_000 * number, blocks[number % 3]) for number in range(6)))
+    words = ("simulate", "--model", str(tmp_path), *CPU, "--trace", str(trace), "--kv-memory", "130MB",
+             "--kv-format", "bf16", "--json")  # fmt: skip
+    without, found = report(run(*words)), report(run(*words, "--kv-disk", "2GB", "--disk-read", "2GB/s"))
+    assert without["figures"]["cached_tokens"] == 0 and "disk" not in without["fleet"]
+    assert found["figures"]["completed"] == 6 and found["figures"]["cached_tokens"] > 3 * 6000
+    disk = found["fleet"]["disk"]
+    assert disk["read_tokens"] == found["figures"]["cached_tokens"] and disk["written_bytes"] > 0
+    assert found["setup"]["kv_disk"] == 2 * 10**9 and found["setup"]["disk_read"] == 2e9
+    assert found["figures"]["ttft"]["mean"] < without["figures"]["ttft"]["mean"]
+    text = run(*words[:-1], "--kv-disk", "2GB").output
+    assert "tokens of prompts read" in text
+
+
 def test_records_and_chrome_traces_are_written_and_replayed(model: str, tmp_path: Path) -> None:
     steps, chrome, other = tmp_path / "steps.jsonl", tmp_path / "chrome.json", tmp_path / "other.json"
     words = ("--rate", "20", "--requests", "12", "--output", "8")
@@ -97,6 +119,9 @@ def test_what_cannot_be_is_one_clear_error(model: str, tmp_path: Path) -> None:
         (("simulate", "--model", model, *MACHINE, "--patience", "5s"), ("--patience", "--autoscale LOW:HIGH")),
         (("simulate", "--model", model, *MACHINE, "--perfetto", str(tmp_path / "no" / "x.json")), ("--perfetto",)),
         (("simulate", "--model", model, *MACHINE, "--context", "9k"), ("--context", "8192")),
+        (("simulate", "--model", model, *MACHINE, "--kv-disk", "1GB"), ("rtx4090", "--kv-disk")),
+        (("simulate", "--model", model, *CPU, "--kv-disk", "1GB", "--decoders", "1"), ("--decoders", "--kv-disk")),
+        (("simulate", "--model", model, *CPU, "--kv-disk", "1GB", "--disk-read", "fast"), ("--disk-read", "GB/s")),
         (("trace", str(broken)), ("line 1", "twostroke_steps")),
         (("trace", str(tmp_path / "none")), ("none",)),
     )

@@ -14,8 +14,10 @@ from selenium import webdriver
 from tests.page.browser import by, complaints, text_of, until
 from tests.page.scripted import Scripted
 from tests.page.steps import LAST, ask, open_page, send, wait_answer, wait_live
+from tests.serve.apis.test_pdf_texts import pdf, shown
 from tests.serve.harness import Live, serving
 from tests.vision.folders import picture, png, smolvlm
+from twostroke.server.attached.pdf import has_pypdf
 from twostroke.server.build import build_server
 
 pytestmark = pytest.mark.browser
@@ -97,13 +99,25 @@ def test_images_are_chosen_pasted_and_dropped_where_the_model_sees(
     assert complaints(chromium) == []
 
 
+@pytest.mark.skipif(not has_pypdf(), reason="pypdf is not installed: pip install -e '.[test]'")
+def test_the_text_of_a_pdf_file_is_attached(chromium: webdriver.Chrome, script: Scripted) -> None:
+    open_page(chromium, script.live)
+    give(chromium, "drop", "paper.pdf", "application/pdf", pdf(shown("The pelican")))
+    until(lambda: attached(chromium) == ["paper.pdf"], "the file")
+    ask(chromium, "What bird?")
+    assert script.last_text == "user: paper.pdf:\n```\nThe pelican\n```\n\nWhat bird?\nassistant: "
+    give(chromium, "drop", "scan.pdf", "application/pdf", pdf(b""))
+    until(lambda: "scan.pdf is not attached: The PDF file has no text" in text_of(chromium, "#attach-note"), "it")
+    assert attached(chromium) == []
+
+
 @pytest.mark.daily
 def test_what_cannot_be_attached_is_refused_in_words(chromium: webdriver.Chrome, script: Scripted) -> None:
     open_page(chromium, script.live)
     give(chromium, "drop", "cat.png", "image/png", png(picture(30, 20)))
     until(lambda: "cat.png is not attached: org/fake-model reads no images" in text_of(chromium, "#attach-note"), "it")
-    give(chromium, "drop", "paper.pdf", "application/pdf", b"%PDF-1.7\0\xff\xfe")
-    until(lambda: "paper.pdf is not attached: it is neither a text" in text_of(chromium, "#attach-note"), "it")
+    give(chromium, "drop", "paper.bin", "application/octet-stream", b"\0\xff\xfe")
+    until(lambda: "paper.bin is not attached: it is neither a text" in text_of(chromium, "#attach-note"), "it")
     assert attached(chromium) == []
     ask(chromium, "hi")
     assert script.last_text == "user: hi\nassistant: "

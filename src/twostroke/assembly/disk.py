@@ -19,11 +19,13 @@ from twostroke.cost.disk_price import DiskPrice
 from twostroke.cost.shape import StepCost
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cache.places import hash_of
+from twostroke.engine.disk.contract import DiskSides
 from twostroke.engine.disk.disk_book import DiskBook
 from twostroke.engine.disk.disk_pages import DiskPages
 from twostroke.engine.disk.files import KV_FOLDER, DiskFiles
 from twostroke.engine.disk.parts import STATES
 from twostroke.engine.disk.store import DiskStore
+from twostroke.engine.disk.workers import DiskReader, DiskWriter
 from twostroke.engine.executor import Executor
 from twostroke.ops.program.model import Model
 from twostroke.ops.step_memory import StepMemory
@@ -66,7 +68,8 @@ def build_disk(
     store = DiskStore(files, _identity(facts, pages, executor), resolved.disk.kv_disk, report)
     store.open()
     price = DiskPrice(facts.cost, resolved.steps.max_step_tokens)
-    disk = DiskPages(cache, pages, store, price, time.perf_counter, give_way, facts.trusted)
+    sides = DiskSides(store, DiskReader(store), DiskWriter(store, give_way))
+    disk = DiskPages(cache, pages, sides, price, time.perf_counter, facts.trusted)
     closing.callback(disk.close)
     return disk
 

@@ -26,6 +26,9 @@ class PullFlags:
     )
     anyway: bool = flag("--anyway", is_flag=True, help="Download it also where it does not fit or cannot run.")
     no_pack: bool = flag("--no-pack", is_flag=True, help="Do not pack the weights: the first start does it.")
+    progress_lines: bool = flag(
+        "--progress-lines", is_flag=True, help="Write progress as lines of JSON on standard error, for programs."
+    )
 
 
 @click.command(cls=ExampleCommand, example="twostroke pull llama3.2:1b")
@@ -37,13 +40,16 @@ def command(model: str, asked: PullFlags, as_json: bool, verbose: bool) -> None:
     fits. Resumes where it stopped; pins the commit; packs the weights, so that the first start is a quick one."""
     with clear_errors(verbose):
         from twostroke.assets import spark_path
+        from twostroke.cli.shared.progress import progress_bar
+        from twostroke.cli.shared.progress import progress_lines as shown_as_lines
         from twostroke.cli.store.fetching import PullWish, bring, heed, pack, prospect_of
         from twostroke.weights.hub.hub import EMBEDDED
 
         def say(text: str) -> None:
             click.echo(text, err=as_json)
 
-        wish = PullWish(model, asked.revision, asked.endpoint, asked.anyway, say)
+        shown = shown_as_lines if asked.progress_lines else progress_bar
+        wish = PullWish(model, asked.revision, asked.endpoint, asked.anyway, say, shown)
         prospect = prospect_of(wish)
         if prospect.name == EMBEDDED:
             _tell_embedded(str(spark_path()), as_json)
@@ -64,7 +70,7 @@ def command(model: str, asked: PullFlags, as_json: bool, verbose: bool) -> None:
                 print_json(prospect.as_json())
             return
         folder = bring(wish, prospect)
-        packed = None if asked.no_pack or prospect.reference is None else pack(folder)
+        packed = None if asked.no_pack or prospect.reference is None else pack(wish, folder)
         if as_json:
             found = {"path": str(folder.path), "source": folder.source, "revision": folder.revision}
             file = folder.path.name if folder.path.is_file() else None

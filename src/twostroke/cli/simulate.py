@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twostroke.assembly.settings.option_values import parse_bytes
 from twostroke.cli.bench.load_flags import flags, read_file
 from twostroke.cli.bench.serve import LOAD_FLAGS, load_ask, read_objectives
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.machine_flags import FLEET_FLAGS, MACHINE_FLAGS, read_fleet, read_setup
+from twostroke.cli.shared.readings import bytes_per_s, reading
 from twostroke.types.errors import ConfigError
 from twostroke.types.objectives import LatencyObjectives
 
@@ -57,6 +59,27 @@ EXAMPLE = (
     metavar="WIDTHxHEIGHT",
     multiple=True,
     help="Each prompt that is long enough begins with a new image of this size; may be repeated.",
+)
+@click.option(
+    "--kv-disk",
+    metavar="BYTES",
+    callback=reading(parse_bytes),
+    default=None,
+    help="Each replica keeps pages of prompts on a disk, at most this many bytes (`serve --kv-disk`) [default: none].",
+)
+@click.option(
+    "--disk-read",
+    metavar="RATE",
+    callback=reading(bytes_per_s),
+    default="200MB/s",
+    help="With --kv-disk: how fast pages are read [default: 200MB/s].",
+)
+@click.option(
+    "--disk-write",
+    metavar="RATE",
+    callback=reading(bytes_per_s),
+    default="200MB/s",
+    help="With --kv-disk: how fast pages are written [default: 200MB/s].",
 )
 @click.option("--seed", default=0, help="Seed of arrivals and lengths [default: 0].")
 @click.option(

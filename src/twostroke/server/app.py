@@ -44,6 +44,7 @@ from twostroke.server.api.shapes.responses import ResponsesShape
 from twostroke.server.api.shapes.retrieval import EmbeddingShape, RerankShape, ScoreShape
 from twostroke.server.api.sse import line_json
 from twostroke.server.api.tokens import detokenize, tokenize, tokenizer_info
+from twostroke.server.attached.routes import text_routes
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
 from twostroke.server.computed_answer import ComputedAnswer
@@ -68,6 +69,8 @@ from twostroke.server.page_files import page_routes
 from twostroke.server.parts import ServerParts, Telemetry
 from twostroke.server.prompts import chat_call, completion_call, salted
 from twostroke.server.serving import Serving
+from twostroke.server.slots.routes import slot_routes
+from twostroke.server.stored.chat_routes import chat_routes
 from twostroke.server.stored.inner import MayRun, at_any_time
 from twostroke.server.stored.responses import PATH as RESPONSES_PATH
 from twostroke.server.stored.routes import Prepare, responses_endpoint, stored_routes
@@ -143,12 +146,15 @@ def routes_of(parts: ServerParts) -> list[Route]:
     return [
         *_task_routes(parts),
         *stored_routes(admission, serving.stored),
+        *chat_routes(admission, serving.chats),
         Route("/v1/messages/count_tokens", _read(parts, _counted), methods=["POST"]),
         Route("/tokenize", _read(parts, tokenize), methods=["POST"]),
         Route("/detokenize", _read(parts, detokenize), methods=["POST"]),
         Route("/apply-template", _read(parts, llama.apply_template), methods=["POST"]),
         Route("/props", _constant(partial(llama.props, serving)), methods=["GET"]),
         Route("/slots", _slots(serving), methods=["GET"]),
+        *slot_routes(parts),
+        *text_routes(admission),
         Route("/tokenizer_info", _constant(lambda: tokenizer_info(serving)), methods=["GET"]),
         Route("/openapi.json", _constant(lambda: openapi_document(serving, parts.access)), methods=["GET"]),
         *adapter_routes(serving.adapters, admission),

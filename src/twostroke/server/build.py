@@ -27,6 +27,7 @@ from twostroke.assembly.settings.option import Field
 from twostroke.assembly.settings.resolver import Resolved
 from twostroke.assembly.settings.server_settings import NameSettings
 from twostroke.engine.async_engine import AsyncEngine
+from twostroke.engine.disk.files import KV_FOLDER
 from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.admission import Access, Admission, Limits
@@ -45,6 +46,8 @@ from twostroke.server.live.view import EngineView
 from twostroke.server.parts import ServerParts, Telemetry
 from twostroke.server.process.crash_notes import CrashNotes
 from twostroke.server.serving import Serving, new_hex_id
+from twostroke.server.slots.kept import Slots
+from twostroke.server.stored.chats import StoredChats
 from twostroke.server.stored.records import Bounds
 from twostroke.server.stored.work import StoredWork
 from twostroke.server.telemetry.disk_metrics import DiskCollector
@@ -117,6 +120,7 @@ def build_server(
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
         eyes=heart.eyes,
+        slots=None if heart.disk is None else Slots(_slots_folder(resolved), heart.disk),
         view=EngineView(heart.session.ledger, heart.cache.page_states, heart.stepper.clock, shown),
     )
     parts = ServerParts(
@@ -160,6 +164,7 @@ def settled(serving: Serving, resolved: Resolved, folder: Path) -> Serving:
         client_lines=ClientLines(keep=resolved.requests.client_lines == "keep"),
         special_texts=read_special_tokens(folder).texts,
         stored=stored_work(resolved),
+        chats=stored_chats(resolved),
         format=form,
     )
 
@@ -171,6 +176,17 @@ def stored_work(resolved: Resolved) -> StoredWork | None:
         return None
     bounds = Bounds(max_bytes=resolved.stored.stored_bytes, age_s=resolved.stored.stored_age)
     return StoredWork(Path(folder).expanduser(), bounds, new_hex_id)
+
+
+def _slots_folder(resolved: Resolved) -> Path:
+    """Saved slots lie among the pages, so that the same bound holds, and the same verbs list and remove them."""
+    return Path(resolved.disk.cache).expanduser() / KV_FOLDER / "slots"
+
+
+def stored_chats(resolved: Resolved) -> StoredChats | None:
+    """What keeps the page's chats; None where they stay in browsers. Raises ConfigError."""
+    folder = resolved.stored.chats
+    return None if folder is None else StoredChats(Path(folder).expanduser(), resolved.stored.chats_bytes)
 
 
 def admission_of(resolved: Resolved, wait_s: Callable[[int, int], float]) -> Admission:

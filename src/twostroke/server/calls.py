@@ -60,7 +60,8 @@ class Call:
 
     logprobs: see SamplingParams. grammar_field: the client's name for the grammar. asked: the request as its API's
     answers repeat it. ignored_fields: fields of the request that have no meaning here. warnings: what was changed in
-    the request. model: the name that the client used.
+    the request. model: the name that the client used. slot: the number that the last answer of it has in llama.cpp's
+    API; None where it gets none.
     """
 
     response_id: str
@@ -76,6 +77,7 @@ class Call:
     ignored_fields: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     model: str = ""
+    slot: int | None = 0
 
     @property
     def num_choices(self) -> int:

@@ -52,6 +52,9 @@ class Generation:
         self._tokens = [0] * call.num_choices
         self._total_tokens = 0  # with those of answers that were not chosen
         self._open = set(range(call.num_choices))
+        self._kept: list[int] | None = None  # the answer's tokens, where a slot holds them at the end
+        if parts.serving.slots is not None and call.slot is not None and call.num_choices == 1:
+            self._kept = []
 
     @property
     def cached_tokens(self) -> int:
@@ -125,6 +128,9 @@ class Generation:
         """Close the engine's readers."""
         self._silence.close()
         self._held.close()
+        slots = self._parts.serving.slots
+        if self._kept is not None and slots is not None and self.call.slot is not None:
+            slots.ended(self.call.slot, self.call.prompts[0], self._kept)
         facts = self._facts
         facts.response_id, facts.prompt_tokens = self.call.response_id, self.call.num_prompt_tokens
         facts.cached_tokens, facts.output_tokens = self.cached_tokens, self.completion_tokens
@@ -237,6 +243,8 @@ class Generation:
             self._cached[place] = delta.num_cached_tokens
         self._total_tokens += delta.num_output_tokens - self._tokens[choice] + delta.num_other_tokens
         self._tokens[choice] = delta.num_output_tokens
+        if self._kept is not None:
+            self._kept += delta.token_ids
         if delta.finish_reason is not None:
             self._open.discard(choice)
             self._reasons[choice] = delta.finish_reason.value

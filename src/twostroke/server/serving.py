@@ -18,6 +18,8 @@ from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
 from twostroke.server.card import ModelCard
 from twostroke.server.live.view import EngineView
+from twostroke.server.slots.kept import Slots
+from twostroke.server.stored.chats import StoredChats
 from twostroke.server.stored.work import StoredWork
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.talk.catalog import FORMATS
@@ -52,7 +54,9 @@ class Serving:
     the model writes its turns. card: what lists of models show. adapters: names next to served_name that requests may
     ask for. embedder, reranker: what makes prompts of texts; both None where the model generates text. eyes: what opens
     images in messages; None for a model that reads none. looks: what finds those of the request that is read now; None
-    for eyes. view: what the live view reads. stored: the work that is kept; None for none. wall_clock: Unix seconds,
+    for eyes. view: what the live view reads. stored: the work that is kept; None for none. chats: the page's
+    chats that are kept here; None where they stay in browsers. slots: what llama.cpp's slots hold; None where no pages
+    are kept on a disk. wall_clock: Unix seconds,
     for `created`. loading: how far the model's load is, in words; empty while it takes requests. stays: it is loaded as
     long as the server runs.
     """
@@ -80,6 +84,8 @@ class Serving:
     looks: Looks | None = None
     view: EngineView = field(default_factory=EngineView)
     stored: StoredWork | None = None
+    chats: StoredChats | None = None
+    slots: Slots | None = None
     new_id: Callable[[], str] = new_hex_id
     wall_clock: Callable[[], float] = time.time
     loading: Callable[[], str] = str

@@ -41,7 +41,7 @@ CHECKS: Any = [
     unsupported_method,
 ]
 EXAMPLES = fewer(40, quick=10)
-NOT_HERE = ("/api/pull", "/infill", *refused_paths())
+NOT_HERE = ("/api/pull", "/infill", "/slots/{name}", "/v1/texts", *refused_paths())
 """What this server does not have, or not for this model: it answers 501, in words."""
 NEEDED = ("model", "messages", "prompt", "input", "tokens")
 SHORT: dict[str, dict[str, Any]] = {
@@ -66,7 +66,8 @@ FORMS = ("/v1/files", "/v1/batches")
 OF_STORED_WORK = [path for path, _ in OPERATIONS if path.startswith((*FORMS, "/v1/conversations", "/v1/messages/b"))
                   or "{name}/cancel" in path]  # fmt: skip
 REFUSED = (
-    *OF_LLAMA, *OF_STORED_WORK, "/v1/embeddings", "/v1/rerank", "/v1/score", LOAD_PATH, UNLOAD_PATH, *OF_OLLAMA
+    *("/slots/{name}", "/v1/texts"), *OF_LLAMA,
+    *OF_STORED_WORK, "/v1/embeddings", "/v1/rerank", "/v1/score", LOAD_PATH, UNLOAD_PATH, *OF_OLLAMA
 )  # fmt: skip  (by the fake server)
 TYPED = [(path, method) for path, method in OPERATIONS if method == "post" and path not in REFUSED]
 QUERIED = [("/v1/engine/steps", "get"), ("/v1/engine/trace", "get")]

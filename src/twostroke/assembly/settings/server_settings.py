@@ -174,7 +174,7 @@ class RequestSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredSettings(Group):
-    """Responses, files and batches that the server keeps."""
+    """What the server keeps for its clients: responses, files and batches, and the chats of its page."""
 
     stored_work: Option[str | None] = Option(
         "FOLDER",
@@ -191,6 +191,14 @@ class StoredSettings(Group):
         "1GB",
     )
     stored_age: Option[float] = Option("TIME", parse_seconds, "Stored work that is older is removed.", "30 days")
+    chats: Option[str | None] = Option(
+        "FOLDER",
+        parse_text,
+        "The server keeps the chats of its page in this folder, so that every browser shows them. Each API key sees "
+        "its own chats alone; without keys all who reach the server share them.",
+        "none: chats stay in the browser",
+    )
+    chats_bytes: Option[int] = Option("SIZE", parse_bytes, "Most bytes of the chats of one client.", "1GB")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -220,6 +228,13 @@ class SeveralSettings(Group):
         "",
         parse_switch,
         "Serve every model that is on this machine (`twostroke list`), loaded when a request asks for it.",
+        "off",
+        switch=True,
+    )
+    pulls: Option[bool] = Option(
+        "",
+        parse_switch,
+        "Who uses the page may fetch further models from the hub, after seeing size, licence and fit.",
         "off",
         switch=True,
     )

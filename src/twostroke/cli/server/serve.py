@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from twostroke.server.process.supervise import Supervisor
     from twostroke.server.process.worker import Line
 
+ASK_SEVERAL = frozenset({"models", "models_dir", "pulls", "store"})
+"""Options that make a server one of several models, however many are named."""
 MODELS_NAMES = tuple(option.name for option in MODELS_OPTIONS)
 REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in another, with the same bits."
 
@@ -101,8 +103,8 @@ def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:
         return True
     from twostroke.assembly.settings.env import asked_by_environment
 
-    given = {name for name in ("models", "models_dir", "store") if options[name] is not None}
-    return bool(given or asked_by_environment().keys() & {"models", "models_dir", "store"})
+    given = {name for name in ASK_SEVERAL if options[name] is not None}
+    return bool(given or asked_by_environment().keys() & ASK_SEVERAL)
 
 
 def _on_nodes(model: str, options: dict[str, Any], *, alone: bool) -> tuple[dict[str, Any], int | None]:

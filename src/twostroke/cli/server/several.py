@@ -35,9 +35,9 @@ def serve_several(references: Sequence[str], options: dict[str, Any], as_json: b
     from twostroke.assembly.settings.env import asked_by_environment, process_environment
     from twostroke.assembly.settings.resolver import Resolver, collect
     from twostroke.distributed.fleet.loading import LoadingRules
-    from twostroke.server.several.build import build_several
+    from twostroke.server.several.build import Fetching, build_several
     from twostroke.server.several.group import Launch
-    from twostroke.server.several.source import OF_PROCESS, with_own_names
+    from twostroke.server.several.source import OF_PROCESS, ModelSource, usual_names, with_own_names
 
     def say(text: str) -> None:
         click.echo(f"models: {text}", err=True)
@@ -47,7 +47,14 @@ def serve_several(references: Sequence[str], options: dict[str, Any], as_json: b
         fds = ["--listen-fd", str(listening), "--report-fd", str(report), "--name", source.name]
         return [sys.executable, "-P", "-m", "twostroke", "replica", source.reference, *words, *fds]
 
+    def fetched(name: str, path: str) -> ModelSource:
+        return ModelSource(path, (*usual_names(name), path), _given(options), keep_s=on_demand_s)
+
+    def pull(words: Sequence[str]) -> list[str]:
+        return [sys.executable, "-P", "-m", "twostroke", "pull", *words]
+
     asked = Resolver(collect(_of_models(options), asked_by_environment()))
+    on_demand_s = _on_demand_s(asked)
     sources = with_own_names(_sources(references, options, asked))
     secret = secrets.token_hex(32)
     environment = {
@@ -59,8 +66,22 @@ def serve_several(references: Sequence[str], options: dict[str, Any], as_json: b
         most_loaded=math.inf if most_loaded is None else most_loaded,
         load_wait_s=asked.asked_value(SeveralSettings.load_wait) or LoadingRules().load_wait_s,
     )
-    built = build_several(sources, server_options(options), launch, rules)
+    fetching = Fetching(pull, fetched) if asked.asked_value(SeveralSettings.pulls) else None
+    built = build_several(sources, server_options(options), launch, rules, fetching)
     serve_built(built, f"{len(sources)} models: {', '.join(source.name for source in sources)}\n", as_json, verbose)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the command line that are about one model."""
+    from twostroke.server.several.source import OF_MODEL
+
+    return {name: value for name, value in options.items() if name in OF_MODEL and value not in (None, ())}
+
+
+def _on_demand_s(asked: Resolver) -> float:
+    """How long a model stays that a request has loaded."""
+    usual = asked.asked_value(SeveralSettings.keep_alive)
+    return ON_DEMAND_S if usual is None else usual
 
 
 def _of_models(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,17 +92,17 @@ def _of_models(options: Mapping[str, Any]) -> dict[str, Any]:
 def _sources(references: Sequence[str], options: Mapping[str, Any], asked: Resolver) -> list[ModelSource]:
     """Those of the command line first, then those of the file, the folder and the store."""
     from twostroke.server.several.places import file_sources, folder_sources, store_sources
-    from twostroke.server.several.source import OF_MODEL, ModelSource, usual_names
+    from twostroke.server.several.source import ModelSource, usual_names
 
-    given = {name: value for name, value in options.items() if name in OF_MODEL and value not in (None, ())}
+    given = _given(options)
     if wrong := next((option for option in OF_ONE if options.get(option.name) not in (None, ())), None):
         raise ConfigError(
             f"{wrong.flag} is about one model, and this server has several.",
             why="It would be given to each of them.",
             fix="Write a file for --models, with this option in the table of its model.",
         )
-    usual = asked.asked_value(SeveralSettings.keep_alive)
-    stays_s, on_demand_s = (math.inf, ON_DEMAND_S) if usual is None else (usual, usual)
+    usual, on_demand_s = asked.asked_value(SeveralSettings.keep_alive), _on_demand_s(asked)
+    stays_s = math.inf if usual is None else usual
     found = [
         ModelSource(reference, usual_names(reference), given, keep_s=stays_s, at_start=True) for reference in references
     ]
@@ -93,4 +114,6 @@ def _sources(references: Sequence[str], options: Mapping[str, Any], asked: Resol
         from twostroke.cli.store.cache_place import hub_cache
 
         found += store_sources(hub_cache(), given, on_demand_s)
+    if not found:  # --pulls alone
+        found.append(ModelSource("spark", ("spark",), given, keep_s=stays_s, at_start=True))
     return found

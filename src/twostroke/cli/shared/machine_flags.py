@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from twostroke.lab.planner.model_config import PlannedModel
     from twostroke.lab.planner.target import Target
     from twostroke.lab.sim.autoscale import Autoscale
+    from twostroke.lab.sim.disk import SimulatedDisk
     from twostroke.lab.sim.fleet import FleetPlan
     from twostroke.lab.sim.images import SimulatedImages
     from twostroke.lab.sim.setup import ReplicaSetup
     from twostroke.models.common.divided import ParallelPlan
+
+
+COPY_BYTES = 2
+"""A byte that is copied between the pool and a buffer is read once and written once."""
 
 
 def low_high(text: str) -> tuple[int, int]:
@@ -124,6 +129,23 @@ def _images(
     return SimulatedImages(rows, tokens, cost, sight.row_bytes), num_bytes
 
 
+def _disk(options: dict[str, Any], target: Target, setup: ReplicaSetup, divided: bool) -> SimulatedDisk | None:
+    """What keeps pages of prompts; None where nothing does. Raises ConfigError where an engine keeps none."""
+    from twostroke.lab.sim.disk import SimulatedDisk
+
+    if not options.get("kv_disk"):
+        return None
+    for unfit, what in (
+        (divided, "A model that is divided among processes"),
+        (target.is_gpu, f"A model on a device, such as {target.name},"),
+        (bool(options.get("decoders")), "A fleet with --decoders"),
+    ):
+        if unfit:
+            raise ConfigError(f"{what} keeps no pages on a disk.", fix="Leave --kv-disk out.")
+    rates = (options["disk_read"], options["disk_write"], target.read_bytes_per_s / COPY_BYTES)
+    return SimulatedDisk(options["kv_disk"], *rates, *setup.part_bytes)
+
+
 def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSetup]:
     """(title, settings, one replica). Raises ConfigError, ModelError, OutOfMemory."""
     from twostroke.engine.scheduler.limits.gap_limiter import GapRule
@@ -159,7 +181,8 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
     images = _images(options, found, ask, target, divided is not None)
     memory_bytes = target.memory_bytes - (0 if images is None else images[1])
     setup = replica_setup(spec, ask.weights, ask.kv_kind, target.machine, memory_bytes, sizes, divided)
-    setup = replace(setup, adapters=adapters, images=None if images is None else images[0])
+    disk = _disk(options, target, setup, divided is not None)
+    setup = replace(setup, adapters=adapters, images=None if images is None else images[0], disk=disk)
     settings = {
         "model": options["model"],
         "hardware": target.name,
@@ -171,6 +194,8 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
         "context_tokens": setup.context_tokens,
         "kv_tokens": setup.kv_tokens,
     }
+    if disk is not None:
+        settings |= {"kv_disk": disk.limit_bytes, "disk_read": disk.read_rate, "disk_write": disk.write_rate}
     if adapters:
         settings |= {"adapters": adapters, "adapter_rank": rank}
     if divided is not None:

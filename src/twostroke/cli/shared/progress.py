@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ Progress = Callable[[int, int, str], None]
 LONG_BYTES = 100_000_000
 """Loads shorter than this show no progress."""
 
+LINES_EVERY_S = 0.2
 LINE_EVERY_S = 10.0
 """A slow disk or network is not taken for a process that hangs."""
 
@@ -41,6 +44,21 @@ def progress_bar(title: str) -> Iterator[Progress]:
             bar.update(task, description=f"{title} {what[:40]}", completed=done_bytes, total=total_bytes, visible=True)
 
         yield update
+
+
+@contextlib.contextmanager
+def progress_lines(title: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
+    """A callback that writes lines of JSON for a program that reads them: one in LINES_EVERY_S, and the last."""
+    at_s = -math.inf
+
+    def update(done_bytes: int, total_bytes: int, what: str) -> None:
+        nonlocal at_s
+        if clock() - at_s >= LINES_EVERY_S or done_bytes >= total_bytes:
+            at_s = clock()
+            told = {"stage": title, "done": done_bytes, "total": total_bytes, "what": what}
+            print(json.dumps(told), file=sys.stderr, flush=True)
+
+    yield update
 
 
 def _line_printer(title: str, clock: Callable[[], float] = time.monotonic) -> Progress:

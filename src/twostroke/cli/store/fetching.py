@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from twostroke.cli.shared.progress import progress_bar
+from twostroke.cli.shared.progress import Progress, progress_bar
 from twostroke.types.errors import (
     ConfigError,
     ModelError,
@@ -33,13 +34,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class PullWish:
-    """What is to be brought. anyway: also where it does not fit or cannot run. say: told what is brought."""
+    """What is to be brought. anyway: also where it does not fit or cannot run. say: told what is brought. shows: what
+    shows the progress of a stage."""
 
     model: str
     revision: str | None = None
     endpoint: str | None = None
     anyway: bool = False
     say: Say = field(default=lambda text: None)
+    shows: Callable[[str], AbstractContextManager[Progress]] = progress_bar
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Prospect:
             "license": offer.license or None,
             "gated": offer.gated,
             "fit": fit,
+            "refusal": None if self.refusal is None else f"{self.refusal.what} {self.refusal.why}".strip(),
         }
 
 
@@ -121,7 +125,7 @@ def bring(wish: PullWish, prospect: Prospect) -> ModelFolder:
     offer, name, revision = prospect.offer, prospect.name, wish.revision
     if offer is not None and offer.gguf:  # the file is known: the hub need not be asked again which one is meant
         name, revision = f"{offer.reference.repo_id}:{offer.gguf}", offer.place.revision
-    with progress_bar("download") as progress:
+    with wish.shows("download") as progress:
         folder = resolve_model(
             name, revision=revision, offline=hub_offline(), endpoint=wish.endpoint, progress=progress
         )
@@ -141,7 +145,7 @@ def heed(wish: PullWish, prospect: Prospect) -> None:
     raise refusal
 
 
-def pack(folder: ModelFolder) -> Path | None:
+def pack(wish: PullWish, folder: ModelFolder) -> Path | None:
     """Pack the weights as the first start would. None, and a sentence, where that cannot be: the start packs then."""
     from twostroke.assembly.packed_ahead import pack_ahead
 
@@ -149,7 +153,7 @@ def pack(folder: ModelFolder) -> Path | None:
         click.echo(sentence, err=True)
 
     try:
-        with progress_bar("pack") as progress:
+        with wish.shows("pack") as progress:
             return pack_ahead(str(folder.path), {}, progress, report)
     except TwostrokeError as error:
         click.echo(f"warning: The weights are not packed ahead. {error}", err=True)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from twostroke.cost.disk_price import DiskPrice
 from twostroke.engine.cache.holdings import SequenceCache
 from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.disk.contract import DiskCounts, DiskSides
 from twostroke.engine.disk.fetching import CameBack, DiskFetching
 from twostroke.engine.disk.parts import PartMemory
 from twostroke.engine.disk.saving import DiskSaving
-from twostroke.engine.disk.store import DiskCounts, DiskStore
-from twostroke.engine.disk.workers import DiskReader, DiskWriter
 
 WAIT_S = 0.02
 """The longest wait for a reading where nothing else can be computed: requests that come meanwhile wait as long."""
@@ -20,24 +19,21 @@ COPY_S, FLUSH_S = 5.0, 10.0
 
 
 class DiskPages:
-    """Belongs to the thread that steps. begin_writer: called in the thread that writes, before its work. trusted: see
-    DiskSaving."""
+    """Belongs to the thread that steps. disk: the real one or a simulated one. trusted: see DiskSaving."""
 
     def __init__(
         self,
         cache: CacheManager,
         memory: PartMemory,
-        store: DiskStore,
+        disk: DiskSides,
         price: DiskPrice,
         clock: Callable[[], float],
-        begin_writer: Callable[[], None],
         trusted: Callable[[float], bool],
     ) -> None:
-        self._store, self._price = store, price
+        self._store, self._reader, self._writer, self._price = disk.store, disk.reader, disk.writer, price
         self._size = cache.page_tokens
-        self._reader, self._writer = DiskReader(store), DiskWriter(store, begin_writer)
-        self._fetching = DiskFetching(cache, memory, store, self._reader, price, clock)
-        self._saving = DiskSaving(cache, memory, store, self._writer, price, trusted)
+        self._fetching = DiskFetching(cache, memory, disk.store, disk.reader, price, clock)
+        self._saving = DiskSaving(cache, memory, disk.store, disk.writer, price, trusted)
         self._prompts: dict[str, int] = {}  # full pages of prompts, by request id
         self._wishes: dict[str, float] = {}
         cache.closing = self._closing
@@ -51,6 +47,11 @@ class DiskPages:
     def rate(self) -> float:
         """Bytes a second of readings, as measured so far; any thread may ask."""
         return self._price.rate
+
+    @property
+    def settled(self) -> bool:
+        """Is all written that was to be written? Any thread may ask."""
+        return not self._saving.pending and self._writer.idle
 
     @property
     def reading(self) -> bool:

@@ -18,10 +18,9 @@ from twostroke.cost.disk_price import DiskPrice
 from twostroke.engine.cache.graft import Graft
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cache.places import page_places
+from twostroke.engine.disk.contract import DiskAnswer, DiskReading, PartReader, PartStore
 from twostroke.engine.disk.index import DiskPart
 from twostroke.engine.disk.parts import STATES, PartMemory, longest_end, place_of
-from twostroke.engine.disk.store import DiskStore
-from twostroke.engine.disk.workers import DiskAnswer, DiskReader, DiskReading
 
 ASKED_BYTES = 8 << 20
 """Read in one go, and put into the pool between two steps; at least one page."""
@@ -69,8 +68,8 @@ class DiskFetching:
         self,
         cache: CacheManager,
         memory: PartMemory,
-        store: DiskStore,
-        reader: DiskReader,
+        store: PartStore,
+        reader: PartReader,
         price: DiskPrice,
         clock: Callable[[], float],
     ) -> None:

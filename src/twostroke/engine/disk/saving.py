@@ -15,9 +15,8 @@ from twostroke.engine.cache.holdings import SequenceCache
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.cache.places import page_places
 from twostroke.engine.cache.prefix_tree import Node, PrefixTree
+from twostroke.engine.disk.contract import DiskWriting, PartStore, PartWriter
 from twostroke.engine.disk.parts import STATES, PartMemory, place_of
-from twostroke.engine.disk.store import DiskStore
-from twostroke.engine.disk.workers import DiskWriter, DiskWriting
 
 LEAST_TOKENS = 256
 """Shorter sequences are not written."""
@@ -41,8 +40,8 @@ class DiskSaving:
         self,
         cache: CacheManager,
         memory: PartMemory,
-        store: DiskStore,
-        writer: DiskWriter,
+        store: PartStore,
+        writer: PartWriter,
         price: DiskPrice,
         trusted: Callable[[float], bool],
     ) -> None:

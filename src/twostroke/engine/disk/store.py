@@ -15,9 +15,8 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
 from twostroke.engine.cache.places import hash_of, page_digest
+from twostroke.engine.disk.contract import DiskCounts
 from twostroke.engine.disk.extent import FIRST_BYTES, NewPart, UnusableExtent, head_bytes, head_of, name_of, parts_of
 from twostroke.engine.disk.files import MOST_STAY_S, SECRET, DiskFiles
 from twostroke.engine.disk.index import DiskIndex, DiskPart, FoundFile, leaving
@@ -30,22 +29,9 @@ MOST_DAMAGED = 8
 """Readings in a row that may fail before the disk is left alone."""
 
 
-class DiskCounts(Struct):
-    """What has happened so far. refused: readings that would not have been worth it. lost: parts that were not
-    written."""
-
-    written_bytes: int = 0
-    read_bytes: int = 0
-    read_tokens: int = 0
-    damaged: int = 0
-    refused: int = 0
-    lost: int = 0
-    removed_files: int = 0
-
-
 class DiskStore:
-    """Any thread may use it. identity: 16 bytes that stand for what computes the pages. report: told of each trouble
-    once.
+    """Satisfies PartStore. Any thread may use it. identity: 16 bytes that stand for what computes the pages. report:
+    told of each trouble once.
 
     Trouble with the disk is never an error: `find` then finds nothing and `write` writes nothing. Each is switched off
     for good after an error of the disk itself.

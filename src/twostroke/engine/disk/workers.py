@@ -5,45 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from msgspec import Struct
-
-from twostroke.engine.disk.index import DiskPart
+from twostroke.engine.disk.contract import QUEUED_BYTES, DiskAnswer, DiskReading, DiskWriting, size_of
 from twostroke.engine.disk.store import DiskStore
-
-QUEUED_BYTES = 64 << 20
-"""The most bytes that wait to be written."""
-
-NewParts = Sequence[tuple[bytes, bytes]]
-"""(place, bytes) of each part."""
-
-
-class DiskWriting(Struct, frozen=True):
-    """What to write in one file. stay_s: how long it leaves after all others. files: those that stay as long."""
-
-    parts: NewParts
-    stay_s: float = 0.0
-    files: tuple[str, ...] = ()
-
-
-class DiskReading(Struct, frozen=True):
-    """What to read in one go. key: the asker's number. parts: where each part is, and its place."""
-
-    key: int
-    parts: tuple[tuple[DiskPart, bytes], ...]
-
-
-class DiskAnswer(Struct, frozen=True):
-    """What came. parts: the bytes of the first parts, up to the first that is missing or damaged."""
-
-    key: int
-    parts: tuple[bytes, ...]
-    seconds: float
 
 
 class DiskWriter:
-    """begin: called once in the thread, before its work."""
+    """Satisfies PartWriter. begin: called once in the thread, before its work."""
 
     def __init__(self, store: DiskStore, begin: Callable[[], None]) -> None:
         self._store, self._begin = store, begin
@@ -68,7 +37,7 @@ class DiskWriter:
         """Let this be written later."""
         with self._changed:
             self._queue.append(writing)
-            self._queued_bytes += _size(writing.parts)
+            self._queued_bytes += size_of(writing.parts)
             self._changed.notify_all()
 
     def wait_room(self, seconds: float) -> bool:
@@ -102,12 +71,12 @@ class DiskWriter:
             finally:
                 with self._changed:
                     self._busy = False
-                    self._queued_bytes -= _size(writing.parts)
+                    self._queued_bytes -= size_of(writing.parts)
                     self._changed.notify_all()
 
 
 class DiskReader:
-    """Each reading has one answer. There is one reading of a key at a time."""
+    """Satisfies PartReader. Each reading has one answer. There is one reading of a key at a time."""
 
     def __init__(self, store: DiskStore) -> None:
         self._store = store
@@ -170,7 +139,3 @@ class DiskReader:
         seconds = time.perf_counter() - begun_s
         self._store.used(list(dict.fromkeys(part.file for part, _ in reading.parts[: len(found)])))
         return DiskAnswer(reading.key, tuple(found), seconds)
-
-
-def _size(parts: NewParts) -> int:
-    return sum(len(data) for _, data in parts)

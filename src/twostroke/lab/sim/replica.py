@@ -11,11 +11,15 @@ from typing import Protocol
 
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.core import EngineCore, Step
+from twostroke.engine.disk.contract import DiskCounts
+from twostroke.engine.disk.disk_book import DiskBook
+from twostroke.engine.disk.disk_pages import WAIT_S
 from twostroke.engine.scheduler.limits.limits import SchedulerLimits
 from twostroke.engine.scheduler.policy import ArrivalPolicy, Policy
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.lab.sim.ahead.scheduler import LookAheadScheduler
 from twostroke.lab.sim.clock import VirtualClock
+from twostroke.lab.sim.disk import AttachedDisk
 from twostroke.lab.sim.predicted import invented_tokens
 from twostroke.lab.sim.setup import ReplicaSetup
 from twostroke.types.errors import OutOfMemory, Overloaded
@@ -74,6 +78,10 @@ class _Run:
         return count
 
 
+def _untold(_request_id: str, _tokens: int, _seconds: float) -> None:
+    """Nobody is told of what a disk gave."""
+
+
 class Replica:
     """Requests that arrive during a step are taken in when it ends, as the engine's step thread does it.
 
@@ -81,7 +89,7 @@ class Replica:
     outstanding: requests submitted and not ended; arrived or not.
     skips: True does many steps at a time where nothing but one more token for each stream can happen, with the same
     result (tests/sim/test_steady.py). A watch needs each step, so with one nothing is skipped; nor with adapters, whose
-    number decides what a step reads, nor with stages, whose plans overlap.
+    number decides what a step reads, nor with stages, whose plans overlap. A disk acts between steps: none is skipped.
     """
 
     def __init__(
@@ -91,7 +99,7 @@ class Replica:
         self.setup = setup
         self.clock = VirtualClock()
         self._ahead: LookAheadScheduler | None = None
-        plain = setup.adapters or setup.stages or setup.images
+        plain = setup.adapters or setup.stages or setup.images or setup.disk
         self.cache, self.scheduler = setup.heart(
             self._looking_ahead if skips and watch is None and not plain else Scheduler
         )
@@ -101,7 +109,12 @@ class Replica:
         self.outstanding: dict[str, Request] = {}
         self._known_tiles: set[int] = set()
         executor, flight = setup.executor(self.clock, self._beside, self._known_tiles)
-        self._core = EngineCore(self.scheduler, executor, self._computed, flight)
+        self._disk = self._attached_disk()
+        self._book: Scheduler | DiskBook = self.scheduler
+        if self._disk is not None:
+            self._book = DiskBook(self.scheduler, self._disk.pages, _untold)
+        self._waits = False  # nothing can be computed before the disk has done something
+        self._core = EngineCore(self._book, executor, self._computed, flight)
         self._listener = listener
         self._watch = watch
         self._ends_s = array("d")  # when the streams' steps from _first_end on ended
@@ -141,22 +154,35 @@ class Replica:
         """The earliest time at which something can happen; infinity where there is nothing to do."""
         if self._run is not None:
             return self._run.times_s[-1]
-        if self.scheduler.has_work:
-            return self.clock.now_s
-        return max(self.clock.now_s, self._inbox[0].arrival_s) if self._inbox else math.inf
+        arrival_s = self._inbox[0].arrival_s if self._inbox else math.inf
+        if self._book.has_work:
+            return max(self.clock.now_s, min(arrival_s, self._disk_s)) if self._waits else self.clock.now_s
+        return max(self.clock.now_s, arrival_s)
+
+    @property
+    def disk_counts(self) -> DiskCounts | None:
+        """What the disk has done; None where there is none."""
+        return None if self._disk is None else self._disk.pages.counts
+
+    @property
+    def _disk_s(self) -> float:
+        """When an engine that waits for its disk looks at it again."""
+        return math.inf if self._disk is None else min(self._disk.next_s, self.clock.now_s + WAIT_S)
 
     def turn(self) -> None:
         """Do the steps that were looked ahead, or look ahead, or run one step."""
         if self._run is not None:
             self._do_run(len(self._run.times_s))
             return
-        if not self.scheduler.has_work:
-            self.clock.advance_to(self._inbox[0].arrival_s)
+        self.clock.advance_to(self.next_s)
+        self._waits = False
         begin_s = self.clock.now_s
         while self._inbox and self._inbox[0].arrival_s <= begin_s:
             request = self._inbox.popleft()
             self._add(request)
-        if not self.scheduler.has_work:
+        if isinstance(self._book, DiskBook):
+            self._book.before_step()
+        if not self._book.has_work:
             return
         self._run = self._look_ahead()
         if self._run is None:
@@ -165,7 +191,7 @@ class Replica:
     def _add(self, request: Request) -> None:
         """Add a request as the engine's shell does: a refused request has ended."""
         try:
-            self.scheduler.add(request)
+            self._book.add(request)
         except Overloaded:
             del self.outstanding[request.request_id]
             tokens = len(request.prompt_token_ids)
@@ -179,6 +205,9 @@ class Replica:
 
     def _step(self) -> None:
         step = self._core.step(self.clock)
+        if step is None and self._disk is not None and self._disk.pages.has_work:
+            self._waits = True
+            return
         if step is None:
             raise RuntimeError("work is left and nothing can be planned")
         self.last_step_s = step.commit_s - step.begin_s
@@ -187,6 +216,10 @@ class Replica:
         self._tell(step.events)
         if self._watch is not None:
             self._watch.on_step(self, step, step.commit_s)
+
+    def _attached_disk(self) -> AttachedDisk | None:
+        disk, limits = self.setup.disk, self.setup.limits
+        return None if disk is None else disk.attach(self.cache, self.setup.cost, limits.max_step_tokens, self.clock)
 
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
         """Called between the computation of a step and its commit."""

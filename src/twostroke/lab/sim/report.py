@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
+
+from twostroke.engine.disk.contract import DiskCounts
 from twostroke.lab.sim.fleet import FleetOutcome
 from twostroke.lab.sim.routing import Member
 from twostroke.lab.workload.definitions import ToolFigures, other_tools
@@ -67,8 +70,17 @@ class SimulationReport:
                 "scaling": [list(each) for each in outcome.scaling],
                 "kv_transfers": asdict(outcome.traffic),
                 "recomputed_tokens": outcome.recomputed_tokens,
+                **({} if self._disk is None else {"disk": msgspec.to_builtins(self._disk)}),
             },
         }
+
+    @property
+    def _disk(self) -> DiskCounts | None:
+        """What the disks of all replicas have done; None where there is none."""
+        counts = [member.replica.disk_counts for member in self.outcome.members]
+        found = [each for each in counts if each is not None]
+        names = DiskCounts.__struct_fields__
+        return DiskCounts(*(sum(getattr(each, name) for each in found) for name in names)) if found else None
 
     def text(self) -> str:
         """The report as several lines of text."""
@@ -103,6 +115,11 @@ class SimulationReport:
                 f"{traffic.transfers:,} KV transfers, {traffic.bytes / 1e9:,.2f} GB, on average "
                 f"{1e3 * traffic.on_the_way_s / traffic.transfers:.2f} ms on the way after "
                 f"{1e3 * traffic.wait_s / traffic.transfers:.2f} ms of waiting for a link"
+            )
+        if (disk := self._disk) is not None:
+            lines.append(
+                f"disk: {disk.read_tokens:,} tokens of prompts read in {disk.read_bytes / 1e9:,.2f} GB, "
+                f"{disk.written_bytes / 1e9:,.2f} GB written, {disk.refused:,} readings not worth it"
             )
         if len(outcome.scaling) > 1:
             most = max(count for _, count in outcome.scaling)

@@ -21,6 +21,7 @@ from twostroke.engine.scheduler.policy import Policy, arrival_policy
 from twostroke.engine.scheduler.scheduler import Scheduler
 from twostroke.engine.speculate.guess_limiter import GUESS_ROWS
 from twostroke.lab.sim.clock import VirtualClock
+from twostroke.lab.sim.disk import SimulatedDisk
 from twostroke.lab.sim.guessing import simulated_guesser
 from twostroke.lab.sim.images import EncodingExecutor, SimulatedImages
 from twostroke.lab.sim.predicted import PredictedExecutor
@@ -49,7 +50,8 @@ class ReplicaSetup:
     is filled). acceptance: how often a guessed token is right; 0 where nothing is guessed. kv_tokens: positions of
     sequences that run together. adapters: their number; each request uses one, and all are equally likely. stages: for
     a pipeline, the cost of each stage; each stage has a plan of its own in flight. images: those that each
-    prompt begins with.
+    prompt begins with. disk: where pages of prompts are kept; None where they are not. part_bytes: the bytes of a page
+    in each group of layers, and of a state.
     """
 
     cost: SteadyCost
@@ -65,6 +67,8 @@ class ReplicaSetup:
     adapters: int = 0
     stages: tuple[SteadyCost, ...] = ()
     images: SimulatedImages | None = None
+    disk: SimulatedDisk | None = None
+    part_bytes: tuple[tuple[int, ...], int] = ((), 0)
 
     def executor(
         self, clock: VirtualClock, beside: Callable[[], Positions[int]], known: Container[int] = ()
@@ -157,4 +161,5 @@ def replica_setup(
         kv_token_bytes=spec.kv_bytes_per_token(kv_kind),
         kv_tokens=plan.tokens,
         stages=stages,
+        part_bytes=(tuple(group.page_bytes for group in needs.caches.groups), needs.caches.state_bytes),
     )

@@ -1,4 +1,4 @@
-"""What a request says of its prompt's pages on a disk: only in memory, as usual, or there for longer than others."""
+"""What a request says of where its prompt's pages are kept: how long on a disk, in which slot of llama.cpp's API."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from twostroke.types.errors import InvalidRequest
 
 FIELD = "prompt_cache_retention"
 IN_MEMORY = "in_memory"
+SLOT, MAX_SLOT = b'"id_slot"', 9999
 KEEP_HEADER, KEEP_VALUE = b"x-twostroke-keep", b"memory"
 INNER = "twostroke.inner"
 """The key of a scope whose request the server makes of itself."""
@@ -35,6 +36,7 @@ class Sender(msgspec.Struct, frozen=True):
 class _Asked(msgspec.Struct):
     prompt_cache_retention: Any = None
     store: Any = None
+    id_slot: Any = None
 
 
 _asked = json_decoder(_Asked)
@@ -54,10 +56,12 @@ def _forbids(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
-    """The call, whose prompts have `disk_s` as this body and its headers say. Raises InvalidRequest."""
+    """The call with its slot, whose prompts have `disk_s` as this body and its headers say. Raises InvalidRequest."""
     disk_s = NEVER_S if sender.memory_only else 0.0
-    if FIELD.encode() in body or b'"store"' in body:  # most bodies say nothing, and are not read again
+    if FIELD.encode() in body or b'"store"' in body or SLOT in body:  # most bodies say nothing, and are not read again
         asked = _asked.decode(body)
+        if type(asked.id_slot) is int and 0 < asked.id_slot <= MAX_SLOT:
+            call = replace(call, slot=asked.id_slot)
         kept = asked.prompt_cache_retention
         if kept is not None and not (isinstance(kept, str) and kept in _RETENTIONS):
             raise InvalidRequest(f"{FIELD} must be {IN_MEMORY!r} or '24h'.", param=FIELD)

@@ -27,6 +27,8 @@ ABOUT["properties"] |= {
     "model": TEXT,
     "page_tokens": COUNT,
     "settings": OBJECT,
+    "chats": {"type": "boolean", "description": "Does the server keep the page's chats?"},
+    "pdf": {"type": "boolean", "description": "Can it read PDF files?"},
     "objectives": object_of(ttft_s=_MAYBE_SECONDS, itl_s=_MAYBE_SECONDS),
     "limits": object_of(
         measured={"type": "boolean"}, source=TEXT, read_bytes_per_s=_SECONDS, flops_per_s=_SECONDS, unit=TEXT

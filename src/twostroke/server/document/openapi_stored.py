@@ -1,4 +1,4 @@
-"""The part of GET /openapi.json that is stored work: responses, conversations, files, batches."""
+"""The part of GET /openapi.json that is kept work and files: responses, conversations, chats, slots, batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from twostroke.server.api.json_schema import OBJECT
 from twostroke.server.errors import MESSAGES_PATH
 
-_STATUSES = (400, 401, 403, 404, 405, 408, 409, 413, 422, 500, 503, 507)
+_STATUSES = (400, 401, 403, 404, 405, 408, 409, 412, 413, 422, 500, 501, 503, 507)
 _PATHS: Mapping[str, Mapping[str, str]] = {
     "/v1/responses/{name}": {"get": "A kept response.", "delete": "Forget a kept response."},
     "/v1/responses/{name}/cancel": {"post": "End a response that runs in the background."},
@@ -26,6 +26,10 @@ _PATHS: Mapping[str, Mapping[str, str]] = {
     "/v1/files": {"get": "The files that are kept.", "post": "Keep a file of requests for a batch, as a form."},
     "/v1/files/{name}": {"get": "What is known of a file.", "delete": "Forget a file."},
     "/v1/files/{name}/content": {"get": "A file."},
+    "/slots/{name}": {"post": "Save, restore or erase what a slot holds, in llama.cpp's form."},
+    "/v1/texts": {"post": "The text of a PDF file."},
+    "/v1/chats": {"get": "The page's chats that are kept, each with its revision."},
+    "/v1/chats/{name}": {"get": "A chat, as an export.", "put": "Keep a chat.", "delete": "Forget a chat."},
     "/v1/batches": {"get": "The batches.", "post": "Run the requests of a file when there is room."},
     "/v1/batches/{name}": {"get": "How far a batch is."},
     "/v1/batches/{name}/cancel": {"post": "End a batch."},
@@ -48,7 +52,7 @@ def _error(path: str) -> str:
 
 
 def _operation(summary: str, error_reference: str) -> dict[str, Any]:
-    """404 without --stored-work."""
+    """404 without --stored-work, and for chats without --chats; 501 for slots without --kv-disk."""
     error = {"application/json": {"schema": {"$ref": error_reference}}}
     errors = {str(status): {"description": "See the error.", "content": error} for status in _STATUSES}
     kinds = ("application/json", "application/octet-stream")

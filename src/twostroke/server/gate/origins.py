@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from twostroke.server.errors import Problem
 from twostroke.server.gate.reach import Reach
 
-METHODS = "GET, HEAD, POST, DELETE, OPTIONS"
+METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 KEPT_S = 600
 _FIELDS = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}")
 _EXPOSED = "*, x-request-id, retry-after, retry-after-ms, x-should-retry, x-twostroke-ignored-fields"

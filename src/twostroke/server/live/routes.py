@@ -22,6 +22,7 @@ from twostroke.cost.history.account import record_of
 from twostroke.cost.history.perfetto import trace
 from twostroke.cost.history.record import RequestRecord, StepRecord
 from twostroke.server.api.sse import Event, line_json
+from twostroke.server.attached.pdf import has_pypdf
 from twostroke.server.errors import OVERLOADED, HttpProblem, SlowReader
 from twostroke.server.live.frame import Frames
 from twostroke.server.parts import ServerParts
@@ -45,7 +46,9 @@ def live_routes(parts: ServerParts) -> list[Route]:
     viewers = _Viewers()
 
     async def about(_request: Request) -> Response:
-        return _json({**parts.serving.view.about, "frame_s": FRAME_S, "now_s": parts.serving.view.clock()})
+        page = {"chats": parts.serving.chats is not None, "pdf": has_pypdf()}
+        shown = {**parts.serving.view.about, **page, "frame_s": FRAME_S}
+        return _json({**shown, "now_s": parts.serving.view.clock()})
 
     async def steps(request: Request) -> Response:
         frames = _frames(request)

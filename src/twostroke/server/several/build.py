@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from msgspec import Struct
 from starlette.types import ASGIApp
 
 from twostroke.assembly.machine.heap import keep_little
@@ -15,12 +16,13 @@ from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.distributed.fleet.loading import LoadingRules
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.server.app import attach_stored, guarded
-from twostroke.server.build import access_of, admission_of, stored_work
+from twostroke.server.build import access_of, admission_of, stored_chats, stored_work
 from twostroke.server.built import BuiltServer
 from twostroke.server.gate.door import UNKNOWN_WAIT_S
 from twostroke.server.parts import ServerParts
 from twostroke.server.several.group import Launch, with_shared
 from twostroke.server.several.models import Models
+from twostroke.server.several.pulls import Pulls, PullTools
 from twostroke.server.several.source import ModelSource
 from twostroke.server.several.switch import ModelSwitch
 from twostroke.server.telemetry.metrics import ServerMetrics
@@ -28,11 +30,20 @@ from twostroke.types.errors import TwostrokeError
 
 
 def build_several(
-    sources: Sequence[ModelSource], options: Mapping[str, Any], launch: Launch, rules: LoadingRules
+    sources: Sequence[ModelSource],
+    options: Mapping[str, Any],
+    launch: Launch,
+    rules: LoadingRules,
+    fetching: Fetching | None = None,
 ) -> BuiltServer:
     """options: those that are about the whole server. Raises TwostrokeError where no model can be served."""
     keep_little()
     models = Models(sources, launch, rules)
+    if fetching is not None:
+        made, command = fetching.made, fetching.command
+        environment = {name: value for name, value in launch.environment.items() if value != launch.secret}
+        tools = PullTools(command, environment, lambda name, path: models.add(made(name, path)))
+        models.pulls = Pulls(tools)
     first = _first_built(models, launch)
     asked = collect({**options, "served_name": None}, asked_by_environment())
     resolver = Resolver(asked)
@@ -40,8 +51,9 @@ def build_several(
     tokens = sum(group.plan().found.kv_plan.tokens for group in models.groups.values() if group.parts is not None)
     resolve_overload(resolver, tokens)
     resolved = resolver.resolved()
+    serving = replace(first.serving, stored=stored_work(resolved), chats=stored_chats(resolved))
     shared = ServerParts(
-        replace(first.serving, engine=cast(AsyncEngine, models), stored=stored_work(resolved)),
+        replace(serving, engine=cast(AsyncEngine, models)),
         admission_of(resolved, lambda requests, tokens: _wait_s(models, requests, tokens)),
         access_of(resolved),
         replace(first.telemetry, metrics=ServerMetrics()),
@@ -59,6 +71,13 @@ def build_several(
 
     facts = {"served_name": first.serving.served_name, "models": list(models.groups)}
     return BuiltServer(shared, resolved, facts, models.close, make_app)
+
+
+class Fetching(Struct, frozen=True):
+    """How models are fetched while the server runs. command: see PullTools. made: (name, path) -> the model."""
+
+    command: Callable[[Sequence[str]], Sequence[str]]
+    made: Callable[[str, str], ModelSource]
 
 
 def _first_built(models: Models, launch: Launch) -> ServerParts:

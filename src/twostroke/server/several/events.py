@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from twostroke.distributed.fleet.loading import ModelState
 from twostroke.server.api.sse import Event, raw_event
 from twostroke.server.several.models import Models
+from twostroke.server.several.pulls import Pull
 
 LOOK_S, HEARTBEAT_S = 0.1, 15.0
 STAGE = "weights"
@@ -43,18 +45,31 @@ def changes(before: Mapping[str, ModelStatus], now: Mapping[str, ModelStatus]) -
     return found
 
 
+def pull_changes(before: Pull | None, now: Pull | None) -> list[dict[str, Any]]:
+    """The events of a download between two looks."""
+    if now is None or now == before:
+        return []
+    if now.state == "running":
+        progress = {"stage": now.stage, "done": now.done, "total": now.total}
+        return [{"model": now.name, "event": "download_progress", "data": {"progress": progress}}]
+    if now.state == "finished":
+        return [{"model": now.name, "event": "download_finished", "data": {}}]
+    return [{"model": now.name, "event": "download_failed", "data": {"error": now.why or now.state}}]
+
+
 def _changed(name: str, data: dict[str, Any]) -> dict[str, Any]:
     return {"model": name, "event": "status_change", "data": data}
 
 
 async def model_events(models: Models) -> AsyncIterator[bytes]:
     """Events from now on, until the server ends. They wait for no reader: it gets what is true when it reads."""
-    told, quiet_s = statuses(models), 0.0
+    told, pulled, quiet_s = statuses(models), _pull_of(models), 0.0
     yield b": models\n\n"
     while models.alive and not models.shared.admission.closing.began:
         await asyncio.sleep(LOOK_S)
-        now = statuses(models)
-        made = changes(told, now)
+        now, pull = statuses(models), _pull_of(models)
+        made = changes(told, now) + pull_changes(pulled, pull)
+        pulled = pull
         told = {name: told[name] if each.state is ModelState.DRAINING else each for name, each in now.items()}
         quiet_s = 0.0 if made else quiet_s + LOOK_S
         if made:
@@ -62,6 +77,12 @@ async def model_events(models: Models) -> AsyncIterator[bytes]:
         elif quiet_s >= HEARTBEAT_S:
             quiet_s = 0.0
             yield b": still here\n\n"
+
+
+def _pull_of(models: Models) -> Pull | None:
+    """The last download as it is now."""
+    last = None if models.pulls is None else models.pulls.last
+    return None if last is None else replace(last)
 
 
 def statuses(models: Models) -> dict[str, ModelStatus]:

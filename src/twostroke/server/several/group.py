@@ -234,7 +234,7 @@ class ModelGroup:
 def with_shared(own: ServerParts, shared: ServerParts) -> ServerParts:
     """The parts of one model of several: what bounds all requests together is shared."""
     return ServerParts(
-        replace(own.serving, stored=shared.serving.stored),
+        replace(own.serving, stored=shared.serving.stored, chats=shared.serving.chats),
         shared.admission,
         shared.access,
         replace(own.telemetry, listeners=shared.telemetry.listeners),

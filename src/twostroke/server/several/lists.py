@@ -91,7 +91,8 @@ class ModelLists:
         """All models."""
         found = self.objects()
         ends = {"first_id": found[0]["id"], "last_id": found[-1]["id"]}
-        return _json({"object": "list", "data": found, "has_more": False, **ends})
+        pulls = {"pulls": self._models.pulls is not None}  # the page offers to fetch others
+        return _json({"object": "list", "data": found, "has_more": False, **ends, **pulls})
 
     async def events(self, _request: Request) -> Response:
         """What becomes of each model from now on."""

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from twostroke.assembly.settings.env import read_machine
 from twostroke.distributed.cluster.model_process import ModelProcess, ProcessEnd, ProcessReport
 from twostroke.distributed.fleet.loading import Action, Loading, LoadingRules, ModelState, Refuse, Start
@@ -18,6 +20,7 @@ from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.server.api.model_list import plain_name
 from twostroke.server.parts import ServerParts
 from twostroke.server.several.group import Launch, ModelGroup
+from twostroke.server.several.pulls import Pulls
 from twostroke.server.several.source import ModelSource
 from twostroke.types.errors import ModelUnavailable, OutOfMemory, TwostrokeError
 from twostroke.types.not_loaded import not_loaded
@@ -44,6 +47,7 @@ class Models:
         self.groups = {source.name: ModelGroup(source, launch, self.look_soon) for source in sources}
         self.loading = Loading(room_now(), rules)
         self.clock, self._launch = clock, launch
+        self.pulls: Pulls | None = None
         self._building: dict[str, asyncio.Lock] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -60,6 +64,14 @@ class Models:
             if any(plain_name(each) == wanted for each in (*group.source.names, *_adapters(group))):
                 return group
         return None
+
+    def add(self, source: ModelSource) -> None:
+        """A model that has come while the server runs. One that is here under another name changes nothing."""
+        own = tuple(name for name in source.names if self.find(name) is None)
+        if own and self.find(source.reference) is None:
+            added = msgspec.structs.replace(source, names=own, shown=own[:1])
+            self.groups[added.name] = ModelGroup(added, self._launch, self.look_soon)
+            self._launch.say(f"{added.name} is here now")
 
     def names(self) -> list[str]:
         """What requests may ask for: one name of each model, then its adapters."""
@@ -254,6 +266,8 @@ class Models:
         if self._timer is not None:
             self._timer.cancel()
         self._loop = None
+        if self.pulls is not None:
+            await self.pulls.close()
         for group in self.groups.values():
             if group.app is not None and group.parts is not None:
                 await group.parts.serving.engine.stop()

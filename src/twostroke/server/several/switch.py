@@ -10,12 +10,16 @@ from starlette.types import Message, Receive, Scope, Send
 
 from twostroke.server.api.ollama.names import not_here
 from twostroke.server.app import answering_tasks, routed
+from twostroke.server.attached.routes import text_routes
 from twostroke.server.errors import OLLAMA_PATH, HttpProblem, problem_of, unknown_among
 from twostroke.server.gate.body import reading
 from twostroke.server.several.asked import AskedModel, asked_of
 from twostroke.server.several.group import ModelGroup
 from twostroke.server.several.lists import list_routes
 from twostroke.server.several.models import Models
+from twostroke.server.several.ollama_pull import ollama_pull_routes
+from twostroke.server.several.pull_routes import pull_routes
+from twostroke.server.stored.chat_routes import chat_routes
 from twostroke.server.stored.routes import stored_routes
 from twostroke.types.errors import TwostrokeError
 
@@ -31,7 +35,10 @@ class ModelSwitch:
     def __init__(self, models: Models) -> None:
         self._models = models
         shared = models.shared
-        self._own = routed([*list_routes(models), *stored_routes(shared.admission, shared.serving.stored)])
+        admission, serving = shared.admission, shared.serving
+        kept = [*stored_routes(admission, serving.stored), *chat_routes(admission, serving.chats)]
+        pulls = [*pull_routes(models), *ollama_pull_routes(models)]
+        self._own = routed([*list_routes(models), *pulls, *kept, *text_routes(admission)])
         self._tasks = answering_tasks()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.stored.records import FullFolder, Records
@@ -13,8 +13,13 @@ MAX_METADATA = 16
 
 async def keep(records: Records, client: str, name: str, data: bytes, what: str) -> None:
     """Write a record, in a thread. what: the noun in the error. Raises HttpProblem (507) where it cannot be written."""
+    await guarded_write(lambda: records.put(client, name, data), what)
+
+
+async def guarded_write(write: Callable[[], None], what: str) -> None:
+    """Call what writes a record, in a thread. Raises HttpProblem (507) where it cannot be written."""
     try:
-        await asyncio.to_thread(records.put, client, name, data)
+        await asyncio.to_thread(write)
     except (FullFolder, OSError) as error:
         raise HttpProblem(Problem(507, f"The {what} cannot be kept: {error}", code="storage_full")) from None
 

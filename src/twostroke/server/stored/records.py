@@ -14,22 +14,43 @@ from pathlib import Path
 
 from msgspec import Struct
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+from twostroke.types.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 NO_KEY = "anyone"
 """The folder of clients without a key."""
 _NEW = ".new"
 
 
 class Bounds(Struct, frozen=True):
-    """max_bytes, max_count: the most that all records of a client have together. age_s: older ones are removed."""
+    """max_bytes, max_count: the most that all records of a client have together. age_s: older ones are removed.
+
+    option: what sets max_bytes on the command line.
+    """
 
     max_bytes: int = 1 << 30
     max_count: int = 10_000
     age_s: float = 30 * 86400.0
+    option: str = "--stored-bytes"
 
 
 class FullFolder(Exception):
     """There is no room for a record. The text says why."""
+
+
+def require_writable(folder: Path, what: str, option: str) -> None:
+    """Make the folder where there is none. what: the noun in the error. Raises ConfigError for one without leave."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"The folder for {what}, {folder}, cannot be written.",
+            why=f"{error.strerror}.",
+            fix=f"Give another {option}, or leave it out.",
+        ) from None
 
 
 class Records:
@@ -53,9 +74,16 @@ class Records:
             self._make_room(client, name, len(data))
             target = place / (name + self._suffix)
             new = target.with_name(target.name + _NEW)
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(data)
-            os.replace(new, target)
+            try:
+                with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())  # else a power cut may leave the name without the data
+                os.replace(new, target)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    new.unlink()  # a part of a record takes room on a disk that is full already
+                raise
 
     def get(self, client: str, name: str) -> bytes | None:
         """A record; None where there is none of that name, or it is too old."""
@@ -84,6 +112,16 @@ class Records:
     def names(self, client: str) -> list[str]:
         """The names of a client's records, newest first."""
         return [path.name.removesuffix(self._suffix) for _, path in sorted(self._files(client), reverse=True)]
+
+    def can_list(self, client: str) -> bool:
+        """Whether a client's records can be listed; one that has none yet has an empty list."""
+        try:
+            os.scandir(self._folder / (client or NO_KEY)).close()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
 
     def clients(self) -> list[str]:
         """All clients that have had a record."""
@@ -125,5 +163,5 @@ class Records:
         if total > bounds.max_bytes or count > bounds.max_count:
             raise FullFolder(
                 f"There is room for {bounds.max_bytes:,} bytes in {bounds.max_count:,} records, and no more. "
-                "Delete some, or start the server with a larger --stored-bytes."
+                f"Delete some, or start the server with a larger {bounds.option}."
             )

@@ -14,9 +14,8 @@ from twostroke.server.stored.conversations import StoredConversations
 from twostroke.server.stored.files import StoredFiles
 from twostroke.server.stored.inner import InnerCalls, MayRun, at_any_time
 from twostroke.server.stored.message_batches import MessageBatches
-from twostroke.server.stored.records import Bounds, Records
+from twostroke.server.stored.records import Bounds, Records, require_writable
 from twostroke.server.stored.responses import StoredResponses
-from twostroke.types.errors import ConfigError
 
 JSON_SUFFIX, CONTENT_SUFFIX, EVENTS_SUFFIX = ".json", ".bin", ".sse"
 
@@ -32,17 +31,7 @@ class StoredWork:
         wall_clock: Callable[[], float] = time.time,
         width: int = 8,
     ) -> None:
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            probe = folder / ".writable"
-            probe.write_bytes(b"")
-            probe.unlink()
-        except OSError as error:
-            raise ConfigError(
-                f"The folder for stored work, {folder}, cannot be written.",
-                why=f"{error.strerror}.",
-                fix="Give another --stored-work, or leave it out.",
-            ) from None
+        require_writable(folder, "stored work", "--stored-work")
 
         def records(kind: str, suffix: str, *, forget_oldest: bool) -> Records:
             return Records(folder / kind, suffix, bounds, wall_clock, forget_oldest=forget_oldest)

@@ -8,7 +8,7 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from twostroke.engine.disk.store import DiskCounts
+from twostroke.engine.disk.contract import DiskCounts
 
 _COUNTERS: tuple[tuple[str, str, str], ...] = (
     ("twostroke_kv_disk_written_bytes", "Bytes of pages written to the disk.", "written_bytes"),

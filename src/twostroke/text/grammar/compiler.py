@@ -48,7 +48,7 @@ class GrammarLimits:
 
 
 HARD_NICENESS = 10
-"""Of the process that tries hard grammars: model steps and easy grammars come first."""
+"""The niceness of the process that tries hard grammars: model steps and easy grammars come first."""
 
 FIRST = f"{OPTIONS}start: %json {{}}"
 """A grammar that is compiled with the vocabulary, so that the first one of a request finds all loaded."""

@@ -26,8 +26,8 @@ _READ_BYTES = 65536
 
 
 class GuardOpening(Struct, frozen=True):
-    """The process's first message. limits: of llguidance's LLParserLimits, by name. niceness: of the process, 0 where
-    it competes with the model's steps as an equal."""
+    """The process's first message. limits: of llguidance's LLParserLimits, by name. niceness: the process's, 0 where it
+    competes with the model's steps as an equal."""
 
     trial: TrialTokens
     end_token_ids: Sequence[int]

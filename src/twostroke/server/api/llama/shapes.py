@@ -93,7 +93,7 @@ class LlamaShape:
         params = prompt.params
         return {
             "index": 0,
-            "id_slot": 0,
+            "id_slot": self._call.slot or 0,
             "stop": True,
             "model": self._call.model,
             "tokens_predicted": counts.completion,

@@ -1,6 +1,6 @@
 // Files for the next question: chosen, pasted or dropped. Texts go to every model, images to one that sees.
 import { announce } from "../announce.js";
-import { postJson } from "../api.js";
+import { call, postJson } from "../api.js";
 import { imageView } from "./picture.js";
 import { newId } from "../kept/tree.js";
 import { count, make } from "../text.js";
@@ -98,11 +98,26 @@ export class Attachments {
     if (file.size > MOST_BYTES) throw new Error(`${name} is too large: files of at most 32 MB are taken.`);
     if (isImage && !this.models.sees)
       throw new Error(`${name} is not attached: ${this.models.id} reads no images. Choose a model that does.`);
-    const content = isImage ? await dataUrlOf(file) : await textOf(file);
+    const isPdf = file.type === "application/pdf" || /\.pdf$/i.test(name);
+    const content = isImage ? await dataUrlOf(file) : isPdf ? await this.textOfPdf(file, name) : await textOf(file);
     if (content === null) throw new Error(`${name} is not attached: it is neither a text nor an image.`);
     const view = isImage ? await imageView(content, name) : null;
     if (isImage && !view) throw new Error(`${name} is not attached: this browser cannot read it as an image.`);
     return { id: newId(), name, kind: isImage ? "image" : "text", content, view };
+  }
+
+  /** The text of a PDF file, which the server reads. */
+  async textOfPdf(file, name) {
+    if (!this.models.about.pdf)
+      throw new Error(`${name} is not attached: this server reads no PDF files. Install pypdf next to it (pip install 'twostroke[pdf]'), or save the text as a file.`);
+    try {
+      const asked = { method: "POST", headers: { "content-type": "application/pdf" }, body: file };
+      const { text, empty } = await (await call("/v1/texts", asked)).json();
+      if (empty) announce(`${name}: ${empty} of its pages have no text`);
+      return text;
+    } catch (error) {
+      throw new Error(`${name} is not attached: ${error.message}`);
+    }
   }
 
   show({ view, ...file }) {

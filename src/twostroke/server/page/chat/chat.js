@@ -10,8 +10,7 @@ import { kept, TokenMap, unmeasured } from "./tokens.js";
 import { AnswerView, QuestionView } from "./turn.js";
 import { welcome } from "./welcome.js";
 import { Chats } from "../kept/chats.js";
-import { Contents, idsOf } from "../kept/contents.js";
-import { History } from "../kept/history.js";
+import { idsOf } from "../kept/contents.js";
 import { added, chosen, emptyAnswer, newChat, pathOf, titleOf, versionsOf } from "../kept/tree.js";
 import { read, write } from "../storage.js";
 import { count, make } from "../text.js";
@@ -21,16 +20,21 @@ const MOST_READ_ALOUD = 600;
 const byId = (id) => document.getElementById(id);
 
 export class Chat {
-  constructor(about, models) {
-    this.models = models;
+  /** kept: {history, contents}, which outlive the page. */
+  constructor(about, models, { history, contents }) {
+    Object.assign(this, { models, history, contents });
     this.settings = new Settings();
-    this.contents = new Contents();
     this.use(about);
     this.attachments = new Attachments(models);
-    const { settings, contents } = this;
+    const { settings } = this;
     new Compare({ models, settings, contents, at: () => this.placeNow(), keep: (...kept) => this.keepVersions(...kept) });
-    this.history = new History(() => this.contents.sweep(idsOf(this.history.all())));
-    this.chats = new Chats(this.history, this.contents, {
+    history.left = () => contents.sweep(idsOf(history.all()));
+    history.changed = (chat) => {
+      if (chat !== this.chat) return;
+      if (this.running || this.list.querySelector(".editor")) this.changed();
+      else this.showFrom(0);
+    };
+    this.chats = new Chats(history, contents, {
       shown: () => this.chat,
       open: (id, turn) => {
         if (id !== this.chat.id || turn >= 0) this.open(this.history.load(id));

@@ -1,4 +1,5 @@
 // The menu of models: which there are, how far each is loaded, and which one answers. The choice is kept in this browser.
+import { PullForm } from "./pull.js";
 import { announce } from "../announce.js";
 import { getJson, postJson } from "../api.js";
 import { read, write } from "../storage.js";
@@ -30,6 +31,7 @@ export class Models {
     this.dialog = byId("models");
     this.opener = byId("models-open");
     this.note = byId("models-note");
+    this.pull = new PullForm(() => this.look());
     this.opener.addEventListener("click", () => {
       this.dialog.showModal();
       this.look();
@@ -61,7 +63,10 @@ export class Models {
   async look() {
     clearTimeout(this.timer);
     try {
-      this.list = (await getJson("/v1/models")).data;
+      const { data, pulls } = await getJson("/v1/models");
+      this.list = data;
+      this.pulls = Boolean(pulls);
+      if (this.dialog.open) this.pull.show(this.pulls);
       this.note.textContent = "";
     } catch (error) {
       this.note.textContent = error.message;
@@ -101,7 +106,7 @@ export class Models {
   }
 
   draw() {
-    const several = this.list.length > 1 || this.list.some(({ status }) => status);
+    const several = this.pulls || this.list.length > 1 || this.list.some(({ status }) => status);
     this.opener.hidden = !several;
     const state = this.chosen ? stateOf(this.chosen) : "";
     byId("models-name").textContent = this.id;

@@ -32,6 +32,7 @@ export class Chats {
       file.value = "";
     });
     byId("chats-export").addEventListener("click", () => this.export(this.history.all(), "twostroke-chats.json"));
+    byId("chats-where").textContent = history.where;
     byId("chats-export-one").addEventListener("click", () => this.export([this.shown()], "twostroke-chat.json"));
   }
 
@@ -42,6 +43,15 @@ export class Chats {
     this.draw();
     this.dialog.showModal();
     if (!matchMedia("(pointer: coarse)").matches) this.search.focus(); // elsewhere a keyboard would cover the list
+    this.refresh();
+  }
+
+  /** Draw again what other browsers have changed. */
+  async refresh() {
+    const state = () => JSON.stringify(this.history.all().map(({ id, at }) => [id, at]));
+    const before = state();
+    await this.history.refresh();
+    if (this.dialog.open && state() !== before) this.draw();
   }
 
   draw() {

@@ -72,24 +72,29 @@ export function checked(found) {
 }
 
 export class History {
-  /** left(): called when a chat was removed. */
-  constructor(left) {
-    this.left = left;
+  where = `Chats are kept in this browser alone, the latest ${MOST_CHATS} of them.`;
+
+  constructor(prefix = PREFIX) {
+    this.prefix = prefix;
+    this.left = () => {}; // called when a chat was removed
   }
+
+  /** Nothing comes from elsewhere. */
+  async refresh() {}
 
   /** The newest first. */
   all() {
-    const found = keys(PREFIX).map((key) => this.load(key.slice(PREFIX.length)));
+    const found = keys(this.prefix).map((key) => this.load(key.slice(this.prefix.length)));
     return found.filter(Boolean).sort((a, b) => b.at - a.at);
   }
 
   load(id) {
-    const chat = checked(readJson(PREFIX + id));
+    const chat = checked(readJson(this.prefix + id));
     return chat && { ...chat, id };
   }
 
   has(id) {
-    return read(PREFIX + id) !== null;
+    return read(this.prefix + id) !== null;
   }
 
   /** The oldest go where there are too many, or where they are too long together. False where it could not be kept. */
@@ -97,13 +102,13 @@ export class History {
     const text = JSON.stringify(chat);
     if (text.length > MOST_CHARACTERS) return false; // all others would go for it
     const others = this.all().filter((each) => each.id !== chat.id);
-    const sizes = others.map((each) => read(PREFIX + each.id)?.length ?? 0);
+    const sizes = others.map((each) => read(this.prefix + each.id)?.length ?? 0);
     let total = text.length + sizes.reduce((sum, size) => sum + size, 0);
     while (others.length && (others.length >= MOST_CHATS || total > MOST_CHARACTERS)) {
       total -= sizes.pop();
       this.remove(others.pop().id);
     }
-    while (!write(PREFIX + chat.id, text)) {
+    while (!write(this.prefix + chat.id, text)) {
       // the browser's own bound
       if (!others.length) return false;
       this.remove(others.pop().id);
@@ -113,19 +118,19 @@ export class History {
 
   /** Keep a chat where there is room for it: no other one goes. False where there is none. */
   add(chat) {
-    const kept = keys(PREFIX),
+    const kept = keys(this.prefix),
       text = JSON.stringify(chat);
     const total = kept.reduce((sum, key) => sum + (read(key)?.length ?? 0), text.length);
-    return kept.length < MOST_CHATS && total <= MOST_CHARACTERS && write(PREFIX + chat.id, text);
+    return kept.length < MOST_CHATS && total <= MOST_CHARACTERS && write(this.prefix + chat.id, text);
   }
 
   remove(id) {
-    remove(PREFIX + id);
+    remove(this.prefix + id);
     this.left();
   }
 
   clear() {
-    for (const key of keys(PREFIX)) remove(key);
+    for (const key of keys(this.prefix)) remove(key);
     this.left();
   }
 }

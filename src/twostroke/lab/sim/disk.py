@@ -1,0 +1,236 @@
+"""A disk in a simulation: production decides what is read and written, and each transfer takes predicted seconds."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from twostroke.cost.disk_price import GREETING_S, DiskPrice
+from twostroke.cost.shape import StepCost
+from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.disk.contract import (
+    QUEUED_BYTES,
+    DiskAnswer,
+    DiskCounts,
+    DiskReading,
+    DiskSides,
+    DiskWriting,
+    size_of,
+)
+from twostroke.engine.disk.disk_pages import DiskPages
+from twostroke.engine.disk.index import DiskIndex, DiskPart, FoundFile, leaving
+from twostroke.engine.disk.parts import STATES
+from twostroke.lab.sim.clock import VirtualClock
+
+
+class SimulatedDisk(Struct, frozen=True):
+    """limit_bytes: what it keeps at most. read_rate, write_rate: bytes a second. copy_rate: bytes a second between the
+    pool and a buffer, while no step is computed. page_bytes: the bytes of a page in each group of layers. state_bytes:
+    the bytes of one state."""
+
+    limit_bytes: int
+    read_rate: float
+    write_rate: float
+    copy_rate: float
+    page_bytes: tuple[int, ...]
+    state_bytes: int = 0
+
+    def attach(self, cache: CacheManager, cost: StepCost, step_tokens: int, clock: VirtualClock) -> AttachedDisk:
+        """An empty disk for this cache."""
+        store = _Store(self.limit_bytes, clock)
+        reader, writer = _Reader(store, self.read_rate, clock), _Writer(store, self.write_rate, clock)
+        store.settle = writer.settle
+        sides, price = DiskSides(store, reader, writer), DiskPrice(cost, step_tokens)
+        pages = DiskPages(cache, _Parts(self, clock), sides, price, clock, lambda _seconds: True)
+        return AttachedDisk(pages, reader, writer)
+
+
+class AttachedDisk(Struct, frozen=True):
+    """The disk of one replica."""
+
+    pages: DiskPages
+    reader: _Reader
+    writer: _Writer
+
+    @property
+    def next_s(self) -> float:
+        """When the next transfer ends; infinity where there is none."""
+        return min(self.reader.next_s, self.writer.next_s)
+
+
+class _Parts:
+    """Satisfies PartMemory. The bytes are zeros: only their number counts."""
+
+    def __init__(self, disk: SimulatedDisk, clock: VirtualClock) -> None:
+        self._disk, self._clock = disk, clock
+        self._zeros = {number: bytes(size) for number, size in enumerate(disk.page_bytes)}
+        self._zeros[STATES] = bytes(disk.state_bytes)
+
+    def part_bytes(self, group: int) -> int:
+        """See PartMemory."""
+        return len(self._zeros[group])
+
+    def read_part(self, group: int, place: int) -> bytes:
+        """See PartMemory. The copy takes its time."""
+        self._clock.advance(len(self._zeros[group]) / self._disk.copy_rate)
+        return self._zeros[group]
+
+    def write_part(self, group: int, place: int, data: bytes) -> None:
+        """See PartMemory. The copy takes its time."""
+        self._clock.advance(len(data) / self._disk.copy_rate)
+
+
+class _File(Struct):
+    size: int
+    used_s: float
+
+
+class _Store:
+    """Satisfies PartStore. Ids are places: there is nobody to hide them from."""
+
+    def __init__(self, limit_bytes: int, clock: VirtualClock) -> None:
+        self.counts = DiskCounts()
+        self.readable = self.writable = True
+        self.settle: Callable[[], None] = lambda: None  # takes in what is written by now
+        self._limit, self._clock = limit_bytes, clock
+        self._index = DiskIndex()
+        self._files: dict[str, _File] = {}
+        self._bytes = self._written = 0
+
+    def part_id(self, place: bytes) -> bytes:
+        """See PartStore."""
+        return place
+
+    def find(self, part_id: bytes) -> DiskPart | None:
+        """See PartStore."""
+        self.settle()
+        return self._index.find(part_id)
+
+    def add(self, writing: DiskWriting, at_s: float) -> None:
+        """A file is written whole."""
+        for name in writing.files:
+            self.use(name, at_s + writing.stay_s)
+        size = size_of(writing.parts)
+        if not size:
+            return
+        if size > self._limit:
+            self.counts.lost += len(writing.parts)
+            return
+        if self._bytes + size > self._limit:
+            self._make_room(size)
+        name, at, parts = f"{self._written}", 0, []
+        for place, data in writing.parts:
+            parts.append((place, DiskPart(name, at, len(data), b"")))
+            at += len(data)
+        self._index.add(name, parts)
+        self._files[name] = _File(size, at_s + writing.stay_s)
+        self._written += 1
+        self._bytes += size
+        self.counts.written_bytes += size
+
+    def use(self, name: str, at_s: float) -> None:
+        """The file is used at this time, or is to stay until then."""
+        if name in self._files:
+            self._files[name].used_s = max(self._files[name].used_s, at_s)
+
+    def _make_room(self, size: int) -> None:
+        """The files that were used longest ago leave."""
+        known = (FoundFile(name, file.size, int(1e9 * file.used_s)) for name, file in self._files.items())
+        for file in leaving(known, self._limit, size):
+            self._index.forget(file.name)
+            self._bytes -= self._files.pop(file.name).size
+            self.counts.removed_files += 1
+
+
+class _Reader:
+    """Satisfies PartReader: one reading after the other."""
+
+    def __init__(self, store: _Store, rate: float, clock: VirtualClock) -> None:
+        self._store, self._rate, self._clock = store, rate, clock
+        self._free_s = 0.0
+        self._owed: deque[tuple[float, DiskReading, float]] = deque()
+
+    @property
+    def next_s(self) -> float:
+        """When the next answer is there; infinity where none is owed."""
+        return self._owed[0][0] if self._owed else math.inf
+
+    def ask(self, reading: DiskReading) -> None:
+        """See PartReader."""
+        seconds = GREETING_S + sum(part.num_bytes for part, _ in reading.parts) / self._rate
+        self._free_s = max(self._free_s, self._clock()) + seconds
+        self._owed.append((self._free_s, reading, seconds))
+
+    def owes(self, key: int) -> bool:
+        """See PartReader."""
+        return any(reading.key == key for at_s, reading, _ in self._owed if at_s > self._clock())
+
+    def take(self, seconds: float = 0.0) -> list[DiskAnswer]:
+        """See PartReader. The clock of a simulation does not wait here."""
+        found = []
+        while self._owed and self._owed[0][0] <= self._clock():
+            at_s, reading, took_s = self._owed.popleft()
+            data = tuple(bytes(part.num_bytes) for part, _ in reading.parts)
+            for part, _ in reading.parts:
+                self._store.use(part.file, at_s)
+            self._store.counts.read_bytes += sum(map(len, data))
+            found.append(DiskAnswer(reading.key, data, took_s))
+        return found
+
+    def close(self) -> None:
+        """See PartReader."""
+
+
+class _Writer:
+    """Satisfies PartWriter: one file after the other."""
+
+    def __init__(self, store: _Store, rate: float, clock: VirtualClock) -> None:
+        self._store, self._rate, self._clock = store, rate, clock
+        self._free_s = 0.0
+        self._queue: deque[tuple[float, DiskWriting]] = deque()
+        self._queued_bytes = 0
+
+    @property
+    def next_s(self) -> float:
+        """When the next file is written; infinity where none waits."""
+        return self._queue[0][0] if self._queue else math.inf
+
+    @property
+    def has_room(self) -> bool:
+        """See PartWriter."""
+        self.settle()
+        return self._queued_bytes < QUEUED_BYTES
+
+    @property
+    def idle(self) -> bool:
+        """See PartWriter."""
+        self.settle()
+        return not self._queue
+
+    def give(self, writing: DiskWriting) -> None:
+        """See PartWriter."""
+        size = size_of(writing.parts)
+        self._free_s = max(self._free_s, self._clock()) + size / self._rate
+        self._queue.append((self._free_s, writing))
+        self._queued_bytes += size
+
+    def wait_room(self, seconds: float) -> bool:
+        """See PartWriter."""
+        return self.has_room
+
+    def flush(self, seconds: float) -> bool:
+        """See PartWriter."""
+        return self.idle
+
+    def close(self) -> None:
+        """See PartWriter."""
+
+    def settle(self) -> None:
+        """What is written by now can be found."""
+        while self._queue and self._queue[0][0] <= self._clock():
+            at_s, writing = self._queue.popleft()
+            self._queued_bytes -= size_of(writing.parts)
+            self._store.add(writing, at_s)

@@ -1,0 +1,94 @@
+"""The text of a PDF file, read in a process of its own that has limits of memory and time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from msgspec import MsgspecError, Struct
+
+from twostroke.types.decoders import json_decoder
+from twostroke.types.errors import BackendError, InvalidRequest
+
+CHILD = Path(__file__).with_name("pdf_child.py")
+BEGIN = b"%PDF-"
+LOOKED_AT = 1024
+"""A reader of PDF files looks for their mark in so many bytes."""
+FIX = "Save its text as a file with another program, as `pdftotext` does, and attach that."
+
+
+class PdfLimits(Struct, frozen=True):
+    """file_bytes, pages, characters: the most of one file. memory_bytes, wall_s: what the process may take."""
+
+    file_bytes: int = 32 << 20
+    pages: int = 2000
+    characters: int = 4_000_000
+    memory_bytes: int = 1 << 30
+    wall_s: float = 60.0
+
+
+class PdfText(Struct, frozen=True):
+    """empty: how many of the pages have no text, as pictures of text have none."""
+
+    text: str
+    pages: int
+    empty: int
+
+
+class _Told(Struct):
+    text: str = ""
+    pages: int = 0
+    empty: int = 0
+    fault: str = ""
+
+
+_told = json_decoder(_Told)
+
+
+@cache
+def has_pypdf() -> bool:
+    """Whether what reads PDF files is installed. It is never imported in this process."""
+    return find_spec("pypdf") is not None
+
+
+def text_of_pdf(data: bytes, limits: PdfLimits | None = None) -> PdfText:
+    """Raises InvalidRequest for a file that cannot be read, BackendError where pypdf is not installed."""
+    limits = limits or PdfLimits()
+    if BEGIN not in data[:LOOKED_AT]:
+        raise InvalidRequest("The file is no PDF file.", why="It does not begin as one.", fix="Attach another file.")
+    if len(data) > limits.file_bytes:
+        why = f"It has {len(data):,} bytes, and {limits.file_bytes:,} are read at most."
+        raise InvalidRequest("The PDF file is too large.", why=why, fix=FIX)
+    if not has_pypdf():
+        fix = "pip install 'twostroke[pdf]'"
+        raise BackendError("PDF files cannot be read.", why="pypdf is not installed.", fix=fix)
+    numbers = (limits.memory_bytes, limits.pages, limits.characters)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", str(CHILD), *map(str, numbers)],
+            input=data,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=limits.wall_s,
+            env={},
+            start_new_session=True,  # Ctrl-C is for the parent
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        why = f"It may take {limits.wall_s:g} s."
+        raise InvalidRequest("The PDF file takes too long to read.", why=why, fix=FIX) from None
+    try:
+        told = _told.decode(done.stdout)
+    except (ValueError, MsgspecError):
+        why = "The process that reads it ended: it may have needed more memory than it may have."
+        raise InvalidRequest("The PDF file cannot be read.", why=why, fix=FIX) from None
+    if told.fault:
+        raise InvalidRequest(f"The PDF file cannot be read: {told.fault}.", fix=FIX)
+    if not told.text:
+        why = "Its pages are pictures, or have none."
+        fix = "Attach its pages as images, to a model that sees."
+        raise InvalidRequest("The PDF file has no text.", why=why, fix=fix)
+    return PdfText(told.text, told.pages, told.empty)

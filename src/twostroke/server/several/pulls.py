@@ -1,0 +1,146 @@
+"""Models that a running server fetches because a user of its page asks for one: the fit first, then the download.
+
+`twostroke pull` does both, in a process of its own: what it downloads is resumed, checked and packed as by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from twostroke.server.errors import HttpProblem, Problem
+
+_PART = "[A-Za-z0-9][A-Za-z0-9._-]*"
+NAME = re.compile(rf"((hf|huggingface)\.co/)?{_PART}(/{_PART})?(:{_PART})?")
+MOST_LINE = 1 << 20
+KEPT_WORDS = 2000
+BUSY = Problem(409, "Another model is being fetched. Wait for its end, or stop it.", code="pull_in_progress")
+
+
+class Pull(Struct):
+    """One download. stage: download or pack. done, total: how many bytes. state: running, finished, failed, stopped."""
+
+    name: str
+    state: str = "running"
+    stage: str = "download"
+    done: int = 0
+    total: int = 0
+    why: str = ""
+
+
+class PullTools(Struct, frozen=True):
+    """command: words of `twostroke pull` -> the command of its process. added: told of the name and the path of a model
+    that is here now."""
+
+    command: Callable[[Sequence[str]], Sequence[str]]
+    environment: Mapping[str, str]
+    added: Callable[[str, str], None]
+
+
+class Pulls:
+    """For one event loop. One download at a time: two would only share the network and the disk."""
+
+    def __init__(self, tools: PullTools) -> None:
+        self._tools = tools
+        self.last: Pull | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def fit(self, name: str) -> dict[str, Any]:
+        """What would be fetched, and whether it fits in memory. Nothing but headers is read. Raises HttpProblem."""
+        name = checked_name(name)
+        process = await self._begun("--dry-run", "--anyway", "--json", "--", name)
+        output, errors = await process.communicate()
+        if process.returncode:
+            raise HttpProblem(Problem(404, _words(errors) or f"{name} cannot be fetched.", code="not_found"))
+        found: dict[str, Any] = json.loads(output)
+        if not found.get("reference"):
+            raise HttpProblem(Problem(404, f"{name} is no model of a hub.", code="not_found"))
+        return {"model": name, **found}
+
+    async def begin(self, name: str, *, anyway: bool) -> Pull:
+        """Fetch a model; its name can be asked for when it is here. Raises HttpProblem (400, 409)."""
+        if self.last is not None and self.last.state == "running":
+            raise HttpProblem(BUSY)
+        made = self.last = Pull(checked_name(name))
+        words = ("--json", "--progress-lines", *(["--anyway"] if anyway else []), "--", made.name)
+        try:
+            self._process = await self._begun(*words)
+        except OSError as error:
+            made.state, made.why = "failed", error.strerror or str(error)
+            return made
+        self._task = asyncio.create_task(self._follow(made, self._process))
+        return made
+
+    def stop(self) -> bool:
+        """End the download; what is here stays, and the next one goes on from there. Whether there was one."""
+        process = self._process
+        if self.last is None or self.last.state != "running" or process is None or process.returncode is not None:
+            return False
+        self.last.state = "stopped"
+        process.terminate()
+        return True
+
+    async def close(self) -> None:
+        """End what runs, and wait for it."""
+        self.stop()
+        if self._task is not None:
+            await self._task
+
+    async def _begun(self, *words: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *self._tools.command(words),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(self._tools.environment),
+            limit=MOST_LINE,
+        )
+
+    async def _follow(self, pull: Pull, process: asyncio.subprocess.Process) -> None:
+        output, words = await asyncio.gather(_all_of(process.stdout), self._listen(pull, process.stderr))
+        code = await process.wait()
+        if pull.state == "stopped":
+            return
+        if code:
+            pull.state, pull.why = "failed", words or f"It ended with code {code}."
+            return
+        try:
+            found = json.loads(output)
+            self._tools.added(pull.name, str(found["path"]))
+        except (ValueError, KeyError) as error:
+            pull.state, pull.why = "failed", f"Its answer cannot be read: {error}"
+            return
+        pull.state = "finished"
+
+    async def _listen(self, pull: Pull, errors: asyncio.StreamReader | None) -> str:
+        """Take progress in; -> the other lines."""
+        words = b""
+        while errors is not None and (line := await errors.readline()):
+            try:
+                told = json.loads(line)
+                pull.stage, pull.done, pull.total = str(told["stage"]), int(told["done"]), int(told["total"])
+            except (ValueError, KeyError, TypeError):
+                words = (words + line)[-KEPT_WORDS:]
+        return _words(words)
+
+
+def checked_name(name: str) -> str:
+    """A short name, or one of a hub without the hub's own; never a path of this machine. Raises HttpProblem (400)."""
+    if len(name) > 200 or not NAME.fullmatch(name):
+        text = "model must be a short name such as llama3.2:1b, or owner/repository with a quantization after a colon."
+        raise HttpProblem(Problem(400, text, param="model"))
+    return name.removeprefix("hf.co/").removeprefix("huggingface.co/")
+
+
+async def _all_of(stream: asyncio.StreamReader | None) -> bytes:
+    return b"" if stream is None else await stream.read()
+
+
+def _words(errors: bytes) -> str:
+    return errors.decode(errors="replace").strip()[-KEPT_WORDS:]

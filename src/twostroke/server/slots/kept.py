@@ -1,0 +1,109 @@
+"""What slots hold: the tokens of the last answer of each client and number, in memory, and saved ones in files.
+
+K and V themselves are pages of the prefix cache and of the disk, which are found by tokens. So a slot is its tokens.
+"""
+
+from __future__ import annotations
+
+import array
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from twostroke.engine.disk.contract import DiskCounts
+from twostroke.server.stored.records import Bounds, Records
+from twostroke.types.decoders import json_decoder
+from twostroke.types.output import Prompt
+
+MOST_HELD, MAX_SAVED, MAX_BYTES = 64, 256, 256 << 20
+SUFFIX = ".json"
+
+
+class SlotDisk(Protocol):
+    """The pages on the disk."""
+
+    @property
+    def counts(self) -> DiskCounts:
+        """What has happened so far."""
+
+    @property
+    def settled(self) -> bool:
+        """Is all written that was to be written?"""
+
+
+class SlotTokens(Struct, frozen=True):
+    """A prompt with its answer. salt, adapter: those of the request, without which no page of it is found."""
+
+    tokens: Sequence[int]
+    salt: str
+    adapter: str | None
+
+
+class SavedSlot(Struct, frozen=True):
+    """A record. model: the name of the model that computed it."""
+
+    model: str
+    tokens: tuple[int, ...]
+    salt: str
+    adapter: str | None = None
+
+
+_RECORD = json_decoder(SavedSlot)
+
+
+class Slots:
+    """For one event loop, except `saved` and `save`, which may touch a disk. folder: where saved slots are."""
+
+    def __init__(self, folder: Path, disk: SlotDisk, wall_clock: Callable[[], float] = time.time) -> None:
+        self.disk = disk
+        bounds = Bounds(MAX_BYTES, MAX_SAVED, math.inf, "--kv-disk")
+        self._records = Records(folder, SUFFIX, bounds, wall_clock, forget_oldest=False)
+        self._held: OrderedDict[tuple[str, int], SlotTokens] = OrderedDict()
+
+    def ended(self, number: int, prompt: Prompt, answer: Sequence[int]) -> None:
+        """An answer has ended. What must stay in memory is not held, nor are vectors and prompts with images, because
+        their tokens do not tell all of it."""
+        client = prompt.cache_salt.partition(":")[0]
+        if prompt.images or prompt.pooling is not None or prompt.disk_s < 0:
+            self.erase(client, number)
+            return
+        tokens = array.array("i", (*prompt.token_ids, *answer))
+        self.hold(client, number, SlotTokens(tokens, prompt.cache_salt, prompt.adapter))
+
+    def hold(self, client: str, number: int, tokens: SlotTokens) -> None:
+        """From now on the slot holds this; the one that was used longest ago leaves where there are too many."""
+        self._held[client, number] = tokens
+        self._held.move_to_end((client, number))
+        if len(self._held) > MOST_HELD:
+            self._held.popitem(last=False)
+
+    def held(self, client: str, number: int) -> SlotTokens | None:
+        """What the slot holds."""
+        return self._held.get((client, number))
+
+    def erase(self, client: str, number: int) -> int:
+        """Forget what the slot holds; -> its tokens. Pages leave the caches as all others do."""
+        found = self._held.pop((client, number), None)
+        return 0 if found is None else len(found.tokens)
+
+    def fits(self, client: str, name: str) -> bool:
+        """Can a saved slot have this name?"""
+        return self._records.path(client, name) is not None
+
+    def save(self, client: str, name: str, saved: SavedSlot) -> None:
+        """Raises FullFolder, OSError."""
+        self._records.put(client, name, msgspec.json.encode(saved))
+
+    def saved(self, client: str, name: str) -> SavedSlot | None:
+        """What was saved under this name; None where nothing was, or where its file is damaged."""
+        data = self._records.get(client, name)
+        try:
+            return None if data is None else _RECORD.decode(data)
+        except msgspec.MsgspecError:
+            return None

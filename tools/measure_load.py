@@ -94,10 +94,14 @@ def next_to_a_program(busy: bool) -> Iterator[None]:
 
 
 def load(url: str, workload: str, rate: float, asked: argparse.Namespace) -> dict[str, Any]:
-    """One run of `bench serve`: requests, those within the objectives, goodput, and percentiles of TTFT and ITL."""
+    """One run of `bench serve`: requests, those within the objectives, goodput, and percentiles of TTFT and ITL.
+
+    Each rate has texts of its own: no cache of prompts serves those of the rate before.
+    """
     command = [
         *(sys.executable, "-m", "twostroke", "bench", "serve", url, "--workload", workload, "--rate", str(rate)),
-        *("--requests", str(asked.requests), "--ttft", asked.ttft, "--itl", asked.itl, "--json"),
+        *("--seed", str(asked.rates.index(rate)), "--requests", str(asked.requests), "--json"),
+        *("--ttft", asked.ttft, "--itl", asked.itl),
         *("--tokens-scale", str(asked.tokens_scale), "--max-prompt", str(asked.max_prompt), "--timeout", "120s"),
         *(() if asked.tokenizer is None else ("--tokenizer", str(asked.tokenizer))),
     ]

@@ -29,6 +29,7 @@ FILES = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_1", "IQ4_NL", "Q4_0")
 CASES = (prefill(512), decode(1, 512), decode(8, 512))
 KEPT = {BITS.name: "bits", ERROR.name: "error", KL.name: "kl", SAME.name: "same"}
 OTHER_KV = ", K and V "
+LLAMA_CPP = "llama_cpp"
 
 
 def rows_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -37,8 +38,8 @@ def rows_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     for key, found in result["raw"].items():
         name, _, kv = key.partition(OTHER_KV)
         engine, _, weights = name.partition(" ")
-        if ERROR.name not in found:
-            continue
+        if ERROR.name not in found or (engine == LLAMA_CPP and weights in WEIGHT_NAMES):
+            continue  # llama.cpp's int8 is its Q8_0, which has a row of that name
         row: dict[str, Any] = {"engine": engine, "weights": weights, "kv": kv or "bf16"}
         row |= {short: round(found[case][0], 5) for case, short in KEPT.items() if case in found}
         speeds = {case: round(sorted(found[case])[len(found[case]) // 2], 2) for case in SPEEDS if case in found}

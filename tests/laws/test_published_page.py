@@ -56,7 +56,8 @@ def test_a_model_without_a_format_that_another_has_says_so() -> None:
     page = published_tables(two)
     assert "Not measured on this model: `--weights int5`." in page.split("### two")[1]
     assert "Not measured" not in page.split("### two")[0] and "7 and 5 positions" in page
-    assert "| Twostroke int5 | 5.1 | 0.196 | - |" in readme_page(two, f"{BEGIN}{END}")
+    two["models"]["one"]["rows"][3]["speed"] = {"prefill 512": 400.4}
+    assert "| Twostroke int5 | 5.1 | 0.196 | - | 400 | - | - |" in readme_page(two, f"{BEGIN}{END}")
 
 
 @pytest.mark.parametrize(
@@ -87,12 +88,13 @@ def test_a_format_that_another_beats_is_named() -> None:
     assert dominated(found) == ["int8"]
 
 
-def test_readme_has_the_errors_of_the_record() -> None:
+def test_readme_has_errors_and_speeds_of_the_record() -> None:
     text = f"before\n{BEGIN}old\n{END}after\n"
     made = readme_page(record(), text)
     assert made.startswith("before\n") and made.endswith("after\n") and "old" not in made
-    assert "| Twostroke int8 | 8.1 | 0.123 |\n| Twostroke int6 | 6.6 | 0.152 |" in made
-    assert "| llama.cpp Q6_K | 8.2 | 0.200 |" in made and "Twostroke Q6_K" not in made and "f32" not in made
+    assert "| llama.cpp Q6_K | 8.2 | 0.200 | 150 | 30 | - |\n| Twostroke int8 | 8.1 | 0.123 | 300 | 20 | - |" in made
+    assert "int6" not in made and "Twostroke Q6_K" not in made and "f32" not in made
+    assert "Speeds: one, two threads, m." in made
     assert readme_page(record(), made) == made
 
 

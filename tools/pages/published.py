@@ -16,6 +16,7 @@ README = ROOT / "README.md"
 BEGIN, END = "<!-- errors: written by tools/generate_docs.py -->\n", "<!-- end of errors -->\n"
 TITLES = {"twostroke": "Twostroke", "llama_cpp": "llama.cpp", "openvino": "OpenVINO"}
 OURS, EXACT = "twostroke", "f32"
+README_SPEEDS = {"prefill 512": "prompt of 512,", "decode 1 x 512": "one stream,", "decode 8 x 512": "eight streams,"}
 SPEEDS = ("prefill 512", "decode 1 x 512", "decode 8 x 512")
 DEFAULT = {"engine": OURS, "weights": "int8", "kv": "bf16"}
 """What speeds are divided by: the default weights, measured in the same run."""
@@ -63,19 +64,24 @@ def published_tables(record: Mapping[str, Any] | None = None) -> str:
 
 
 def readme_page(record: Mapping[str, Any] | None = None, text: str | None = None) -> str:
-    """README.md with its table of errors written anew."""
+    """README.md with its table written anew: each model's errors, and the speeds of the first model that has any.
+
+    Formats without a speed there are left out.
+    """
     record = read_record() if record is None else record
     before, rest = (README.read_text() if text is None else text).split(BEGIN)
-    models = list(record["models"])
-    lines = ["", "| weights | bits | " + " | ".join(f"error, {model}" for model in models) + " |"]
-    lines.append("| --- | ---: |" + " ---: |" * len(models))
-    by_model = {model: {_key(row): row for row in record["models"][model]["rows"]} for model in models}
-    for key, row in sorted(by_model[models[0]].items(), key=lambda each: -each[1].get("bits", 0)):
-        if row["kv"] != "bf16" or row["weights"] == EXACT or not _is_own(row):
+    by_model = {model: {_key(row): row for row in found["rows"]} for model, found in record["models"].items()}
+    timed = next((model for model in by_model if any("speed" in row for row in by_model[model].values())), "")
+    heads = [*(f"error, {model}" for model in by_model), *(f"{case} tok/s" for case in README_SPEEDS.values())]
+    lines = ["", f"| weights | bits | {' | '.join(heads)} |", "| --- | ---: |" + " ---: |" * len(heads)]
+    for key, row in sorted(by_model.get(timed, {}).items(), key=lambda each: -each[1].get("bits", 0)):
+        if row["kv"] != "bf16" or "speed" not in row or not _is_own(row):
             continue
-        cells = [_shown(by_model[model].get(key), "error", "{:.3f}") for model in models]
-        lines.append(f"| {_name(row)} | {_shown(row, 'bits', '{:.1f}')} | " + " | ".join(cells) + " |")
-    return before + BEGIN + "\n".join([*lines, "", ""]) + END + rest.split(END)[1]
+        cells = [_shown(rows.get(key), "error", "{:.3f}") for rows in by_model.values()]
+        cells += [_shown(row["speed"], case, "{:.0f}") for case in README_SPEEDS]
+        lines.append(f"| {_name(row)} | {_shown(row, 'bits', '{:.1f}')} | {' | '.join(cells)} |")
+    said = f"Speeds: {timed}, two threads, {record['models'][timed]['machine']}." if timed else "No speed was measured."
+    return before + BEGIN + "\n".join([*lines, "", said, "", ""]) + END + rest.split(END)[1]
 
 
 def best_of_ours(rows: Sequence[Row], bits: float) -> Row | None:

@@ -9,6 +9,7 @@ import pytest
 from tests.text.talk.reading import TOOLS, pieces_of, read, written
 from twostroke.text.talk.catalog import FORMATS
 from twostroke.text.talk.format import Format
+from twostroke.text.talk.notations.tagged import TaggedNotation
 from twostroke.text.talk.pieces import CallBegan
 
 CALLS = [("shelf", {"title": 'a "b" </x> [c]\n{d}', "copies": 7, "due": True, "place": {"rows": [1, 2]}}), ("bell", {})]
@@ -69,3 +70,34 @@ def test_a_call_that_breaks_off_stays_as_far_as_it_came(form: Format) -> None:
         turn = read(form, [whole[:end]])
         assert not (turn.calls and turn.content.strip()), whole[:end]
         assert [name for name, _, _ in turn.calls] in ([], ["hours"])
+
+
+TAGGED = [form for form in MARKED if isinstance(form.calls[0].notation, TaggedNotation)]
+SHAPES = ("{}", "a {} b", "a{}b", "see\n{}\nend", "{}b", "a\n{}")
+NOTED = {"type": "object", "properties": {"note": {"type": "string"}}}
+SHELF = {"type": "object", "properties": {**TOOLS["shelf"]["properties"], "place": NOTED}}
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+def test_a_value_may_contain_every_mark_of_its_format(form: Format) -> None:
+    """An agent that edits files about tools writes such values. At every cut they are the same."""
+    tools = {**TOOLS, "shelf": SHELF}
+    for mark in sorted(form.texts):
+        for shape in SHAPES:
+            text = shape.replace("{}", mark)
+            for given in ({"title": text, "copies": 7}, {"copies": 7, "title": text}, {"place": {"note": text}}):
+                calls = [("shelf", given), ("bell", {})]
+                raw = written(form, calls)
+                turn = read(form, [raw], tools=tools)
+                assert [(name, json.loads(arguments)) for name, arguments, _ in turn.calls] == calls, raw
+                assert not (turn.content.strip() or turn.thought)
+        assert read(form, raw, tools=tools) == turn
+
+
+@pytest.mark.parametrize("form", TAGGED, ids=lambda form: form.name)
+def test_a_value_that_a_model_forgot_to_close_ends_with_its_call(form: Format) -> None:
+    notation = form.calls[0].notation
+    assert isinstance(notation, TaggedNotation)
+    calls = [("shelf", {"title": "Emma", "copies": 7})]
+    raw = written(form, calls).replace(notation.value_close, "")
+    assert valued(form, raw) == ("", "", calls)

@@ -47,6 +47,9 @@ class GrammarLimits:
     lexer_states: int = 50_000
 
 
+HARD_NICENESS = 10
+"""Of the process that tries hard grammars: model steps and easy grammars come first."""
+
 FIRST = f"{OPTIONS}start: %json {{}}"
 """A grammar that is compiled with the vocabulary, so that the first one of a request finds all loaded."""
 
@@ -175,14 +178,15 @@ class GrammarCompiler:
                 )
         return tuple(made)
 
-    def opening(self) -> GuardOpening:
-        """What a process that tries grammars is told first."""
+    def opening(self, *, hard: bool) -> GuardOpening:
+        """What a process that tries grammars is told first. hard: it tries those that need much work."""
         return GuardOpening(
             self._tokens.trial(),
             self._end_token_ids,
             self._library_limits(),
             self._limits.compile_s,
             self._limits.compile_bytes,
+            HARD_NICENESS if hard else 0,
         )
 
     def _library_limits(self) -> dict[str, Any]:
@@ -238,5 +242,5 @@ class _TrialLane:
 
     def _own(self) -> GrammarGuard:
         if self.guard is None:
-            self.guard = GrammarGuard(self._compiler.opening())
+            self.guard = GrammarGuard(self._compiler.opening(hard=self._hard))
         return self.guard

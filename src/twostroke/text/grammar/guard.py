@@ -26,13 +26,15 @@ _READ_BYTES = 65536
 
 
 class GuardOpening(Struct, frozen=True):
-    """The process's first message. limits: of llguidance's LLParserLimits, by name."""
+    """The process's first message. limits: of llguidance's LLParserLimits, by name. niceness: of the process, 0 where
+    it competes with the model's steps as an equal."""
 
     trial: TrialTokens
     end_token_ids: Sequence[int]
     limits: dict[str, Any]
     wall_s: float
     memory_bytes: int
+    niceness: int = 0
 
     def line(self) -> bytes:
         """The opening as a line of JSON."""
@@ -45,6 +47,7 @@ class GuardOpening(Struct, frozen=True):
                 "limits": self.limits,
                 "wall_s": self.wall_s,
                 "memory_bytes": self.memory_bytes,
+                "niceness": self.niceness,
             }
         )
 

@@ -1,7 +1,7 @@
 """The program of the guard's process: compiles one grammar after another, and may be killed at any of them.
 
 First line in: {"rows": n, "tokens": {id: hex}, "special": [id], "ends": [id], "limits": {...}, "wall_s": s,
-"memory_bytes": n}.
+"memory_bytes": n, "niceness": n}.
 Each line after it: {"kind": k, "text": t, "cpu_s": the processor time after which the system ends this process}.
 Each line out: {"source": grammar in llguidance's own language} or {"fault": text}.
 Ends when its input ends. It imports nothing of Twostroke.
@@ -99,6 +99,7 @@ def main() -> None:
     tokens = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Tokens(opening)), eos_token=opening["ends"])
     limits = llguidance.LLParserLimits(**opening["limits"])
     here.limit_memory(opening["memory_bytes"])
+    here.stand_back(opening["niceness"])
     for line in sys.stdin:
         job = json.loads(line)
         # The system ends this process where the parent is gone and no other process would.

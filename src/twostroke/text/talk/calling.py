@@ -36,16 +36,20 @@ class Calling:
     """begun: a name was said that is offered, or one that means no call. argued: some arguments are out.
 
     out: where pieces go. begin: called once, when the name is accepted. ends: marks after the call, which end its
-    arguments, too.
+    arguments, too. openings: marks with which another call begins.
     """
 
-    __slots__ = ("_begin", "_index", "_out", "_shown", "_silent", "argued", "begun", "ends", "schema", "tools")
+    __slots__ = (
+        *("_begin", "_index", "_out", "_shown", "_silent"),
+        *("argued", "begun", "ends", "openings", "schema", "tools"),
+    )
 
     def __init__(
         self, index: int, tools: Tools, silent: tuple[str, ...], out: list[Piece], begin: Callable[[], None]
     ) -> None:
         self.tools = tools
         self.ends: tuple[str, ...] = ()
+        self.openings: tuple[str, ...] = ()
         self.schema: Any = None
         self.begun = self.argued = False
         self._index, self._silent, self._out, self._begin = index, silent, out, begin

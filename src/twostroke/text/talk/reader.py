@@ -272,6 +272,7 @@ class TurnReader:
             yield from stream.space()
             call = self.call()
             call.ends = tuple(text for text in (form.close.strip(), form.end.strip()) if text)
+            call.openings = form.starts
             yield from form.notation.read(stream, call)
             if not call.begun:
                 return

@@ -7,13 +7,16 @@ on how the text was cut. A reader holds no place in the text across a `yield`: t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
 _T = TypeVar("_T")
 Reading = Generator[None, None, _T]
 """A reader that returns `_T`."""
+
+Followed = Mapping[str, Sequence[str] | None]
+"""Marks, and the marks of which one, or the end of the text, must come next; None where anything may."""
 
 SPACES = " \t\r\n"
 MOST_SPACES = 4096
@@ -128,6 +131,28 @@ class TextStream:
             self.open = (marks, say)
             yield
             self.open = None
+
+    def follows(self, marks: Sequence[str]) -> Reading[bool]:
+        """True where one of the marks, or the end of the text, comes after white space; nothing is taken."""
+        while True:
+            rest = self.text[self.at : self.at + MOST_SPACES].lstrip(SPACES)
+            if any(map(rest.startswith, marks)):
+                return True
+            if len(self.text) - self.at >= MOST_SPACES or not any(mark.startswith(rest) for mark in ("", *marks)):
+                return False
+            if self.ended:
+                return True
+            yield
+
+    def until_followed(self, marks: Followed, say: Callable[[str], object]) -> Reading[str]:
+        """Like `until`. A mark counts where one of its followers comes next; any other one is text."""
+        looked_for = marks_of(tuple(marks))
+        while True:
+            mark = yield from self.until(looked_for, say)
+            followers = marks.get(mark)
+            if not mark or followers is None or (yield from self.follows(followers)):
+                return mark
+            say(mark)
 
     def word(self, pattern: re.Pattern[str], most: int) -> Reading[str]:
         """What matches the pattern of single characters, at most `most` of them; "" where there are more."""

@@ -15,10 +15,15 @@ _WORDS = {"true": "boolean", "false": "boolean", "null": "null", "none": "null"}
 
 
 def types_of(schema: Any, key: str) -> frozenset[str]:
-    """The types that argument `key` may have; a text where the schema does not say, never empty."""
+    """The types that argument `key` may have; a text where the schema names none, never empty."""
+    return named_types(schema, key) or TEXT
+
+
+def named_types(schema: Any, key: str) -> frozenset[str]:
+    """The types that the schema names for argument `key`."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     found = properties.get(key) if isinstance(properties, dict) else None
-    return frozenset(_types(found, schema)) or TEXT
+    return frozenset(_types(found, schema))
 
 
 def as_json(text: str, types: frozenset[str]) -> str:

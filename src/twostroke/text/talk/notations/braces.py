@@ -1,6 +1,8 @@
 """Notation "braces": keys stand bare, and texts between a mark.
 
     call:shelf{title:<|"|>Emma<|"|>,copies:2,place:{rows:[1,2]}}
+
+A text goes up to the first mark with a comma, a bracket or a key after it.
 """
 
 from __future__ import annotations
@@ -109,6 +111,9 @@ class _Value:
     def __init__(self, notation: BracesNotation, stream: TextStream, call: Calling) -> None:
         self._quote, self._stream, self._say = notation.quote, stream, call.argue
         self._closing = marks_of((notation.quote,))
+        properties = call.schema.get("properties") if isinstance(call.schema, dict) else None
+        keys = tuple(f"{key}:" for key in properties) if isinstance(properties, dict) else ()
+        self._text_end = {notation.quote: (",", "}", "]", *keys)}
 
     def read(self) -> Reading[None]:
         """The whole object; what breaks off stays as far as it came."""
@@ -165,7 +170,7 @@ class _Value:
         stream, say = self._stream, self._say
         if (yield from stream.match(self._quote)):
             say('"')
-            closed = yield from stream.until(self._closing, lambda text: say(inner(text)))
+            closed = yield from stream.until_followed(self._text_end, lambda text: say(inner(text)))
             say('"' if closed else "")
             return bool(closed)
         if character in ('"', "'"):

@@ -2,13 +2,14 @@
 
     P<invoke name="shelf">P<place>P<rows>P<item>1P</item>P</rows>P</place>P</invoke>      P is a prefix of each tag
 
-A text argument streams; any other one comes out when it is whole.
+A text argument streams; any other one comes out when it is whole. A text goes up to its own closing tag with another
+tag after it: any other tag is a part of the text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from twostroke.text.talk.hold.lark import ANY_KEY, NOTHING, Lark
 from twostroke.text.talk.notations.json_text import dumped, inner
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
 from twostroke.text.talk.stream import Reading, TextStream, marks_of
-from twostroke.text.talk.typed_text import TEXT, as_json, types_of
+from twostroke.text.talk.typed_text import TEXT, as_json, named_types, types_of
 
 _TAG = re.compile(r"[^<>\n]*")
 ITEM = "item"
@@ -115,6 +116,7 @@ class _Tags:
         self._stream, self._call = stream, call
         self._marks = marks_of((prefix + "</", prefix + "<"))
         self._closing = prefix + "</"
+        self._prefix = (prefix,)
         self._root = call.schema if isinstance(call.schema, dict) else {}
         self._pointers = Pointers(self._root)
 
@@ -134,7 +136,7 @@ class _Tags:
             keys.add(tag)
             schema = self._child(self._root, tag)
             if self._types(schema) == TEXT:
-                whole = yield from self._text(say)
+                whole = yield from self._text(tag, say)
             else:
                 value = yield from self._value(schema, 0)
                 whole = value is not None
@@ -142,14 +144,13 @@ class _Tags:
             if not whole:
                 return
 
-    def _text(self, say: Any) -> Reading[bool]:
+    def _text(self, tag: str, say: Callable[[str], object]) -> Reading[bool]:
+        """The text of this tag as a string of JSON; False where it is cut."""
         say('"')
-        mark = yield from self._stream.until(self._marks, lambda text: say(inner(text)))
-        tag = yield from self._tag()
-        if not mark or tag is None:
-            return False
-        say('"')
-        return True
+        closing = f"{self._closing}{tag}>"
+        mark = yield from self._stream.until_followed({closing: self._prefix}, lambda text: say(inner(text)))
+        say('"' if mark else "")
+        return bool(mark)
 
     def _tag(self) -> Reading[str | None]:
         tag = yield from self._stream.word(_TAG, MOST_NAME)
@@ -166,7 +167,13 @@ class _Tags:
                 return None
             if mark == self._closing:
                 return self._made("".join(parts), children, self._types(schema))
-            child = yield from self._value(self._child(schema, tag), depth + 1)
+            below = self._child(schema, tag)
+            if self._named(below) == TEXT:
+                texts: list[str] = []
+                whole = yield from self._text(tag, texts.append)
+                child = "".join(texts) if whole else None
+            else:
+                child = yield from self._value(below, depth + 1)
             if child is None:
                 return None
             children.append((tag, child))
@@ -198,8 +205,11 @@ class _Tags:
             waiting += [each for kind in ("anyOf", "oneOf", "allOf") for each in part.get(kind) or ()]
         return {}
 
+    def _named(self, schema: Any) -> frozenset[str]:
+        return named_types({**self._root, "properties": {"": schema}}, "")
+
     def _types(self, schema: Any) -> frozenset[str]:
-        return types_of({**self._root, "properties": {"": schema}}, "")
+        return self._named(schema) or TEXT
 
 
 def _listed(values: Iterable[str]) -> str:

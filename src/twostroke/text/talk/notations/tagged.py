@@ -4,13 +4,14 @@
     <invoke name="shelf"><parameter name="title">Emma</parameter></invoke>      with attributes
 
 A text streams as it comes; any other value comes out when it is whole. There are no escapes: a value goes up to the
-first place where it may end.
+first closing mark after which the call goes on or ends. Before anything else such a mark is a part of the value: a
+file that an agent writes may contain it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from twostroke.text.talk.calling import Calling
 from twostroke.text.talk.hold.lark import ANY_KEY, Lark, quoted
 from twostroke.text.talk.notations.json_text import dumped, inner, read_value
 from twostroke.text.talk.notations.named import MOST_NAME, NAME
-from twostroke.text.talk.stream import Marks, Reading, TextStream, marks_of
+from twostroke.text.talk.stream import Followed, Reading, TextStream, marks_of
 from twostroke.text.talk.typed_text import TEXT, as_json, types_of
 
 _ATTRIBUTES = re.compile(r"[^<>|\n]*")
@@ -152,11 +153,11 @@ class _Arguments:
         self._keys: set[str] = set()
         self._close, next_key = notation.value_close.strip(), notation.key_open.strip().rstrip('"')
         over = tuple(text for text in (notation.closing.strip(), *call.ends) if text)
+        self._next_key = next_key
         self._next = marks_of((next_key, *over))
-        pad = notation.pad
-        self._forgotten = tuple("\n" + text for text in (next_key, *over)) if pad else (next_key, *over)
-        self._over = {*over, *(pad + text for text in over)}
-        self._again = {next_key, pad + next_key}
+        self._closings = over
+        self._after_value = (next_key, *over, *call.openings)
+        self._after_call = (*call.ends, *call.openings) or None
 
     def read(self) -> Reading[None]:
         """Up to the end of the call, which is taken; other text between the tags is dropped."""
@@ -164,9 +165,9 @@ class _Arguments:
         if (yield from self._stream.starts("{")):
             return (yield from self._object())
         mark = yield from self._stream.until(self._next, _nowhere)
-        while mark in self._again:
+        while mark.strip() == self._next_key:
             mark = yield from self._argument()
-            if mark and mark not in self._over and mark not in self._again:
+            if mark and mark.strip() not in (*self._closings, self._next_key):
                 mark = yield from self._stream.until(self._next, _nowhere)
         if mark:
             self._call.argue("}" if self._keys else "{}")
@@ -200,29 +201,47 @@ class _Arguments:
         padded = bool(notation.loose) and (yield from stream.match(notation.loose))
         pad = notation.loose if padded else notation.pad
         yield from stream.match(notation.pad)
-        ends = marks_of((pad + self._close, self._close, *self._forgotten))
         shown = bool(key) and key not in self._keys
         if shown:
             self._call.argue(f"{', ' if self._keys else '{'}{dumped(key)}: ")
             self._keys.add(key)
-        return (yield from self._value(types, self._call if shown else None, ends))
+        return (yield from self._value(types, self._call if shown else None, self._ends(pad)))
 
-    def _value(self, types: frozenset[str], call: Calling | None, ends: Marks) -> Reading[str]:
+    def _ends(self, pad: str) -> Followed:
+        """The marks that end a value. Some models forget to close a value: the next key ends it where the tool has
+        that key, and the end of the call does."""
+        line, keys = self._notation.pad, self._known_keys()
+        before = {line, line + self._notation.between}
+        found: dict[str, Sequence[str] | None] = {space + self._next_key: keys for space in before}
+        found |= {space + text: self._after_call for space in before for text in self._closings}
+        return found | dict.fromkeys((pad + self._close, self._close), self._after_value)
+
+    def _known_keys(self) -> tuple[str, ...] | None:
+        """The keys that may come next as the model writes them, None where the tool's schema names none."""
+        schema = self._call.schema
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        if not isinstance(properties, dict):
+            return None
+        closing = self._notation.key_close.partition("{")[0].strip()[:1]
+        bare = self._notation.key_close.lstrip('"').strip()[:1]
+        return tuple(text for key in properties for text in (f'"{key}"', key + closing, key + bare))
+
+    def _value(self, types: frozenset[str], call: Calling | None, ends: Followed) -> Reading[str]:
         opening, closing = self._notation.wraps
         if opening and (yield from self._stream.match(opening)):
-            mark = yield from self._bare(types, call, marks_of((closing,)))
-            return (yield from self._stream.until(ends, _nowhere)) if mark else mark
+            mark = yield from self._bare(types, call, {closing: (self._close,)})
+            return (yield from self._stream.until(marks_of(tuple(ends)), _nowhere)) if mark else mark
         return (yield from self._bare(types, call, ends))
 
-    def _bare(self, types: frozenset[str], call: Calling | None, ends: Marks) -> Reading[str]:
+    def _bare(self, types: frozenset[str], call: Calling | None, ends: Followed) -> Reading[str]:
         parts: list[str] = []
         if types != TEXT or call is None:
-            mark = yield from self._stream.until(ends, parts.append)
+            mark = yield from self._stream.until_followed(ends, parts.append)
             if mark and call is not None:
                 call.argue(as_json("".join(parts), types))
             return mark
         call.argue('"')
-        mark = yield from self._stream.until(ends, lambda text: call.argue(inner(text)))
+        mark = yield from self._stream.until_followed(ends, lambda text: call.argue(inner(text)))
         if mark:
             call.argue('"')
         return mark

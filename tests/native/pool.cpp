@@ -141,13 +141,15 @@ void stop_workers(int32_t threads, int64_t jobs) {
   uint64_t out[kMost] = {};
   ts_context* context = ts_context_create(threads);
   signal(SIGUSR1, stop_here);
+  int32_t asked = 0;  // no more threads run than there are CPUs
   DIR* folder = opendir("/proc/self/task");
   while (dirent* entry = readdir(folder)) {
     const pid_t id = atoi(entry->d_name);
-    if (id > 0 && id != static_cast<pid_t>(syscall(SYS_gettid))) syscall(SYS_tgkill, getpid(), id, SIGUSR1);
+    if (id > 0 && id != static_cast<pid_t>(syscall(SYS_gettid))) asked += syscall(SYS_tgkill, getpid(), id, SIGUSR1) == 0;
   }
   closedir(folder);
-  while (stopped.load() < threads - 1) usleep(200);
+  if (asked > threads - 1) wrong("more threads than asked for", asked);
+  while (stopped.load() < asked) usleep(200);
   for (int64_t j = 1; j <= jobs; ++j) {
     Count job = {1, 1, kMost, threads, out};
     ts_parallel(context, kMost, count<1>, &job);

@@ -9,6 +9,7 @@
 
 struct ts_context {
   twostroke::Pool pool;
+  int32_t threads;  // that work is divided for; the pool may run fewer
   void* scratch;
   size_t scratch_bytes;
   bool in_turn;
@@ -24,6 +25,7 @@ ts_context* ts_context_create(int32_t num_threads) {
   if (memory == nullptr) return nullptr;
   memset(memory, 0, sizeof(ts_context));
   ts_context* context = static_cast<ts_context*>(memory);
+  context->threads = num_threads;
   ts_context_read(context, TS_READ_BY_MAKER);
   if (!twostroke::begin(context->pool, num_threads)) {
     ts_context_destroy(context);
@@ -60,7 +62,7 @@ int64_t ts_context_scratch_bytes(const ts_context* context) {
 
 void ts_parallel(ts_context* context, int64_t tasks, ts_task task, void* arg) { twostroke::run(context->pool, tasks, task, arg); }
 
-int32_t ts_threads(const ts_context* context) { return context->pool.threads; }
+int32_t ts_threads(const ts_context* context) { return context->threads; }
 
 bool ts_reads_in_turn(const ts_context* context) { return context->in_turn; }
 

@@ -40,7 +40,7 @@ int64_t take_task(Share& share, bool own) {
 // The number of tasks that it did. Reads the job only after a task was taken.
 uint32_t run_tasks(Pool& pool, int32_t thread) {
   uint32_t done = 0;
-  const int32_t parts = pool.active;
+  const int32_t parts = pool.threads;
   for (int32_t i = 0; i < parts; ++i) {
     Share& share = pool.shares[(thread + i) % parts];
     for (int64_t index = take_task(share, i == 0); index >= 0; index = take_task(share, i == 0)) {
@@ -52,7 +52,7 @@ uint32_t run_tasks(Pool& pool, int32_t thread) {
 }
 
 void share_out(Pool& pool, int64_t tasks) {
-  const int64_t parts = pool.active;
+  const int64_t parts = pool.threads;
   for (int64_t t = 0; t < parts; ++t) {
     const uint64_t begin = static_cast<uint64_t>(tasks * t / parts), end = static_cast<uint64_t>(tasks * (t + 1) / parts);
     pool.shares[t].range.store(range_of(begin, end), std::memory_order_release);
@@ -63,7 +63,7 @@ void share_out(Pool& pool, int64_t tasks) {
 // Polls for a while, as the ops of one step follow each other quickly: until the time is over, or the caller lost its core or sleeps.
 bool spin_for_job(Pool& pool, uint32_t seen) {
   const auto there = [&] { return pool.generation.load(std::memory_order_acquire) != seen; };
-  return spin(there, [&] { return pool.caller_clock.load(std::memory_order_relaxed); }, kSpinNs, pool.active);
+  return spin(there, [&] { return pool.caller_clock.load(std::memory_order_relaxed); }, kSpinNs, pool.threads);
 }
 
 void sleep_for_job(Pool& pool, uint32_t seen) {
@@ -97,14 +97,7 @@ void worker_main(void* opaque) {
 
 void publish(Pool& pool, int64_t most) {
   pool.generation.fetch_add(1, std::memory_order_seq_cst);
-  const int64_t asleep = pool.sleeping.load(std::memory_order_seq_cst);
-  if (asleep == 0) return;
-  if (pool.active < pool.threads && !pool.stop.load(std::memory_order_relaxed)) {
-    // More threads than CPUs. A worker that is awake now takes part: it counts itself asleep before it looks for a job once more.
-    const int64_t awake = pool.threads - 1 - asleep, wanted = most < pool.active - 1 ? most : pool.active - 1;
-    if (awake >= wanted) return;
-    most = wanted - awake;
-  }
+  if (pool.sleeping.load(std::memory_order_seq_cst) == 0) return;
   wake(pool.generation, most < INT_MAX ? static_cast<int32_t>(most) : INT_MAX);
 }
 
@@ -135,23 +128,21 @@ void run_alone(int64_t tasks, ts_task task, void* arg, int32_t thread) {
   for (int64_t i = 0; i < tasks; ++i) task(arg, i, thread);
 }
 
-// Threads that may take part in a job.
-int32_t active_of(int32_t threads) {
+int32_t threads_to_run(int32_t asked) {
 #if defined(TS_TEST_DELAYS)
-  return threads;  // all, so that as many of them as there are meet each other
+  return asked;  // all, so that as many of them as there are meet each other
 #else
   const int32_t cpus = usable_cpus();
-  return threads < cpus ? threads : cpus;
+  return asked < cpus ? asked : cpus;
 #endif
 }
 
 }  // namespace
 
 bool begin(Pool& pool, int32_t num_threads) {
-  pool.threads = num_threads;
-  pool.active = active_of(num_threads);
+  pool.threads = threads_to_run(num_threads);
   pool.caller_clock.store(own_clock());
-  for (int32_t i = 1; i < num_threads; ++i) {
+  for (int32_t i = 1; i < pool.threads; ++i) {
     Worker& worker = pool.workers[i];
     worker.pool = &pool;
     worker.index = i;

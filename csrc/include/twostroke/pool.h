@@ -13,8 +13,8 @@
 // own work. While that clock runs on, a core is used and the wait is short, so polling is best. Once it stands, sleeping is best: the
 // system then gives the core of the sleeping thread to the one that has none, and it prefers a thread that slept when that one wakes.
 //
-// Where there are more threads than CPUs, only as many take part in a job as there are CPUs: any of them, whichever is awake. The others
-// sleep. Each wakes another of the threads only where too few are awake.
+// No more threads begin than there are CPUs, however many are asked for. One more could only take the core of another. Where the others slept
+// until they were needed, each job woke one of them as long as the one that was woken before had no core.
 #pragma once
 #include "twostroke/context.h"
 #include "twostroke/waiting.h"
@@ -38,8 +38,7 @@ struct alignas(64) Worker {
 };
 
 struct Pool {
-  int32_t threads;
-  int32_t active;  // how many take part in a job: no more than there are CPUs
+  int32_t threads;  // that run, with the caller
   ts_task task;
   void* arg;
   // Raised with every job. Workers sleep on it; one that missed all of them until the number came round again misses one more job.
@@ -52,7 +51,7 @@ struct Pool {
   Worker workers[kMaxThreads];
 };
 
-// `pool` is zeros. Begins as many threads as it can: false where they are fewer than asked for.
+// `pool` is zeros. Begins as many threads as are asked for, and no more than there are CPUs: false where some could not be begun.
 bool begin(Pool& pool, int32_t num_threads);
 void end(Pool& pool);
 // One call at a time; a task that calls it runs the inner tasks itself, one after the other.

@@ -10,27 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from twostroke.text.byte_alphabet import bytes_of
 from twostroke.text.control_tokens import ControlTokens
 from twostroke.text.frame import Frame, frame_of
-from twostroke.text.model_files import BYTE_ORDER_MARK
 from twostroke.text.quoting import Quoting, Spans
 from twostroke.text.special_tokens import SpecialTokens, ids_of_texts, read_special_tokens
 from twostroke.text.template_files import read_sources
 from twostroke.text.token_bound import TokenBound, covers_every_byte
-from twostroke.types.errors import (
-    CorruptModel,
-    InvalidRequest,
-    ModelNotFound,
-    TokenizerFailed,
-    UnsupportedModel,
-    prompt_too_long,
-)
+from twostroke.text.tokenizer_file import read_tokenizer
+from twostroke.types.errors import InvalidRequest, TokenizerFailed, prompt_too_long
 from twostroke.types.made_once import made_once
-from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 if TYPE_CHECKING:
     import tokenizers
 
 MAX_PROMPT_CHARACTERS = 8 * 1024 * 1024
-MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
 BOUNDED_CHARACTERS = 64 * 1024
 """Shorter texts are tokenized at once: that takes milliseconds."""
 
@@ -74,7 +65,7 @@ class Tokenizer:
         """
         folder = Path(path)
         special = read_special_tokens(folder)
-        return cls(_load(folder), special, read_sources(folder, own_template).values())
+        return cls(read_tokenizer(folder), special, read_sources(folder, own_template).values())
 
     def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
         """Token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text.
@@ -211,39 +202,6 @@ def _guarded(call: Callable[[], _T]) -> _T:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise TokenizerFailed("The model's tokenizer failed on this text.", why=f"{error}.") from error
-
-
-def _load(folder: Path) -> tokenizers.Tokenizer:
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        slow = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
-        if slow:
-            raise UnsupportedModel(
-                f"{folder} has {slow[0]} but no tokenizer.json.",
-                why="Only the fast tokenizer format is read.",
-                fix="Convert it: AutoTokenizer.from_pretrained(folder).save_pretrained(folder) with transformers.",
-            )
-        raise ModelNotFound(f"{folder} has no tokenizer.json.", fix="Give the folder of a Hugging Face model.")
-    if path.stat().st_size > MAX_TOKENIZER_BYTES:
-        raise CorruptModel(f"{path} is larger than {MAX_TOKENIZER_BYTES:,} bytes.", fix="Check the download.")
-    try:
-        # the library's error is the same for a file that may not be read and for a broken one
-        with path.open("rb") as file:
-            marked = file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK
-    except OSError as error:
-        fix = fix_unreadable(error, "Download the model again.")
-        raise CorruptModel(f"{path} cannot be read.", why=why_unreadable(error), fix=fix) from None
-    import tokenizers
-
-    try:
-        if marked:
-            return tokenizers.Tokenizer.from_str(path.read_bytes().decode("utf-8-sig"))
-        return tokenizers.Tokenizer.from_file(str(path))
-    except BaseException as error:
-        # The library raises bare Exception, and PanicException (a BaseException) where its Rust code panics.
-        if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
-            raise
-        raise CorruptModel(f"{path} is no usable tokenizer.", why=f"{error}.", fix="Download it again.") from error
 
 
 def _decoder_steps(library: tokenizers.Tokenizer) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,98 @@
+"""Which number of threads does most: a decode step and a prompt, simulated with every number that a choice could be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from twostroke.assembly.machine.core_choice import CoreChoice, choose_cores
+from twostroke.assembly.machine.topology import Topology
+from twostroke.lab.threads.machine import CoreRates, PoolJob, PoolMachine
+from twostroke.lab.threads.pool import SimulatedPool
+from twostroke.types.spec.formats import PANEL_ROWS
+
+READ_ON, TASKS_EACH = 4, 8
+"""Panels of one task where few rows read weights, and the tasks that a thread should have at least (linear_streams)."""
+SPLITS_EACH, SPLIT_ROWS = 4, 24
+"""Tasks a thread that rows are split for, and the fewest rows of a part (choose_splits)."""
+FEW_ROWS = 4
+BETWEEN_S = 5e-6
+"""What the caller does alone between two products: norms, rotation, rounding of few rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One product of a layer. byte_share: bytes of a weight."""
+
+    outputs: int
+    inputs: int
+    byte_share: float = 0.5625
+
+    def job(self, rows: int, threads: int) -> PoolJob:
+        """The product of so many rows, divided as the kernels divide it among so many threads."""
+        panels = math.ceil(self.outputs / PANEL_ROWS)
+        each, splits = 1, 1
+        if rows <= FEW_ROWS:
+            each = max(1, min(READ_ON, panels // (TASKS_EACH * threads)))
+        elif threads > 1:
+            splits = min(math.ceil(SPLITS_EACH * threads / panels), math.ceil(rows / SPLIT_ROWS))
+        tasks = math.ceil(panels / each) * splits
+        ops, read = 2.0 * rows * self.outputs * self.inputs, self.outputs * self.inputs * self.byte_share
+        return PoolJob(tasks, ops / tasks, read * splits / tasks)
+
+
+def layer_of(hidden: int, inner: int) -> tuple[Matrix, ...]:
+    """The products of a layer of a usual decoder with an eighth of K and V each."""
+    return (
+        Matrix(hidden + hidden // 2, hidden),
+        Matrix(hidden, hidden),
+        Matrix(2 * inner, hidden),
+        Matrix(hidden, inner),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CountFigure:
+    """One number of threads. seconds: the simulated time of a layer. used_s: the processor seconds of all threads."""
+
+    threads: int
+    seconds: float
+    used_s: float
+
+
+def layer_seconds(
+    topology: Topology, rates: CoreRates, choice: CoreChoice, layer: tuple[Matrix, ...], rows: int
+) -> CountFigure:
+    """One layer with the threads of a choice, on the hardware threads that it keeps them on.
+
+    Under a quota it takes as long, on average over many periods, as the quota needs to pay for what all threads use.
+    """
+    machine = PoolMachine(replace(topology, quota=None), rates)
+    kept = choice.cpus if choice.threads <= len(choice.cpus) else ()
+    pool = SimulatedPool(machine, machine.places(choice.threads, kept))
+    jobs = [matrix.job(rows, choice.threads) for matrix in layer]
+    pool.run(jobs, BETWEEN_S)
+    began, used = pool.clock.now, pool.clock.used
+    pool.run(jobs, BETWEEN_S)
+    seconds, used_s = pool.clock.now - began, pool.clock.used - used
+    paid = 0.0 if topology.quota is None else used_s / topology.quota
+    return CountFigure(choice.threads, max(seconds, paid), used_s)
+
+
+def counts_to_try(topology: Topology) -> list[int]:
+    """Powers of two, all cores, the quick cores, those of a node, all hardware threads, and the quota's neighbours."""
+    most = len(topology.cpus)
+    found = {1 << power for power in range(most.bit_length())}
+    found |= {len(topology.cores), len(topology.performance_cores), len(topology.of_node(topology.nodes[0]).cores)}
+    if topology.quota is not None:
+        found |= {math.floor(topology.quota), math.ceil(topology.quota)}
+    return sorted(count for count in {*found, most} if 1 <= count <= most)
+
+
+def all_figures(
+    topology: Topology, rates: CoreRates, layer: tuple[Matrix, ...], rows: int
+) -> tuple[CountFigure, list[CountFigure]]:
+    """The figure of what `choose_cores` chooses, and those of every number to try, placed as the system likes."""
+    chosen = layer_seconds(topology, rates, choose_cores(topology), layer, rows)
+    tried = [CoreChoice(count, "tried") for count in counts_to_try(topology)]
+    return chosen, [layer_seconds(topology, rates, each, layer, rows) for each in tried]

@@ -1,0 +1,165 @@
+"""A tokenizer.json made into a tokenizer of the library.
+
+The library decodes the vocabulary of a file three times, each time into other objects. A vocabulary with merges is
+decoded here once and handed over, and the library builds the same tokenizer of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from twostroke.text.model_files import BYTE_ORDER_MARK
+from twostroke.types.errors import CorruptModel, ModelNotFound, UnsupportedModel
+from twostroke.types.unreadable import fix_unreadable, why_unreadable
+
+if TYPE_CHECKING:
+    import tokenizers
+
+MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
+COMMENT = "#version"
+"""How a line among the merges begins that the library leaves out."""
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True):
+    """What a file has besides these fields might mean something to the library, which then reads the file itself."""
+
+
+class _Token(_Strict):
+    id: int
+    content: str
+    single_word: bool
+    lstrip: bool
+    rstrip: bool
+    normalized: bool
+    special: bool
+
+
+class _Merges(_Strict):
+    """The model of a vocabulary with merges. A model that leaves out merges at random is built by the library."""
+
+    type: Literal["BPE"]
+    vocab: dict[str, int]
+    merges: list[tuple[str, str] | str]
+    dropout: None = None
+    unk_token: str | None = None
+    continuing_subword_prefix: str | None = None
+    end_of_word_suffix: str | None = None
+    fuse_unk: bool | None = None
+    byte_fallback: bool | None = None
+    ignore_merges: bool | None = None
+
+
+_NOTHING = msgspec.Raw(b"null")
+
+
+class _File(_Strict):
+    model: _Merges
+    version: msgspec.Raw
+    truncation: msgspec.Raw = _NOTHING
+    padding: msgspec.Raw = _NOTHING
+    added_tokens: list[_Token] = []
+    normalizer: msgspec.Raw = _NOTHING
+    pre_tokenizer: msgspec.Raw = _NOTHING
+    post_processor: msgspec.Raw = _NOTHING
+    decoder: msgspec.Raw = _NOTHING
+
+
+_PARTS = ("version", "truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder")
+_OPTIONS = (
+    "unk_token",
+    "continuing_subword_prefix",
+    "end_of_word_suffix",
+    "fuse_unk",
+    "byte_fallback",
+    "ignore_merges",
+)
+
+
+def read_tokenizer(folder: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a model's folder. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        slow = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
+        if slow:
+            raise UnsupportedModel(
+                f"{folder} has {slow[0]} but no tokenizer.json.",
+                why="Only the fast tokenizer format is read.",
+                fix="Convert it: AutoTokenizer.from_pretrained(folder).save_pretrained(folder) with transformers.",
+            )
+        raise ModelNotFound(f"{folder} has no tokenizer.json.", fix="Give the folder of a Hugging Face model.")
+    if path.stat().st_size > MAX_TOKENIZER_BYTES:
+        raise CorruptModel(f"{path} is larger than {MAX_TOKENIZER_BYTES:,} bytes.", fix="Check the download.")
+    try:
+        raw = path.read_bytes().removeprefix(BYTE_ORDER_MARK)
+    except OSError as error:
+        fix = fix_unreadable(error, "Download the model again.")
+        raise CorruptModel(f"{path} cannot be read.", why=why_unreadable(error), fix=fix) from None
+    try:
+        return _built(raw)
+    except BaseException as error:
+        # The library raises bare Exception, and PanicException (a BaseException) where its Rust code panics.
+        if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
+            raise
+        raise CorruptModel(f"{path} is no usable tokenizer.", why=f"{error}.", fix="Download it again.") from error
+
+
+def _built(raw: bytes) -> tokenizers.Tokenizer:
+    """The quick way where it succeeds. The library itself says what is wrong with a file, so no error is passed on."""
+    import tokenizers
+
+    with contextlib.suppress(Exception), _few_collections():
+        return with_merges(raw)
+    return tokenizers.Tokenizer.from_str(raw.decode("utf-8"))
+
+
+def with_merges(raw: bytes) -> tokenizers.Tokenizer:
+    """The tokenizer of a file whose model is a vocabulary with merges. Raises some Exception for every other file."""
+    import tokenizers
+    from tokenizers import models
+
+    file = msgspec.json.decode(raw, type=_File)
+    model, parts = file.model, {name: getattr(file, name) for name in _PARTS}
+    given = {name: value for name in _OPTIONS if (value := getattr(model, name)) is not None}
+    empty = {"type": "BPE", "vocab": {}, "merges": []}
+    library = tokenizers.Tokenizer.from_str(msgspec.json.encode({**parts, "model": empty}).decode("utf-8"))
+    library.model = models.BPE(model.vocab, _pairs(model.merges), **given)
+    library.add_tokens([_added(token) for token in file.added_tokens])
+    return library
+
+
+def _pairs(merges: list[Any]) -> list[Any]:
+    """Merges as pairs. An older file has them as text: two tokens with a space between them."""
+    if not merges or isinstance(merges[0], tuple):
+        return merges
+    return [tuple(line.split(" ")) for line in merges if not line.startswith(COMMENT)]
+
+
+def _added(token: _Token) -> tokenizers.AddedToken:
+    import tokenizers
+
+    return tokenizers.AddedToken(
+        token.content,
+        single_word=token.single_word,
+        lstrip=token.lstrip,
+        rstrip=token.rstrip,
+        normalized=token.normalized,
+        special=token.special,
+    )
+
+
+@contextlib.contextmanager
+def _few_collections() -> Iterator[None]:
+    """Without garbage collections: a million new objects bring them about, and nothing of them is garbage yet."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from twostroke.server.api.ollama.names import LATEST
+from twostroke.server.api.model_list import LATEST
 from twostroke.server.api.ollama.requests import OllamaNamed
 from twostroke.server.api.sse import line_json
 from twostroke.server.errors import HttpProblem, Problem
@@ -32,7 +32,7 @@ def ollama_pull_routes(models: Models) -> list[Route]:
 
     async def endpoint(request: Request) -> Response:
         shared = models.shared
-        async with reading(request, shared.limits, shared.bodies) as body:
+        async with reading(request, shared.admission) as body:
             asked = decode(body, OllamaNamed)
         name = (asked.asked or "").removesuffix(LATEST)
         if not name:

@@ -46,7 +46,7 @@ def pull_routes(models: Models) -> list[Route]:
 
     async def begin(request: Request, pulls: Pulls) -> dict[str, Any]:
         shared = models.shared
-        async with reading(request, shared.limits, shared.bodies) as body:
+        async with reading(request, shared.admission) as body:
             asked = decode(body, AskedPull)
         await pulls.begin(asked.model, anyway=asked.anyway)
         return {"success": True}

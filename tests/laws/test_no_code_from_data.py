@@ -34,6 +34,7 @@ REFUSED_TEXTS = WORDS | NAMES_THAT_RUN_DATA - {"compile"}
 MAY_IMPORT = {  # each of them from one table of names, or one folder, of its own
     "importlib": {
         "__init__.py", "cli/main.py", "models/common/registry.py", "ops/registry.py", "types/lazy_module.py",
+        "server/attached/pdf.py",
     },
     "ctypes": {
         "backends/cpu/build.py", "backends/cpu/library.py", "backends/cuda/arrays.py", "backends/cuda/device.py",
@@ -46,7 +47,7 @@ MAY_IMPORT = {  # each of them from one table of names, or one folder, of its ow
         "backends/cpu/build.py", "backends/cuda/build.py", "lab/bench/busy.py", "lab/bench/peers/environment.py",
         "lab/bench/peers/session.py", "distributed/cluster/keeper.py", "distributed/cluster/model_process.py",
         "distributed/ranks/processes.py", "text/grammar/guard.py", "images/decoder.py", "system/posix.py",
-        "system/windows.py",
+        "system/windows.py", "server/attached/pdf.py",
     },
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from twostroke.text.model_files import BYTE_ORDER_MARK
+from twostroke.types.decoders import json_decoder
 from twostroke.types.errors import CorruptModel, ModelNotFound, UnsupportedModel
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
@@ -70,6 +71,7 @@ class _File(_Strict):
     decoder: msgspec.Raw = _NOTHING
 
 
+_FILE = json_decoder(_File)
 _PARTS = ("version", "truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder")
 _OPTIONS = (
     "unk_token",
@@ -123,7 +125,7 @@ def with_merges(raw: bytes) -> tokenizers.Tokenizer:
     import tokenizers
     from tokenizers import models
 
-    file = msgspec.json.decode(raw, type=_File)
+    file = _FILE.decode(raw)
     model, parts = file.model, {name: getattr(file, name) for name in _PARTS}
     given = {name: value for name in _OPTIONS if (value := getattr(model, name)) is not None}
     empty = {"type": "BPE", "vocab": {}, "merges": []}

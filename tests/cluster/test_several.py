@@ -183,8 +183,12 @@ def test_keep_alive_of_ollama_reaches_the_model(server: Several) -> None:
     assert generate()["done_reason"] == "load"
     assert server.states()["second"] == "loaded"
     generate(prompt="a", keep_alive=-1, options={"num_predict": 1})
-    until = [each["expires_at"] for each in server.http.get("/api/ps").json()["models"]]
-    assert sum(each.startswith("2318") for each in until) >= 2
+
+    def both_stay() -> bool:
+        until = [each["expires_at"] for each in server.http.get("/api/ps").json()["models"]]
+        return sum(each.startswith("2318") for each in until) >= 2
+
+    wait_until(both_stay, "both stay")
 
 
 def test_a_killed_process_loses_no_answer(server: Several) -> None:

@@ -4,6 +4,7 @@ that a server without the disk computes."""
 from __future__ import annotations
 
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,10 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def written(server: Served) -> bool:
-    return server.metric("twostroke_kv_disk_written_bytes") > 1_000_000
+    """Whether pages were written, and no more came for a while."""
+    before = server.metric("twostroke_kv_disk_written_bytes")
+    time.sleep(0.5)
+    return before > 1_000_000 and server.metric("twostroke_kv_disk_written_bytes") == before
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,8 @@ NOT_GENERATING = {
     "/tokenize",
     "/detokenize",
     "/apply-template",
+    "/v1/texts",
+    "/slots/x",  # refused without pages on a disk; it runs a prompt again with the salt that the prompt had
     "/infill",  # refused by a model without tokens for it, as the fake one is
     *("/v1/files", "/v1/batches", "/v1/batches/x/cancel", "/v1/responses/x/cancel"),  # their lines are other requests
     *("/v1/messages/batches", "/v1/messages/batches/x/cancel"),

@@ -38,10 +38,10 @@ def taken(topology: Topology, threads: int, *jobs: PoolJob, rates: CoreRates = R
 
 def test_the_figures_of_the_pool_are_those_of_its_source() -> None:
     pool = (ROOT / "csrc/generic/machine/pool.cpp").read_text()
-    streams = (ROOT / "csrc/generic/linear/linear_streams.cpp").read_text()
+    room = (ROOT / "csrc/generic/linear/linear_room.cpp").read_text()
     tasks = (ROOT / "csrc/generic/linear/linear_tasks.cpp").read_text()
     assert re.search(r"kSpinNs = (\d+);", pool)[1] == str(round(SPIN_S * 1e9))  # type: ignore[index]
-    assert f"kReadOn = {READ_ON}, kTasksEach = {TASKS_EACH};" in streams
+    assert f"kReadOn = {READ_ON}, kTasksEach = {TASKS_EACH};" in room
     assert f"threads == 1 ? 1 : threads * {SPLITS_EACH};" in tasks
 
 

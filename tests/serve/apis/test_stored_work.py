@@ -297,8 +297,8 @@ def test_a_batch_goes_on_after_a_kill_with_no_line_lost_or_twice(tmp_path: Path)
 
 
 def test_each_key_sees_its_own_alone(tmp_path: Path) -> None:
-    with serving(fake_parts(stored=stored(tmp_path), api_key="aaa,bbb")) as live:
-        with client_of(live, "aaa") as mine, client_of(live, "bbb") as other:
+    with serving(fake_parts(stored=stored(tmp_path), api_key="my-key,your-key")) as live:
+        with client_of(live, "my-key") as mine, client_of(live, "your-key") as other:
             response = mine.responses.create(model=MODEL, input="hi")
             file = mine.files.create(file=("in.jsonl", lines_of(chat("a"))), purpose="batch")
             begun = mine.batches.create(
@@ -318,7 +318,7 @@ def test_each_key_sees_its_own_alone(tmp_path: Path) -> None:
             assert not list(other.files.list()) and not list(other.batches.list())
     for path in tmp_path.rglob("*.json"):
         assert path.stat().st_mode & 0o077 == 0
-    assert b"aaa" not in b"".join(str(path).encode() for path in tmp_path.rglob("*"))
+    assert b"my-key" not in b"".join(str(path).encode() for path in tmp_path.rglob("*"))
 
 
 def test_records_are_bounded(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from twostroke.lab.threads.pool import SimulatedPool
 from twostroke.types.spec.formats import PANEL_ROWS
 
 READ_ON, TASKS_EACH = 4, 8
-"""Panels of one task where few rows read weights, and the tasks that a thread should have at least (linear_room.cpp)."""
+"""Panels of one task where few rows read weights, and the least tasks of a thread (linear_room.cpp)."""
 SPLITS_EACH, SPLIT_ROWS = 4, 24
 """Tasks a thread that rows are split for, and the fewest rows of a part (choose_splits)."""
 FEW_ROWS = 4

@@ -43,7 +43,7 @@ def spark(trace: Path) -> Iterator[Live]:
     options: dict[str, Any] = {"kv_memory": "20MB", "threads": 1, "api_key": "s3cret", "trace": str(trace)}
     with build_server("spark", options) as built, serving(built.parts) as live:
         yield live
-    assert sum(1 for _ in read_lines(trace.read_text().splitlines(), "")) > 10
+    assert any(read_lines(trace.read_text().splitlines(), "")), "steps are recorded, however few tests of this file run"
 
 
 KEY = {"authorization": "Bearer s3cret"}

@@ -20,22 +20,22 @@ int64_t panels_in_turn(const Operands& job) {
 }
 
 // As many as leave tasks enough to even out the threads' speeds.
-int64_t panels_read_on(const Operands& job, int64_t beside, int64_t threads) {
-  const int64_t most = job.panels * beside / (kTasksEach * threads);
+int64_t panels_read_on(const Operands& job, int64_t num_together, int64_t threads) {
+  const int64_t most = job.panels * num_together / (kTasksEach * threads);
   return most < 1 ? 1 : most < kReadOn ? most : kReadOn;
 }
 
 // How the weights are read.
-void choose_reading(const Operands& job, const ts_context* context, int64_t beside, Schedule& to) {
+void choose_reading(const Operands& job, const ts_context* context, int64_t num_together, Schedule& to) {
   to.in_turn = ts_reads_in_turn(context);
   to.way = &way_of(job.w.kind, job.tokens, to.in_turn);
   to.panels_each = 1;
-  if (to.way->few != nullptr) to.panels_each = to.in_turn ? panels_in_turn(job) : panels_read_on(job, beside, ts_threads(context));
+  if (to.way->few != nullptr) to.panels_each = to.in_turn ? panels_in_turn(job) : panels_read_on(job, num_together, ts_threads(context));
 }
 
 // Which way, and in how many slices.
-void schedule(Job& job, const ts_context* context, int64_t beside) {
-  choose_reading(job, context, beside, job);
+void schedule(Job& job, const ts_context* context, int64_t num_together) {
+  choose_reading(job, context, num_together, job);
   if (!is_integer_kind(job.w.kind)) return;
   const bool whole = job.tokens <= kWholeRows || !in_slices(job);
   const int64_t slices = whole ? 1 : (job.tokens * job.padded + kSliceBytes - 1) / kSliceBytes;
@@ -95,8 +95,8 @@ int64_t lay_out_rows(QuantizedRows& xq, const ts_weight& w, int64_t padded, int6
   return arena.used;
 }
 
-int64_t lay_out(Job& job, const ts_context* context, uint8_t* scratch, int64_t beside) {
-  schedule(job, context, beside);
+int64_t lay_out(Job& job, const ts_context* context, uint8_t* scratch, int64_t num_together) {
+  schedule(job, context, num_together);
   if (!is_integer_kind(job.w.kind)) return 0;
   job.xq.blocked = job.tokens >= kBlockedRows && !is_stored_kind(job.w.kind);
   job.xq.rows = job.tokens;

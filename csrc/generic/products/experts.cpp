@@ -48,7 +48,7 @@ struct Experts {
   Part* parts;
   int64_t count, blocks, gate_tasks, down_tasks;
   float* gathered;  // for each thread: a block of rows, some columns of each
-  int64_t beside;   // experts that rows meet, at most a wave of them
+  int64_t num_together;   // experts that rows meet, at most a wave of them
   bool first_wave;
 
   int64_t all_pairs() const { return starts[a.gate_up->experts]; }
@@ -95,7 +95,7 @@ Job product(const Experts& all, const ts_weight& bank, int64_t expert, int64_t r
   Job job = make_job(matrix_of(bank, expert), nullptr, 0, nullptr, 0, gated, finish);
   job.tokens = rows;
   job.row_splits = 1;
-  lay_out(job, all.context, nullptr, all.beside);
+  lay_out(job, all.context, nullptr, all.num_together);
   return job;
 }
 
@@ -284,10 +284,10 @@ int32_t run(ts_context* context, const ts_experts_args& a) {
   Experts all = {context, a, nullptr, {}, nullptr, 0, 0, 0, 0, nullptr, 0, true};
   if (!count_rows(a, all.starts)) return TS_BAD_INDEX;
   for (int64_t e = 0; e < a.gate_up->experts; ++e) {
-    all.beside += all.starts[e + 1] > 0;
+    all.num_together += all.starts[e + 1] > 0;
     all.starts[e + 1] += all.starts[e];
   }
-  all.beside = larger(1, smaller(all.beside, kWavePairs * ts_threads(context)));
+  all.num_together = larger(1, smaller(all.num_together, kWavePairs * ts_threads(context)));
   Arena arena = {nullptr, 0};
   arena.take<Pair>(all.all_pairs());
   const int64_t pair_bytes = arena.used;

@@ -79,8 +79,8 @@ Job make_job(const ts_weight& w, const float* x, int64_t x_stride, float* out, i
 // How many of `tokens` rows are multiplied together.
 int64_t chunk_rows(const Operands&, int64_t tokens);
 // Schedules job.tokens rows and lays their scratch memory out from `scratch` on, all parts at multiples of 64 bytes; returns its bytes.
-// NULL only counts them. beside: jobs of about this size whose tasks are shared out together, this one among them.
-int64_t lay_out(Job&, const ts_context*, uint8_t* scratch, int64_t beside = 1);
+// NULL only counts them. num_together: the number of jobs of about this size whose tasks the threads share, this job included.
+int64_t lay_out(Job&, const ts_context*, uint8_t* scratch, int64_t num_together = 1);
 // The same without the rows: the caller lays them out and rounds all their groups.
 int64_t lay_out_given(Job&, const ts_context*, uint8_t* scratch);
 // The memory of rows in `groups` groups.

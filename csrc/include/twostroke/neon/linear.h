@@ -18,7 +18,7 @@ TS_INLINE int32x4_t dot(int32x4_t total, int8x16_t weights, int8x16_t activation
   return vpadalq_s16(total, vpaddq_s16(low, high));
 }
 
-// Keeps the compiler from loading through p before v is known: what it loads too early pushes sums out of the registers.
+// This keeps the compiler from loading through p before v is known. A value that is loaded too early takes a register from a sum.
 template <class Vector>
 TS_INLINE void load_after(const uint8_t** p, Vector& v) {
   __asm__("" : "+r"(*p), "+w"(v));

@@ -13,7 +13,7 @@ struct Vec {
   Vec r;                             \
   _Pragma("clang loop unroll(full)") for (int i = 0; i < 4; ++i) r.v[i] = (expression); \
   return r
-// Keeps the compiler from loading through p before v is known: what it loads too early pushes sums out of the registers.
+// This keeps the compiler from loading through p before v is known. A value that is loaded too early takes a register from a sum.
 TS_VECTOR_INLINE void load_after(const float** p, Vec* v) { __asm__("" : "+r"(*p), "+w"(v->v[0])); }
 TS_VECTOR_INLINE Vec set1(float x) { TS_EACH_REGISTER(vdupq_n_f32(x)); }
 TS_VECTOR_INLINE Vec zero() { return set1(0.0f); }

@@ -57,7 +57,7 @@ inline void split_weights(const float* from, int64_t rows, uint16_t* to) {
   }
 }
 
-// A page's V of positions [first, last) alone: what no row sees may hold anything, and 0 * NaN would not be 0.
+// This takes a page's V of positions [first, last) alone. Other positions may contain anything, and 0 * NaN would not be 0.
 inline void keep_positions(const Bf16Pair* from, int first, int last, int64_t dim, Bf16Pair* to) {
   for (int t = 0; t < TS_PAGE_TOKENS; t += 2, to += dim) {
     const uint32_t low = t >= first && t < last ? 0xffffu : 0u, high = t + 1 >= first && t + 1 < last ? 0xffff0000u : 0u;
@@ -148,7 +148,7 @@ void matrix_values(const uint16_t* weights, const TileView<Bf16Pair>& values, in
   }
 }
 
-// Rows that go through all stages of a tile at once: what stands between the stages stays in the first-level cache.
+// So many rows go through all stages of a tile together, so that the values between two stages stay in the first-level cache.
 constexpr int64_t kMatrixTurnRows = 16;
 
 // V of the positions that a row or a block sees; pages that it sees in part are copied to `room`, a tile of V.

@@ -1,6 +1,6 @@
 // What kernels of codes of less than a byte do with registers of bytes, whatever their width. Bytes says what an instruction set has for one
 // register: a byte in all places, what both or either have, bits moved up or down within 16, a table of 16 bytes looked up, and sums of
-// products of four bits by signed bytes: of a quad in each 32 bits (add_quad), and of such sums by multipliers (add_multiplied).
+// products. add_quad adds the products of a quad of four-bit values by signed bytes in each 32 bits; add_multiplied adds such sums times multipliers.
 #pragma once
 #include "twostroke/linear.h"
 #include "twostroke/x86/registers.h"

@@ -8,7 +8,7 @@ namespace twostroke {
 struct Vec {
   __m256 lo, hi;
 };
-// Keeps the compiler from loading through p before v is known: what it loads too early pushes sums out of the registers.
+// This keeps the compiler from loading through p before v is known. A value that is loaded too early takes a register from a sum.
 TS_VECTOR_INLINE void load_after(const float** p, Vec* v) { __asm__("" : "+r"(*p), "+x"(v->lo)); }
 TS_VECTOR_INLINE Vec zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 TS_VECTOR_INLINE Vec set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

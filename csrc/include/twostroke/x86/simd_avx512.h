@@ -8,7 +8,7 @@ namespace twostroke {
 struct Vec {
   __m512 v;
 };
-// Keeps the compiler from loading through p before v is known: what it loads too early pushes sums out of the registers.
+// This keeps the compiler from loading through p before v is known. A value that is loaded too early takes a register from a sum.
 #if defined(TS_NO_WIDE_REGISTERS)  // AVX-512 is emulated
 TS_VECTOR_INLINE void load_after(const float**, Vec*) {}
 #else

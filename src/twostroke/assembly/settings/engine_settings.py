@@ -141,8 +141,8 @@ class ImageSettings(Group):
     mmproj: Option[str | None] = Option(
         "FILE",
         str,
-        "The GGUF file with the image encoder.",
-        "the one next to the model's GGUF file",
+        "Read the image encoder from this GGUF file.",
+        "the file next to the model's GGUF file",
     )
     image_tokens: Option[int] = Option("COUNT", parse_count, "Most image rows of an image whose size decides.", "4096")
     image_urls: NamesOption = NamesOption(

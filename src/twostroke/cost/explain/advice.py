@@ -119,7 +119,8 @@ def _prefill_bound(cost: StepCost, cached: int, total: int, step_tokens: int) ->
 
 
 def _stretched(context: ExplainContext, cause: Cause, options: Options) -> list[Advice]:
-    """Smaller chunks: the same prefill in more steps, each gap stretched by less."""
+    """Returns the advice to use smaller chunks: the same prefill then takes more steps, and each gap is stretched by
+    less."""
     decoding, shares = context.decoding, context.account.stretches
     if context.cost is None or not decoding or not shares:
         return []
@@ -164,7 +165,7 @@ def _queue(context: ExplainContext, cause: Cause, what_if: WhatIf | None, option
 
 
 def _plain(context: ExplainContext, cause: Cause) -> list[Advice]:
-    """Causes against which the cost model has nothing to weigh."""
+    """Returns advice against causes for which the cost model has no alternative to compare."""
     if cause.kind is CauseKind.PREFIX:
         return _prefix(context, cause)
     texts = {

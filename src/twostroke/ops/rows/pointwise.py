@@ -58,7 +58,10 @@ FIRST_ACTIVATION = 16
 MOST_STEPS = 8
 BY_COLUMN = (PointStep.TIMES_NUMBERS, PointStep.MINUS_NUMBERS)
 """The steps that read one number for each column."""
-_FLOPS: Mapping[int, int] = {PointStep.WITHIN_A: 2, PointStep.BETWEEN_NUMBERS: 2, PointStep.TANH: 18, PointStep.XIELU: FLOPS}
+_FLOPS: Mapping[int, int] = {
+    **{PointStep.WITHIN_A: 2, PointStep.BETWEEN_NUMBERS: 2},
+    **{PointStep.TANH: 18, PointStep.XIELU: FLOPS},
+}
 """Counted for one element, where it is more than one."""
 
 

@@ -15,6 +15,7 @@ from twostroke.backends.cuda.arrays import DeviceArray
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.backends.cuda.health import check_device
 from twostroke.ops.registry import registry
+from twostroke.ops.rows.pointwise import PointStep, program_of
 from twostroke.types.errors import BackendError, OutOfMemory
 
 
@@ -26,7 +27,7 @@ def gpu() -> Iterator[CudaDevice]:
 
 
 WITHOUT_KERNELS = {
-    *("gather", "hand_over", "receive", "join_rows", "replace_rows", "span_attention", "clip_rows", "shift_columns")
+    *("gather", "hand_over", "receive", "join_rows", "replace_rows", "span_attention")
 }
 """Programs with these are refused on a device: ops of programs that several processes share, or that read images."""
 
@@ -138,10 +139,10 @@ def test_a_package_without_the_backend_says_how_to_build_it(tmp_path: Path) -> N
 def test_a_launch_that_fails_is_named(gpu: CudaDevice) -> None:
     x = np.ones((2, 8), np.float32)
     controls().fake_fail(b"cuLaunchKernel", 0)
-    with pytest.raises(BackendError, match="add was refused by the cuda backend: cuLaunchKernel of add: CUDA_ERROR"):
-        run_on(gpu, "add", x, x)
+    with pytest.raises(BackendError, match="pointwise was refused .*: cuLaunchKernel of pointwise: CUDA_ERROR"):
+        run_on(gpu, "pointwise", x, program_of(PointStep.PLUS_Y), None, x)
     controls().fake_reset(1, 64 << 20, 1)
-    np.testing.assert_array_equal(run_on(gpu, "add", x, x), 2 * x)
+    np.testing.assert_array_equal(run_on(gpu, "pointwise", x, program_of(PointStep.PLUS_Y), None, x), 2 * x)
 
 
 def test_wrong_indices_are_refused_before_anything_runs(gpu: CudaDevice) -> None:

@@ -18,7 +18,7 @@ from twostroke.backends.cpu.recorded import Calls
 from twostroke.backends.cuda.device import CudaDevice
 from twostroke.backends.cuda.health import check_device
 from twostroke.llm import LLM
-from twostroke.ops.rows.add import Add
+from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 from twostroke.types.errors import BackendError
 from twostroke.types.sampling_params import SamplingParams
 
@@ -42,7 +42,7 @@ def doubling(gpu: CudaDevice, *arrays: NDArray[Any]) -> Calls:
     """Calls that double each of these, one after the other."""
     recorder = gpu.recorder()
     for array in arrays:
-        recorder.record(Add, (array, array))
+        recorder.record(Pointwise, (array, program_of(PointStep.PLUS_Y), None, array))
     return recorder.calls()
 
 

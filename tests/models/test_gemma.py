@@ -21,7 +21,8 @@ from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.attention import Attention
 from twostroke.ops.program.model import Model
 from twostroke.ops.reference import ReferenceOps
-from twostroke.ops.rows.scale import Scale
+from twostroke.ops.rows.expressions import is_scaled
+from twostroke.ops.rows.pointwise import Pointwise
 from twostroke.runner.folder import load_folder
 from twostroke.types.errors import CorruptModel, ModelError
 from twostroke.types.spec.formats import F32
@@ -31,8 +32,9 @@ BY_TYPE = {"full_attention": PLAIN, "sliding_attention": {**PLAIN, "rope_theta":
 
 
 def factor_of(model: Model) -> float:
-    (call,) = [call for call in model.plain.body if isinstance(call, Scale)]
-    return call.factor
+    (call,) = [call for call in model.plain.body if is_scaled(call)]
+    assert isinstance(call, Pointwise)
+    return call.a
 
 
 def test_the_factor_of_the_embedding_is_rounded_as_the_weights_are() -> None:

@@ -68,7 +68,7 @@ def test_the_published_config() -> None:
     assert model.rope_bytes(1024) == 0 and model.windows == (0,) * 12
     check(model.plain)
     check(model.program)
-    assert {call.NAME for call in model.program.calls} >= {"layer_norm", "activate", "linear_add"}
+    assert {call.NAME for call in model.program.calls} >= {"layer_norm", "pointwise", "linear_add"}
 
 
 def test_positions_are_never_rounded() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from twostroke.backends.cpu import CpuOps
 from twostroke.backends.cpu.context import NativeContext
+from twostroke.ops.rows.pointwise import PointStep, program_of
 from twostroke.system import here
 from twostroke.system.cpu_list import write_cpus
 
@@ -85,7 +86,7 @@ def test_a_pool_keeps_its_threads_on_the_cpus_that_it_was_given() -> None:
         assert set(THREADS.iterdir()) <= known, "no more threads run than there are CPUs"
 
         def step() -> frozenset[int] | None:
-            ops.add(np.zeros((1, 64), np.float32), np.ones((1, 64), np.float32))
+            ops.pointwise(np.zeros((1, 64), np.float32), program_of(PointStep.TIMES_A), None, None, None, 2.0)
             return here.allowed_cpus()
 
         assert step() == before

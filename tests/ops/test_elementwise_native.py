@@ -9,6 +9,7 @@ from tests.ops.native import LEVELS, Answers, random_rows
 from twostroke.backends.cpu import CpuOps
 from twostroke.ops.operands import RopeTable
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.pointwise import PointStep, activation_step, program_of, steps_of
 from twostroke.types.errors import BackendError
 
 
@@ -67,15 +68,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ops.gate(np.empty((2, 4), np.float32), np.ones((2, 7), np.float32), 0)
     with pytest.raises(BackendError, match="gate was refused"):
         ops.gate(np.empty((2, 4), np.float32), np.ones((2, 8), np.float32), 99)
-    for number in (0.0, -1.0, float("nan")):
-        for name in ("soft_cap", "clamp"):
-            with pytest.raises(BackendError, match=f"{name} was refused"):
-                getattr(ops, name)(np.ones((2, 4), np.float32), number)
-    with pytest.raises(BackendError, match="clip_rows"):
-        ops.clip_rows(np.empty((2, 4), np.float32), np.ones((2, 4), np.float32), np.zeros(3, np.float32))
     for count in (3, 5):
-        with pytest.raises(BackendError, match="scale_columns"):
-            ops.scale_columns(np.ones((2, 4), np.float32), np.ones(count, np.float32))
         with pytest.raises(BackendError, match="mix_streams"):
             base, streams = np.ones((2, 2, 4), np.float32), np.ones((2, 2, 4), np.float32)
             ops.mix_streams(base.copy(), base, streams, np.ones((2, count), np.float32), 0.5)
@@ -83,10 +76,6 @@ def test_what_does_not_fit_is_refused() -> None:
         with pytest.raises(BackendError, match="take_columns"):
             order = np.array([0, 1, wrong, 3], np.float32)
             ops.take_columns(np.empty((2, 4), np.float32), np.ones((2, 4), np.float32), order)
-    with pytest.raises(BackendError, match="add: x must be"):
-        ops.add(np.empty((2, 4), np.float32), np.ones((3, 4), np.float32))
-    with pytest.raises(BackendError, match="activate was refused"):
-        ops.activate(np.empty((2, 4), np.float32), len(Activation))
     x, four, five = np.ones((2, 4), np.float32), np.ones(4, np.float32), np.ones(5, np.float32)
     for weight, bias, name in ((five, four, "weight"), (four, five, "bias"), (four.astype(float), None, "weight")):
         with pytest.raises(BackendError, match=f"layer_norm: {name} must be"):
@@ -96,6 +85,48 @@ def test_what_does_not_fit_is_refused() -> None:
     ops.close()
 
 
+UNFIT = {
+    "a limit of 0": (PointStep.WITHIN_A, None, None, 0.0),
+    "a limit below 0": (PointStep.WITHIN_A, None, None, -1.0),
+    "a limit that is none": (PointStep.WITHIN_A, None, None, float("nan")),
+    "three bounds": (PointStep.BETWEEN_NUMBERS, None, 3, 0.0),
+    "no bounds": (PointStep.BETWEEN_NUMBERS, None, None, 0.0),
+    "three factors for four columns": (PointStep.TIMES_NUMBERS, None, 3, 0.0),
+    "five factors for four columns": (PointStep.TIMES_NUMBERS, None, 5, 0.0),
+    "no factors": (PointStep.TIMES_NUMBERS, None, None, 0.0),
+    "one number to take from four columns": (PointStep.MINUS_NUMBERS, None, 1, 0.0),
+    "no numbers to take": (PointStep.MINUS_NUMBERS, None, None, 0.0),
+    "three slopes": (PointStep.XIELU, None, 3, 0.0),
+    "no second row": (PointStep.PLUS_Y, None, None, 0.0),
+    "rows of another number": (PointStep.PLUS_Y, (3, 4), None, 0.0),
+    "rows of another width": (PointStep.PLUS_Y, (2, 5), None, 0.0),
+    "an unknown step": (PointStep.PLUS_Y + 1, None, None, 1.0),
+    "an unknown activation": (activation_step(len(Activation)), None, None, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_step_that_misses_something_is_refused_and_nothing_is_written(name: str) -> None:
+    step, y, numbers, a = UNFIT[name]
+    operands = [None if shape is None else np.ones(shape, np.float32) for shape in (y, numbers)]
+    ops, out = CpuOps(None, 1), np.full((2, 4), 7, np.float32)
+    for program in (program_of(step), program_of(PointStep.TIMES_A, step)):
+        with pytest.raises(BackendError, match="pointwise"):
+            ops.pointwise(out, program, None, *operands, a)
+    assert (out == 7).all()
+    ops.close()
+
+
+def test_a_program_has_one_to_eight_steps() -> None:
+    assert list(steps_of(program_of(*range(1, 9)))) == list(range(1, 9))
+    for steps in ((), (PointStep.TIMES_A,) * 9):
+        with pytest.raises(ValueError, match="steps"):
+            program_of(*steps)
+    ops = CpuOps(None, 1)
+    for program in (0, -1):
+        with pytest.raises(BackendError, match="pointwise was refused"):
+            ops.pointwise(np.ones((2, 4), np.float32), program)
+    ops.close()
 
 
 def test_bad_indices_are_refused() -> None:

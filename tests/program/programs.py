@@ -13,7 +13,7 @@ from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Size, Value, Weight, join
 from twostroke.ops.quant.codec import pack_weight
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.head_norm import head_norm

@@ -18,9 +18,9 @@ from twostroke.ops.program.op import Op
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value, join
-from twostroke.ops.rows.add import Add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.head_norm import head_norm
+from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 from twostroke.ops.rows.rms_norm import RmsNorm
 
 
@@ -34,8 +34,8 @@ def test_what_was_never_written_is_found() -> None:
     trace = Tracer()
     first, x = embedded(trace)
     unknown = rows_of(trace, 8)
-    with pytest.raises(ValueError, match=r"call 1, add reads columns \[0, 8\) before they are written"):
-        check(Program.of((first, Add(x.written(), unknown)), x))
+    with pytest.raises(ValueError, match=r"call 1, pointwise reads columns \[0, 8\) before they are written"):
+        check(Program.of((first, Pointwise(x.written(), program_of(PointStep.PLUS_Y), y=unknown)), x))
     with pytest.raises(ValueError, match="the result reads"):
         check(Program.of((first,), unknown))
 

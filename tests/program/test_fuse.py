@@ -22,7 +22,7 @@ from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.ops.reference import ReferenceOps
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.rms_norm import rms_norm

@@ -17,9 +17,8 @@ from twostroke.ops.program.place import place
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.ops.quant.formats import F32
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.step_memory import StepSizes
 from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import load_folder, read_folder

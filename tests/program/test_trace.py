@@ -11,7 +11,7 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import PagedKV, Size, Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.rms_norm import rms_norm
 

@@ -50,7 +50,7 @@ from tools.gpu.served import Served, serve_times
 
 from twostroke.backends.cpu import CpuOps, available_levels
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.ops.registry import registry
+from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 from twostroke.types.errors import TwostrokeError
 
 NEEDED = ("msgspec", "numpy")
@@ -127,7 +127,7 @@ def timings(device: CudaDevice, bench: Bench, launches: int = 200) -> Iterator[R
     x = device.put(np.ones((1, 64), np.float32))
     recorder = device.recorder()
     for _ in range(launches):
-        recorder.record(registry()["scale"], (x, 1.0))
+        recorder.record(Pointwise, (x, program_of(PointStep.TIMES_A), None, None, None, 1.0))
     calls = recorder.calls()
     yield {
         "what": "one launch among many",

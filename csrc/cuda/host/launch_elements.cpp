@@ -2,6 +2,7 @@
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/launch.h"
 #include "twostroke/cuda/products/packed.h"
+#include "twostroke/pointwise.h"
 
 namespace twostroke {
 namespace cuda {
@@ -46,18 +47,6 @@ bool in_range(const ts_indices& indices, int64_t end) {
 
 }  // namespace
 
-int32_t launch(ts_context& device, const ts_add_args& a) {
-  if (a.out.rows != a.x.rows || width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
-  return start_elements(device, kKernel_add, a.out, from(a.x));
-}
-
-int32_t launch(ts_context& device, const ts_activate_args& a) {
-  if (a.activation < 0 || a.activation >= kActivationKinds) return TS_BAD_FORMAT;
-  ElementArgs args = {};
-  args.activation = a.activation;
-  return start_elements(device, kKernel_activate, a.out, args);
-}
-
 int32_t launch(ts_context& device, const ts_gate_args& a) {
   if (a.activation < 0 || a.activation >= kActivationKinds) return TS_BAD_FORMAT;
   if (a.out.rows != a.x.rows || 2 * width_of(a.out) != width_of(a.x)) return TS_BAD_SHAPE;
@@ -81,39 +70,13 @@ int32_t launch(ts_context& device, const ts_multiply_args& a) {
   return start_elements(device, kKernel_multiply, a.out, args);
 }
 
-int32_t launch(ts_context& device, const ts_scale_args& a) {
-  ElementArgs args = {};
-  args.factor = static_cast<float>(a.factor);
-  return start_elements(device, kKernel_scale, a.out, args);
-}
-
-int32_t launch(ts_context& device, const ts_clamp_args& a) {
-  if (!(a.limit > 0.0)) return TS_BAD_VALUE;
-  ElementArgs args = {};
-  args.limit = static_cast<float>(a.limit);
-  return start_elements(device, kKernel_clamp, a.out, args);
-}
-
-int32_t launch(ts_context& device, const ts_soft_cap_args& a) {
-  if (!(a.cap > 0.0)) return TS_BAD_VALUE;
-  ElementArgs args = {};
-  args.factor = static_cast<float>(a.cap);
-  return start_elements(device, kKernel_soft_cap, a.out, args);
-}
-
-int32_t launch(ts_context& device, const ts_scale_columns_args& a) {
-  if (a.weight.data == nullptr || (a.weight.length != 1 && a.weight.length != width_of(a.out))) return TS_BAD_SHAPE;
-  ElementArgs args = {};
-  args.gate = a.weight.data;
-  args.shared = a.weight.length == 1;
-  return start_elements(device, kKernel_scale_columns, a.out, args);
-}
-
-int32_t launch(ts_context& device, const ts_xielu_args& a) {
-  if (a.numbers.length != 4) return TS_BAD_SHAPE;
-  ElementArgs args = {};
-  args.gate = a.numbers.data;
-  return start_elements(device, kKernel_xielu, a.out, args);
+int32_t launch(ts_context& device, const ts_pointwise_args& a) {
+  const int32_t status = check_shapes(a);
+  if (status != TS_OK) return status;
+  const ts_value& x = a.x.data == nullptr ? a.out : a.x;
+  const PointwiseArgs args = {a.out.data, x.data, a.y.data,        a.numbers.data,     a.out.stride, x.stride, a.y.stride, width_of(a.out), 0, a.program,
+                              a.numbers.length, static_cast<float>(a.a), static_cast<float>(a.b)};
+  return start_fours(device, kKernel_pointwise, a.out.rows, args.width, args);
 }
 
 int32_t launch(ts_context& device, const ts_mix_streams_args& a) {

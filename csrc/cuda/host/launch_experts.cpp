@@ -3,6 +3,7 @@
 #include "twostroke/checks.h"
 #include "twostroke/cuda/host/product.h"
 #include "twostroke/cuda/machine/words.h"
+#include "twostroke/pointwise.h"
 
 namespace twostroke {
 namespace cuda {
@@ -79,7 +80,7 @@ struct SomeRows {
 
 int32_t activate_pairs(ts_context& device, const ts_experts_args& a, float* middle, int64_t rows) {
   const ts_value both = {middle, a.gate_up->rows, rows, 1, a.gate_up->rows}, inner = {middle, both.stride, rows, 1, a.down->columns};
-  if (!has_gate(a)) return launch(device, ts_activate_args{inner, a.activation});
+  if (!has_gate(a)) return launch(device, ts_pointwise_args{inner, activation_program(a.activation), {}, {}, {}, 0.0, 0.0});
   return launch(device, ts_gate_args{inner, both, a.activation, a.limit, a.shift, a.hold_values});
 }
 

@@ -5,28 +5,6 @@
 namespace twostroke {
 namespace cuda {
 
-// out = made(out), element by element.
-template <class Make>
-TS_DEVICE_INLINE void change_elements(const ElementArgs& args, const Make& make) {
-  const FourPlace e = four_place(args.parts, args.width);
-  if (e.count == 0) return;
-  float* at = args.out + e.row * args.out_stride + e.at;
-  Four x = load_four(at, e.count);
-  make(e, x);
-  store_four(at, x, e.count);
-}
-
-TS_KERNEL(add, ElementArgs) {
-  change_elements(args, [&](const FourPlace& e, Four& out) {
-    const Four x = load_four(args.x + e.row * args.x_stride + e.at, e.count);
-    TS_EACH_OF_FOUR out.v[i] += x.v[i];
-  });
-}
-
-TS_KERNEL(activate, ElementArgs) {
-  change_elements(args, [&](const FourPlace&, Four& x) { activate_four(args.activation, x); });
-}
-
 // x: (rows, 2 * width), gates first. out may be the first half of x.
 TS_KERNEL(gate, ElementArgs) {
   const FourPlace e = four_place(args.parts, args.width);
@@ -58,19 +36,6 @@ TS_KERNEL(multiply, ElementArgs) {
   Four x = load_four(args.x + e.row * args.x_stride + e.at, e.count);
   TS_EACH_OF_FOUR x.v[i] = x.v[i] * factor.v[i];
   store_four(args.out + e.row * args.out_stride + e.at, x, e.count);
-}
-
-TS_KERNEL(scale, ElementArgs) {
-  change_elements(args, [&](const FourPlace&, Four& x) { TS_EACH_OF_FOUR x.v[i] *= args.factor; });
-}
-
-TS_KERNEL(clamp, ElementArgs) {  // NaN stays: it is the second operand
-  change_elements(args, [&](const FourPlace&, Four& x) { TS_EACH_OF_FOUR x.v[i] = larger(0.0f - args.limit, smaller(args.limit, x.v[i])); });
-}
-
-TS_KERNEL(soft_cap, ElementArgs) {
-  const float inverse = 1.0f / args.factor;
-  change_elements(args, [&](const FourPlace&, Four& x) { TS_EACH_OF_FOUR x.v[i] = tanh_ratio(x.v[i] * inverse) * args.factor; });
 }
 
 // rows: NULL for all of them, as they are.

@@ -2,6 +2,7 @@
 #include "../kernels/elements.cpp"
 #include "../kernels/follow.cpp"
 #include "../kernels/norm.cpp"
+#include "../kernels/pointwise.cpp"
 #include "../kernels/products/embed.cpp"
 #include "../kernels/sampling/choose.cpp"
 #include "../kernels/sampling/cut.cpp"

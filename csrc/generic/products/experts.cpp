@@ -14,6 +14,7 @@
 #include "twostroke/context.h"
 #include "twostroke/linear_job.h"
 #include "twostroke/ops.h"
+#include "twostroke/pointwise.h"
 
 namespace twostroke {
 namespace {
@@ -228,7 +229,7 @@ void middle_task(void* arg, int64_t index, int32_t) {
   if (!is_silu(all.a)) {  // shapes and kinds were checked
     const ts_value inner = corner(middle, job.x_stride, rows, job.w.columns), both = corner(middle, job.x_stride, rows, job.x_stride);
     if (has_gate(all.a)) run(all.context, ts_gate_args{inner, both, all.a.activation, all.a.limit, all.a.shift, all.a.hold_values});
-    else run(all.context, ts_activate_args{inner, all.a.activation});
+    else run(all.context, ts_pointwise_args{inner, activation_program(all.a.activation), {}, {}, {}, 0.0, 0.0});
   }
   if (!is_integer_kind(job.w.kind)) return;
   for (int64_t g = 0; g < job.groups; ++g) round_block(job, row, rows, g, middle + g * job.w.group, job.x_stride);

@@ -56,13 +56,9 @@ typedef int64_t ts_integer;
 #define ts_integer_operand ts_integer
 
 #define TS_OPS(OP)                                                                                                       \
-  OP(activate, F(value, out) F(integer, activation))                                                                     \
-  OP(add, F(value, out) F(value, x))                                                                                     \
   OP(attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(integer, window) F(number, soft_cap) F(vector, sinks) F(vector, slopes) F(integer, ahead)) \
   OP(chosen_latent_attention, F(value, out) F(value, q) F(value, q_turned) F(value, chosen) F(cache, layer) F(sequences, batch) F(number, scale) F(vector, sinks)) \
   OP(chosen_linear, F(value, out) F(value, x) F(value, routes) F(weight, weight) F(value, rows) F(value, made))          \
-  OP(clamp, F(value, out) F(number, limit))                                                                              \
-  OP(clip_rows, F(value, out) F(value, x) F(vector, bounds))                                                             \
   OP(compress, F(value, out) F(value, x) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, rate)) \
   OP(delta_rule, F(value, out) F(value, q) F(value, k) F(value, v) F(value, a) F(value, b) F(vector, decay) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, strength) F(number, lowest)) \
   OP(embed, F(value, out) F(weight, table) F(indices, token_ids))                                                        \
@@ -97,6 +93,7 @@ typedef int64_t ts_integer;
   OP(low_rank, F(value, out) F(value, product) F(value, x) F(weight, down) F(weight, up) F(vector, ranks) F(indices, adapters) F(value, middle) F(integer, first)) \
   OP(place_scores, F(value, out) F(value, x) F(vector, table)) \
   OP(placed_attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(number, scale) F(vector, places) F(vector, table) F(value, by_row) F(value, by_key) F(integer, ahead)) \
+  OP(pointwise, F(value, out) F(integer, program) F(value, x) F(value, y) F(vector, numbers) F(number, a) F(number, b)) \
   OP(receive, F(value, out))                                                                                              \
   OP(replace_rows, F(value, out) F(value, x) F(value, given) F(indices, marks) F(integer, added))                                        \
   OP(rg_lru, F(value, out) F(value, x) F(value, input_gate) F(value, recurrent_gate) F(vector, rates) F(state, state) F(indices, slots) F(sequences, batch)) \
@@ -106,12 +103,8 @@ typedef int64_t ts_integer;
   OP(round_rows, F(value, out) F(value, x)) \
   OP(route, F(value, out) F(value, logits) F(integer, normalised) F(vector, bias) F(integer, scores) F(integer, groups) F(integer, kept) F(integer, best) F(number, least) F(number, added) F(number, factor) F(vector, shares)) \
   OP(route_by_token, F(value, out) F(value, logits) F(indices, token_ids) F(vector, table) F(integer, scores) F(number, added) F(number, factor)) \
-  OP(scale, F(value, out) F(number, factor))                                                                             \
-  OP(scale_columns, F(value, out) F(vector, weight))                                                                     \
   OP(selective_scan, F(value, out) F(value, x) F(value, dt) F(value, b) F(value, c) F(vector, decay) F(vector, skip) F(state, state) F(indices, slots) F(sequences, batch)) \
-  OP(shift_columns, F(value, out) F(vector, weight))                                                                     \
   OP(short_conv, F(value, out) F(value, x) F(vector, taps) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(integer, activation)) \
-  OP(soft_cap, F(value, out) F(number, cap))                                                                             \
   OP(span_attention, F(value, out) F(value, q) F(cache, layer) F(sequences, batch) F(indices, ends) F(number, scale) F(integer, window) F(number, soft_cap)) \
   OP(sparse_mixer, F(value, out) F(value, logits) F(number, jitter))                                                     \
   OP(ssd_scan, F(value, out) F(value, x) F(value, b) F(value, c) F(value, dt) F(vector, decay) F(vector, skip) F(vector, dt_bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, dt_least) F(number, dt_most)) \
@@ -121,8 +114,7 @@ typedef int64_t ts_integer;
   OP(weigh_streams, F(value, out) F(value, x) F(value, weights)) \
   OP(wkv4, F(value, out) F(value, k) F(value, v) F(vector, first) F(vector, decay) F(state, state) F(indices, slots) F(sequences, batch)) \
   OP(wkv6, F(value, out) F(value, r) F(value, w) F(value, k) F(value, v) F(vector, first) F(vector, weight) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, eps)) \
-  OP(wkv7, F(value, out) F(value, r) F(value, w) F(value, k) F(value, v) F(value, a) F(vector, removal) F(vector, growth) F(vector, bonus) F(vector, weight) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, eps)) \
-  OP(xielu, F(value, out) F(vector, numbers))
+  OP(wkv7, F(value, out) F(value, r) F(value, w) F(value, k) F(value, v) F(value, a) F(vector, removal) F(vector, growth) F(vector, bonus) F(vector, weight) F(vector, bias) F(state, state) F(indices, slots) F(sequences, batch) F(number, eps))
 
 #define F(kind, name) ts_##kind##_operand name;
 #define OP(name, fields) \

@@ -68,7 +68,6 @@ class CalibratedCost:
         return self._step(self._counter.count(segments))
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
-        """See SteadyCost."""
         return self._step(self._counter.count_beside(starts, segments))
 
     def _step(self, counts: SegmentCounts) -> StepPrediction:
@@ -93,7 +92,6 @@ class CalibratedCost:
         )
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
-        """See SteadyCost."""
         first = next(self._counter.decode_counts(starts, 1))
         other_s = self._other_seconds(first, self._counter.other(first))
         host_s = self._host_seconds(first)

@@ -66,14 +66,12 @@ class DividedCost:
         return self._with_exchange(self._inner.predict(segments), rows, sum(each.logit_rows for each in segments))
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
-        """See SteadyCost."""
         rows, logit_rows = len(starts), len(starts)
         for each in segments:
             rows, logit_rows = rows + each.num_tokens, logit_rows + each.logit_rows
         return self._with_exchange(self._inner.predict_beside(starts, segments), rows, logit_rows)
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
-        """See SteadyCost."""
         exchange_s = self._link.seconds(self._exchange, len(starts), len(starts))
         for seconds in self._inner.decode_run(starts, steps):
             yield seconds + exchange_s

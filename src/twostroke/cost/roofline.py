@@ -45,7 +45,6 @@ class RooflineCost:
         return self._step(self._counter.count(segments)) if segments else StepPrediction((self._host,))
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
-        """See SteadyCost."""
         return self._step(self._counter.count_beside(starts, segments))
 
     def _step(self, counts: SegmentCounts) -> StepPrediction:
@@ -62,7 +61,6 @@ class RooflineCost:
         return max(self._layers_s, self._step_s - busy_s) if self._overlaps else self._host_s
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
-        """See SteadyCost."""
         counter = self._counter
         first = next(counter.decode_counts(starts, 1))
         weights_s, head_s, other_s = (part.seconds for part in self._by_rows(first))

@@ -36,7 +36,6 @@ class LoopEngine(AsyncEngine):
 
     @property
     def alive(self) -> bool:
-        """See AsyncEngine."""
         return self._loop is not None and not self._stopping
 
     def gauges(self) -> object:
@@ -44,7 +43,6 @@ class LoopEngine(AsyncEngine):
         return self._stepper.gauges()
 
     async def start(self) -> None:
-        """See AsyncEngine."""
         if self._loop is not None:
             raise EngineStopped("The engine was started before.", fix="Make a new one.")
         self._loop = asyncio.get_running_loop()
@@ -52,11 +50,9 @@ class LoopEngine(AsyncEngine):
         self._look()
 
     async def stop(self) -> None:
-        """See AsyncEngine."""
         self._end()
 
     def abort(self, request_id: str) -> None:
-        """See AsyncEngine."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._carry_out, request_id)
 

@@ -273,7 +273,6 @@ class Pictures:
         return made
 
     def spans(self, token_ids: Sequence[int]) -> tuple[ImageSpan, ...]:
-        """See PlacedImages."""
         places = [place for place, token_id in enumerate(token_ids) if token_id == self._shape.placeholder]
         spans, at = [], 0
         for tile in self._tiles:

@@ -50,7 +50,6 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
 
     @property
     def most_rows(self) -> int:
-        """See Processor."""
         return self.most
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:

@@ -17,7 +17,6 @@ class Gemma4UnifiedProcessor(Gemma4Processor, frozen=True):
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor."""
         return self.colors.table
 
 

@@ -48,7 +48,6 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
 
     @property
     def most_rows(self) -> int:
-        """See Processor."""
         return max(self.rows[1], (self.side // self.patching.unit) ** 2 if self.tiles[1] > 1 else 0)
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:

@@ -57,7 +57,6 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         return IMAGE
 
     def cut_among(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor."""
         padding = ("square", *(int(255 * mean) for mean in self.colors.mean))
         whole = ("whole", self.side, self.side, self.colors.word)
         return Cut((padding, whole), ((self.side, self.side),), sheets=(Sheet.alone(self.rows),))

@@ -13,9 +13,8 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import PagedKV, Value
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.types.errors import CorruptModel, UnsupportedModel

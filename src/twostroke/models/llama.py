@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.families.dense import dense_program
-from twostroke.models.common.families.llama import Defaults, read_dense
-from twostroke.models.common.fields.fields import one_window, windows_by_layer, with_silent
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.fields import one_window, silu_only, windows_by_layer, with_silent
 from twostroke.models.common.fields.nested import language_model
+from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS
 
-DEFAULTS = Defaults(max_positions=2048)
 EMU3 = {
     **{"vocab_size": 184_622, "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 32},
     **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 9216, "rms_norm_eps": 1e-5},
@@ -24,19 +23,13 @@ EMU3 = {
 @architecture("LlamaForCausalLM", model_type="llama")
 def llama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attention_bias and mlp_bias; every layer sees everything."""
-    facts, shape = read_dense(fields, DEFAULTS)
-    biased = fields.boolean("attention_bias", False)
+    silu_only(fields)
+    parts = read_parts(fields, {})
+    fields, usual = parts.fields, (0,) * parts.facts.num_layers
     window = fields.optional_integer("sliding_window", 0, MAX_POSITIONS) or 1
-    named = windows_by_layer(fields, facts.num_layers, window, shape.windows)
-    return facts, dense_program(
-        replace(
-            shape,
-            qkv_bias=biased,
-            output_bias=biased,
-            mlp_bias=fields.boolean("mlp_bias", False),
-            windows=one_window(fields, "llama", named, shape.windows),
-        )
-    )
+    named = windows_by_layer(fields, len(usual), window, usual)
+    parts = replace(parts, heads=parts.biased_heads(), feed=parts.biased_feed())
+    return pre_decoder(parts, parts.rope(), windows=one_window(fields, "llama", named, usual))
 
 
 @architecture("Emu3ForCausalLM", model_type="emu3_text_model")

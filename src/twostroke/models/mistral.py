@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from twostroke.models.common.families.dense import dense_program
-from twostroke.models.common.families.llama import Defaults, read_dense, sliding_window
-from twostroke.models.common.fields.fields import one_window, windows_by_layer
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.fields import silu_only, windows_by_layer
+from twostroke.models.common.fields.read import Parts, read_parts, same_windows, sliding_window
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
 
-DEFAULTS = Defaults(max_positions=131_072, kv_heads=8, sliding_window=4096)
+SILENT = {"max_position_embeddings": 131_072}
+WINDOW = 4096
+"""Where config.json is silent; null means none."""
 
 
 @architecture("MistralForCausalLM", model_type="mistral")
 def mistral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """sliding_window for every layer."""
-    facts, shape = read_dense(fields, DEFAULTS)
+    parts = _parts(fields)
     if fields.value("sliding_window") == 0:
         raise fields.wrong("sliding_window", "A window of nothing has no meaning; null means no window.")
-    window = sliding_window(fields, DEFAULTS)
-    usual = (window,) * facts.num_layers
-    named = windows_by_layer(fields, facts.num_layers, window, usual)
-    return facts, dense_program(replace(shape, windows=one_window(fields, "mistral", named, usual)))
+    windows = same_windows(fields, "mistral", parts.facts.num_layers, sliding_window(fields, WINDOW))
+    return pre_decoder(parts, parts.rope(), windows=windows)
 
 
 @architecture("MinistralForCausalLM", model_type="ministral")
 def ministral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Ministral: Mistral whose layer_types may leave the window out of some layers."""
-    facts, shape = read_dense(fields, DEFAULTS)
-    window = sliding_window(fields, DEFAULTS)
-    windows = windows_by_layer(fields, facts.num_layers, window, (window,) * facts.num_layers)
-    return facts, dense_program(replace(shape, windows=windows))
+    parts, window = _parts(fields), sliding_window(fields, WINDOW)
+    layers = parts.facts.num_layers
+    return pre_decoder(parts, parts.rope(), windows=windows_by_layer(fields, layers, window, (window,) * layers))
+
+
+def _parts(fields: Fields) -> Parts:
+    silu_only(fields)
+    return read_parts(fields, SILENT, kv_absent=8)

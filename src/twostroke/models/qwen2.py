@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.families.dense import dense_program
-from twostroke.models.common.families.llama import Defaults, read_dense, upper_windows
-from twostroke.models.common.fields.fields import windows_by_layer
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.nested import language_model_of_thinker, language_model_or_flat
+from twostroke.models.common.fields.read import read_parts, upper_windows
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
 
-DEFAULTS = Defaults(max_positions=32_768, kv_heads=32, sliding_window=4096)
+SILENT = {"max_position_embeddings": 32_768}
 
 
 @architecture(
@@ -19,10 +19,10 @@ DEFAULTS = Defaults(max_positions=32_768, kv_heads=32, sliding_window=4096)
 )
 def qwen2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Biases on q, k and v; windows from max_window_layers on."""
-    facts, shape = read_dense(fields, DEFAULTS)
-    window, usual = upper_windows(fields, DEFAULTS, facts.num_layers)
-    windows = windows_by_layer(fields, facts.num_layers, window, usual)
-    return facts, dense_program(replace(shape, qkv_bias=True, windows=windows))
+    silu_only(fields)
+    parts = read_parts(fields, SILENT, kv_absent=32)
+    parts = replace(parts, heads=replace(parts.heads, qkv_bias=True))
+    return pre_decoder(parts, parts.rope(), windows=upper_windows(fields, parts.facts.num_layers, 4096))
 
 
 @architecture(

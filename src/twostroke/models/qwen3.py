@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.families.dense import dense_program
-from twostroke.models.common.families.llama import Defaults, read_dense, upper_windows
-from twostroke.models.common.fields.fields import windows_by_layer
+from twostroke.models.common.blocks.layers import pre_decoder
+from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.nested import language_model
+from twostroke.models.common.fields.read import read_parts, upper_windows
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
 
-DEFAULTS = Defaults(max_positions=32_768, kv_heads=32, sliding_window=4096, head_dim=128)
+SILENT = {"max_position_embeddings": 32_768}
+HEAD_DIM = 128
+"""Where config.json is silent; null means the share of each head in hidden_size."""
 
 
 @architecture("Qwen3ForCausalLM", model_type="qwen3", other_types=("qwen3_vl_text",))
 def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Head norms, attention_bias; windows as Qwen2."""
-    facts, shape = read_dense(fields, DEFAULTS)
-    window, usual = upper_windows(fields, DEFAULTS, facts.num_layers)
-    biased = fields.boolean("attention_bias", False)
-    windows = windows_by_layer(fields, facts.num_layers, window, usual)
-    return facts, dense_program(replace(shape, qkv_bias=biased, output_bias=biased, head_norms=True, windows=windows))
+    silu_only(fields)
+    fields = fields if fields.has("head_dim") else fields.changed({"head_dim": HEAD_DIM})
+    parts = read_parts(fields, SILENT, kv_absent=32)
+    parts = replace(parts, heads=replace(parts.biased_heads(), head_norm=parts.norm))
+    return pre_decoder(parts, parts.rope(), windows=upper_windows(fields, parts.facts.num_layers, 4096))
 
 
 @architecture("Qwen3VLForConditionalGeneration", model_type="qwen3_vl")

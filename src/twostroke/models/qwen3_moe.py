@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import Banks, BankShape, EachExpert, Stacks
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
-from twostroke.models.common.families.dense import dense_program
-from twostroke.models.common.families.llama import Defaults, read_dense, sliding_window
-from twostroke.models.common.fields.fields import one_window, windows_by_layer
+from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.nested import language_model_of_thinker, text_model
+from twostroke.models.common.fields.read import read_parts, same_windows, sliding_window
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 
-DEFAULTS = Defaults(max_positions=32_768, kv_heads=4, sliding_window=4096)
+SILENT = {"max_position_embeddings": 32_768}
 BANKS = EachExpert("mlp.experts")
 STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj", transposed=True)
 VL_SILENT = {
@@ -62,27 +62,21 @@ def _with_stacks(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _read(fields: Fields, banks: Banks, usual_experts: int = 128) -> tuple[CommonFacts, ProgramText]:
     """usual_experts: how many there are where the config does not have the field."""
-    facts, shape = read_dense(fields, DEFAULTS)
-    window = sliding_window(fields, DEFAULTS) if fields.boolean("use_sliding_window", False) else 0
-    usual = (window,) * facts.num_layers
-    named = windows_by_layer(fields, facts.num_layers, window, usual)
-    biased = fields.boolean("attention_bias", False)
-    shape = replace(
-        shape,
-        qkv_bias=biased,
-        output_bias=biased,
-        head_norms=True,
-        windows=one_window(fields, "qwen3_moe", named, usual),
-    )
+    silu_only(fields)
+    parts = read_parts(fields, SILENT, kv_absent=4)
+    parts = replace(parts, heads=replace(parts.biased_heads(), head_norm=parts.norm))
+    layers, window = parts.facts.num_layers, sliding_window(fields, 4096)
+    windows = same_windows(fields, "qwen3_moe", layers, window if fields.boolean("use_sliding_window", False) else 0)
     count = _experts(fields, usual_experts)
     rule = RouteRule(
         fields.integer("num_experts_per_tok", 1, count, default=8), fields.boolean("norm_topk_prob", False)
     )
     inner = fields.integer("moe_intermediate_size", 1, 1 << 20, default=768)
-    block = mixture(Mixture(BankShape(count, shape.hidden_size, inner), LinearRouter("mlp.gate", count, rule), banks))
+    router, shape = LinearRouter("mlp.gate", count, rule), BankShape(count, parts.facts.hidden_size, inner)
+    block = mixture(Mixture(shape, router, banks))
     step, dense = fields.integer("decoder_sparse_step", 1, 4096, default=1), set(fields.integers("mlp_only_layers"))
-    sparse = [layer not in dense and (layer + 1) % step == 0 for layer in range(facts.num_layers)]
-    return facts, dense_program(shape, [block if each else None for each in sparse])
+    blocks = [block if layer not in dense and (layer + 1) % step == 0 else None for layer in range(layers)]
+    return pre_decoder(parts, parts.rope(), windows=windows, blocks=blocks)
 
 
 def _experts(fields: Fields, usual: int) -> int:

@@ -32,7 +32,6 @@ class LastRows:
         self._places: dict[str, tuple[int, int]] = {}
 
     def read(self, plan: Plan, sizes: StepSizes, sampled: Mapping[str, Sequence[SampledToken]]) -> None:
-        """See StepReader."""
         chosen: list[int] = []
         self._places, begin = {}, 0
         for sequence in plan.sequences:

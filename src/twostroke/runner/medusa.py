@@ -53,7 +53,6 @@ class MedusaHeads:
         self._forward(sizes)
 
     def guess(self, wanted: Sequence[GuessWanted]) -> list[list[int]]:
-        """See GuessingHeads."""
         states = [self._hidden.of(each.request.request_id, len(each.known)) for each in wanted]
         ready = [(index, state) for index, state in enumerate(states) if state is not None]
         found: list[list[int]] = [[] for _ in wanted]

@@ -19,16 +19,13 @@ class OwnVocabulary:
         self._inner, self._tokens, self._vocab_size = inner, tokens, vocab_size
 
     def __call__(self, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         return self._spread(self._inner(sizes))
 
     @property
     def max_rows(self) -> int:
-        """See Forward."""
         return self._inner.max_rows
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         return self._spread(self._inner.logits(rows, sizes))
 
     def _spread(self, found: F32Array) -> F32Array:

@@ -23,23 +23,18 @@ class PoolPages:
         self.page_bytes = sum(self._bytes)
 
     def read(self, page_ids: Sequence[int]) -> bytes:
-        """See PageStore."""
         return _bytes_of(self._pages(page_ids))
 
     def write(self, page_ids: Sequence[int], data: bytes) -> None:
-        """See PageStore."""
         _fill(self._pages(page_ids), data)
 
     def part_bytes(self, group: int) -> int:
-        """See PartMemory."""
         return int(self._states[0].nbytes if group == STATES else self._bytes[group])
 
     def read_part(self, group: int, place: int) -> bytes:
-        """See PartMemory."""
         return _bytes_of(self._arrays(group, place))
 
     def write_part(self, group: int, place: int, data: bytes) -> None:
-        """See PartMemory."""
         _fill(self._arrays(group, place), data)
 
     def _arrays(self, group: int, place: int) -> Iterator[NDArray[Any]]:

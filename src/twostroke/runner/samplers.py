@@ -58,7 +58,6 @@ class HostSampler:
         return self._forward(sizes)
 
     def choose(self, plan: Plan, found: F32Array) -> Sampled:
-        """See StepSampler."""
         sampled, end = Sampled({}, {}), 0
         for sequence in plan.sequences:
             begin, end = end, end + sequence.sampled_rows
@@ -68,7 +67,6 @@ class HostSampler:
         return sampled
 
     def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
-        """See StepSampler."""
         return scores_here(self.weigh, self._forward.logits(rows, sizes), token_ids, num_top)
 
 

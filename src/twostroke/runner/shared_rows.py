@@ -25,20 +25,16 @@ class SharedRows:
 
     @property
     def row_bytes(self) -> int:
-        """See RowStore."""
         return 4 * self._width
 
     def has(self, key: int) -> bool:
-        """See RowStore."""
         return self._kept.find(key) is not None
 
     def read(self, key: int, first: int, count: int) -> bytes | None:
-        """See RowStore."""
         rows = self._kept.find(key)
         return None if rows is None else rows[first : first + count].tobytes()
 
     def keep(self, key: int, data: bytes) -> None:
-        """See RowStore."""
         self._kept.put(key, np.frombuffer(data, np.float32).reshape(-1, self._width))
         self._turns.done(self._kept.take(0.0), ())
 
@@ -54,7 +50,6 @@ class SharedRows:
         return over
 
     def predicted_s(self, tile: ImageTile) -> float:
-        """See RowStore."""
         return self._cost.tile_s(tile)
 
     def row_s(self, rows: int) -> float:
@@ -62,7 +57,6 @@ class SharedRows:
         return self._cost.seconds(rows) / rows
 
     def missing(self, request: Request) -> list[ImageTile]:
-        """See RowStore."""
         tokens = (*request.prompt_token_ids, *request.resumed_token_ids)
         matched = self._cache.match(request.cache_salt, keys_of(tokens, request.images))
         cached = self._cache.spared_tokens(matched, len(tokens))

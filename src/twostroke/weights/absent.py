@@ -21,7 +21,6 @@ class ZeroTensor(Struct, frozen=True):
         return TensorInfo("F32", self.shape, 0, 0)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows."""
         if out is None:
             return np.zeros((count, *self.shape[1:]) if self.shape else (), np.float32)
         out[...] = 0

@@ -44,7 +44,6 @@ class SafetensorsTensor(Struct, frozen=True):
         return self.file.tensors[self.stored]
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows."""
         return self.file.read_rows(self.stored, first, count, out)
 
     def read_raw(self, first: int, count: int) -> U8Array:

@@ -96,7 +96,6 @@ class ListOption(Option[tuple[Item, ...]]):
     many = True
 
     def read(self, given: Any, source: str) -> tuple[Item, ...]:
-        """See Option."""
         if isinstance(given, Mapping):
             given = [f"{key}={each}" for key, each in given.items()]
         texts = given.split(",") if isinstance(given, str) else given
@@ -108,7 +107,6 @@ class NamesOption(ListOption[str]):
     """An option of names that may be given several times. Each name counts once."""
 
     def read(self, given: Any, source: str) -> tuple[str, ...]:
-        """See Option."""
         return tuple(dict.fromkeys(super().read(given, source)))
 
 

@@ -42,17 +42,14 @@ class CompiledProgram:
         self._body, self._head = (_Half(runner, calls, memory) for calls in (program.body, program.head))
 
     def __call__(self, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         self._body.run(self._runner, sizes)
         return self._logits_of(sizes)
 
     @property
     def max_rows(self) -> int:
-        """See Forward."""
         return self._memory.sizes.max_logit_rows
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         self._memory.choose_logit_rows(rows)
         return self._logits_of(StepSizes(sizes.tokens, sizes.sequences, len(rows)))
 

@@ -292,18 +292,15 @@ class CudaForward:
         self._logits: NDArray[Any] = np.empty((0, 0), np.float32)
 
     def __call__(self, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         self._upload(sizes)
         self._logits = self._compiled(sizes)
         return self._device.get(self._logits)
 
     @property
     def asked_bytes(self) -> int:
-        """See runner.device.sampler.SamplingForward."""
         return ASKED_BYTES
 
     def sampled(self, asked: NDArray[Any], lists: U8Array, row_results: NDArray[Any], sizes: StepSizes) -> None:
-        """See runner.device.sampler.SamplingForward."""
         where = self._upload(sizes, np.concatenate([asked.view(np.uint8), lists]))
         self._logits = self._compiled(sizes)
         if len(row_results):
@@ -314,7 +311,6 @@ class CudaForward:
     def begin(
         self, asked: NDArray[Any], lists: U8Array, follows: Follows, sizes: StepSizes, slot: int, result_bytes: int
     ) -> None:
-        """See runner.device.early_runner.EarlyForward."""
         self._device.begin_step(slot)
         parts = [asked.view(np.uint8), *(pairs.reshape(-1).view(np.uint8) for _, pairs in follows), lists]
         where, at = self._upload(sizes, np.concatenate(parts)), asked.nbytes
@@ -326,26 +322,21 @@ class CudaForward:
         self._device.begin_sample(self._logits, where, asked.itemsize, result_bytes, slot)
 
     def results(self, slot: int, row_results: NDArray[Any]) -> float:
-        """See runner.device.early_runner.EarlyForward."""
         return self._device.results(slot, row_results)
 
     def scored(self, rows: I32Array, asked: NDArray[Any], row_results: NDArray[Any], sizes: StepSizes) -> None:
-        """See runner.device.sampler.SamplingForward."""
         self._memory.choose_logit_rows(rows)
         where = self._upload(StepSizes(sizes.tokens, sizes.sequences, len(rows)), asked.view(np.uint8))
         self._device.sample(self._compiled.logits(rows, sizes), where, asked.itemsize, row_results)
 
     def logits_at(self, begin: int, end: int) -> F32Array:
-        """See runner.device.sampler.SamplingForward."""
         return self._device.get(self._logits[begin:end])
 
     @property
     def max_rows(self) -> int:
-        """See Forward."""
         return self._compiled.max_rows
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         self._memory.choose_logit_rows(rows)
         self._upload(sizes)
         return self._device.get(self._compiled.logits(rows, sizes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from twostroke.backends.cuda.device import CudaDevice
-from twostroke.ops.rows.add import Add
+from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 from twostroke.types.errors import BackendError
 
 ROWS, WIDTH = 4, 64
@@ -16,7 +16,7 @@ def check_device(device: CudaDevice) -> None:
     with device.lent():
         x = device.put(np.full((ROWS, WIDTH), 3.0, np.float32))
         recorder = device.recorder()
-        recorder.record(Add, (x, x))
+        recorder.record(Pointwise, (x, program_of(PointStep.PLUS_Y), None, x))
         device.run(recorder.calls())
         if not (device.get(x) == 6.0).all():
             raise BackendError("The device gives wrong numbers.", why="Three and three are six.")

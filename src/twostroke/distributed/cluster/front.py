@@ -125,7 +125,6 @@ class FrontStepper:
         return True
 
     def fileno(self) -> int:
-        """See PolledSteps."""
         return self._selector.fileno()
 
     def gauges(self) -> Gauges:

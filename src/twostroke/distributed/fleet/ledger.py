@@ -19,7 +19,6 @@ class FrontLedger(Ledger):
         """The fleet has opened it already."""
 
     def finish(self, event: FinishedEvent) -> Account | None:
-        """See Ledger."""
         live = self._live.pop(event.request_id, None)
         if live is None:
             return None

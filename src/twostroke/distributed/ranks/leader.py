@@ -236,16 +236,13 @@ class LeadingForward:
         self._inner, self._group, self._head_needs_members = inner, group, head_needs_members
 
     def __call__(self, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         return self._inner(sizes)
 
     @property
     def max_rows(self) -> int:
-        """See Forward."""
         return self._inner.max_rows
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         if self._head_needs_members:
             self._group.meet(self._group.tell(RankRows(rows.tolist())))
         return self._inner.logits(rows, sizes)

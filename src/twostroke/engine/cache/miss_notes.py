@@ -22,13 +22,11 @@ class MissNotes:
         self._contents: dict[int, int] = {}  # nodes by the hash of their tokens, wherever they are: how many
 
     def inserted(self, parent: Node, child: Node) -> None:
-        """See TreeWatch."""
         content = child.content = hash(child.tokens)
         child.path = hash((parent.path, content))
         self._contents[content] = self._contents.get(content, 0) + 1
 
     def evicted(self, node: Node) -> None:
-        """See TreeWatch."""
         self._evicted.add(node.path)
         left = self._contents.pop(node.content) - 1
         if left:

@@ -44,15 +44,12 @@ class DiskBook:
         return idle and reading
 
     def schedule(self, now: float) -> Plan | None:
-        """See Planner."""
         return self._book.schedule(now)
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
-        """See Planner."""
         return self._ended(self._book.commit(plan, result, now))
 
     def gauges(self) -> Any:
-        """See Planner."""
         return self._book.gauges()
 
     def add(self, request: Request) -> None:
@@ -67,7 +64,6 @@ class DiskBook:
             self._book.parking.park(request.request_id)
 
     def holds(self, request_id: str) -> bool:
-        """See Scheduler."""
         return self._book.holds(request_id)
 
     def abort(self, request_id: str, now: float) -> list[Event]:

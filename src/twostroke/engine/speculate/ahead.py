@@ -34,7 +34,6 @@ class AheadProposer:
         self.ask_s, self.token_s, self.spent_s = writer.ask_s, writer.token_s, writer.spent_s
 
     def propose(self, wanted: Sequence[GuessWanted]) -> Sequence[Guess]:
-        """See Proposer."""
         ahead = [
             GuessWanted(self._ahead(each.request), each.known[1:], min(each.most, self.longest)) for each in wanted
         ]
@@ -46,7 +45,6 @@ class AheadProposer:
         return [next(left) if each.known else Guess() for each in ahead]
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """See Proposer."""
         self._requests.pop(request.request_id, None)
         self._forget(request.request_id)
         self._writer.ended(request, known)

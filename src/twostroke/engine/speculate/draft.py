@@ -119,7 +119,6 @@ class DraftProposer:
         return [found.get(each.request.request_id, NO_GUESS) for each in wanted]
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """See Proposer."""
         self._forget(request.request_id)
 
     def certain(self, request: Request, length: int) -> None:

@@ -33,7 +33,6 @@ class NgramProposer:
         self._seen = RunningTexts()
 
     def propose(self, asks: Sequence[GuessWanted]) -> list[Guess]:
-        """See Proposer."""
         return [self._guess(*ask) for ask in asks]
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
@@ -47,7 +46,6 @@ class NgramProposer:
         return Guess(continued(known, best.place, most), best.matched)
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """See Proposer."""
         self._seen.forget(request.request_id)
 
 

@@ -40,7 +40,6 @@ class SuffixProposer:
         self._seen = RunningTexts()
 
     def propose(self, asks: Sequence[GuessWanted]) -> list[Guess]:
-        """See Proposer."""
         return [self._guess(*ask) for ask in asks]
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:

@@ -25,7 +25,6 @@ class TimedProposer:
         self._times: deque[float] = deque(maxlen=TIMED_CALLS)
 
     def propose(self, asks: Sequence[GuessWanted]) -> Sequence[Guess]:
-        """See Proposer."""
         begin_s = self._clock()
         found = self._inner.propose(asks)
         self.spent_s = self._clock() - begin_s
@@ -35,5 +34,4 @@ class TimedProposer:
         return found
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """See Proposer."""
         self._inner.ended(request, known)

@@ -54,11 +54,9 @@ class ImageFetcher:
         self._resolve, self._connect, self._tls = resolve, connect, tls
 
     def host_of(self, url: str) -> str:
-        """See FetchesImages."""
         return self._allowed.place(url).host
 
     def fetch(self, url: str) -> bytes:
-        """See FetchesImages."""
         until_s = time.monotonic() + self._wall_s
         place = self._allowed.place(url)
         for _ in range(MOST_REDIRECTS + 1):

@@ -25,7 +25,6 @@ class OracleProposer:
         self._answers[tuple(prompt)] = tuple(answer)
 
     def propose(self, wanted: Sequence[GuessWanted]) -> list[Guess]:
-        """See Proposer."""
         return [self._guess(*each) for each in wanted]
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:

@@ -70,7 +70,6 @@ class _Parts:
         self._zeros[STATES] = bytes(disk.state_bytes)
 
     def part_bytes(self, group: int) -> int:
-        """See PartMemory."""
         return len(self._zeros[group])
 
     def read_part(self, group: int, place: int) -> bytes:
@@ -101,11 +100,9 @@ class _Store:
         self._bytes = self._written = 0
 
     def part_id(self, place: bytes) -> bytes:
-        """See PartStore."""
         return place
 
     def find(self, part_id: bytes) -> DiskPart | None:
-        """See PartStore."""
         self.settle()
         return self._index.find(part_id)
 
@@ -159,13 +156,11 @@ class _Reader:
         return self._owed[0][0] if self._owed else math.inf
 
     def ask(self, reading: DiskReading) -> None:
-        """See PartReader."""
         seconds = GREETING_S + sum(part.num_bytes for part, _ in reading.parts) / self._rate
         self._free_s = max(self._free_s, self._clock()) + seconds
         self._owed.append((self._free_s, reading, seconds))
 
     def owes(self, key: int) -> bool:
-        """See PartReader."""
         return any(reading.key == key for at_s, reading, _ in self._owed if at_s > self._clock())
 
     def take(self, seconds: float = 0.0) -> list[DiskAnswer]:
@@ -200,29 +195,24 @@ class _Writer:
 
     @property
     def has_room(self) -> bool:
-        """See PartWriter."""
         self.settle()
         return self._queued_bytes < QUEUED_BYTES
 
     @property
     def idle(self) -> bool:
-        """See PartWriter."""
         self.settle()
         return not self._queue
 
     def give(self, writing: DiskWriting) -> None:
-        """See PartWriter."""
         size = size_of(writing.parts)
         self._free_s = max(self._free_s, self._clock()) + size / self._rate
         self._queue.append((self._free_s, writing))
         self._queued_bytes += size
 
     def wait_room(self, seconds: float) -> bool:
-        """See PartWriter."""
         return self.has_room
 
     def flush(self, seconds: float) -> bool:
-        """See PartWriter."""
         return self.idle
 
     def close(self) -> None:

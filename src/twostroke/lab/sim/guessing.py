@@ -29,7 +29,6 @@ class AgreeingProposer:
         self._rate = rate
 
     def propose(self, wanted: Sequence[GuessWanted]) -> list[Guess]:
-        """See Proposer."""
         return [self._guess(*each) for each in wanted]
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:

@@ -28,7 +28,6 @@ class PredictedSeconds:
         self._token_s: dict[Member, float] = {}
 
     def choose(self, asked: WorkloadRequest, members: Sequence[Member]) -> Member:
-        """See Router."""
         for member in [known for known in self._known if known not in members]:
             self._router.forget(self._known.pop(member))
         seen = {self._seen(member): member for member in members}

@@ -20,15 +20,12 @@ class StepRecorder:
         self._ledgers: dict[str, Ledger] = {}
 
     def on_arrival(self, replica: Replica, request: Request) -> None:
-        """See StepWatch."""
         self._ledger(replica).arrive(request)
 
     def on_computed(self, replica: Replica, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-        """See StepWatch."""
         self._ledger(replica).step(plan, result, begin_s, commit_s)
 
     def on_step(self, replica: Replica, step: Step, end_s: float) -> None:
-        """See StepWatch."""
         ledger = self._ledger(replica)
         for event in step.events:
             if isinstance(event, FinishedEvent):

@@ -16,8 +16,8 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value
+from twostroke.ops.rows.expressions import scale
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.ops.rows.scale import scale
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 

@@ -14,7 +14,6 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "bos_token_id": 11, "eos_token_id": 11}
 OWN_NAMES = {
@@ -33,7 +32,7 @@ def falcon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     refuse_setting(fields, "alibi", "Slopes that are rounded to bfloat16 (Falcon RW) are not implemented.")
     parts = _read(usual_names(fields, OWN_NAMES))
     fields = parts.fields
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     grouped = fields.boolean("new_decoder_architecture", False)
     norms = fields.optional_integer("num_ln_in_parallel_attn", 1, 2) or (2 if grouped else 1)
     names = ("ln_attn", "ln_mlp") if norms == 2 and grouped else ONE_NORM

@@ -14,7 +14,6 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 OWN_NAMES = {"rotary_pct": "partial_rotary_factor", "rotary_emb_base": "rope_theta"}
@@ -29,7 +28,7 @@ def gpt_neox(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     act = ("hidden_act", "gelu")
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
     fields = parts.fields
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, partial=0.25)
+    turn = parts.rope(partial=0.25)
     biased = fields.boolean("attention_bias", True)
     parts = replace(
         parts,

@@ -14,8 +14,7 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value
-from twostroke.ops.rows.activate import activate
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
@@ -42,10 +41,9 @@ def modernbert_decoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     usual = tuple(window if index % every else 0 for index in range(layers))
     windows = windows_by_layer(fields, layers, window, usual)
     ropes = ropes_by_layer_type(fields, parts.heads.head_dim, parts.facts.max_positions, THETAS, "full_attention")
-    biased = fields.boolean("attention_bias", False)
     names = AttentionNames(*(f"attn.{name}" for name in ("q_proj", "k_proj", "v_proj", "Wo")))
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, names=names)
-    feed = replace(parts.feed, bias=fields.boolean("mlp_bias", False), gate_up="mlp.Wi", down="mlp.Wo")
+    heads = replace(parts.biased_heads(), names=names)
+    feed = replace(parts.biased_feed(), gate_up="mlp.Wi", down="mlp.Wo")
     last = activation(fields, "classifier_activation", "gelu")
     tied = parts.decoder.tied
     last_bias, head_bias = fields.boolean("classifier_bias", False), fields.boolean("decoder_bias", True)

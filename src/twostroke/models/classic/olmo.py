@@ -10,7 +10,6 @@ from twostroke.models.common.fields.fields import clip_of
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"layer_norm_eps": 1e-5, "eos_token_id": 50_279}
 
@@ -22,7 +21,6 @@ def olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         raise fields.wrong("layer_norm_eps", "transformers reads 1e-5 for this family whatever it says.")
     parts = read_parts(fields, SILENT, kind=NormKind.UNIT_LAYER, eps="layer_norm_eps")
     fields = parts.fields
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
-    biased = fields.boolean("attention_bias", False)
-    parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, clip=clip_of(fields)))
+    turn = parts.rope()
+    parts = replace(parts, heads=replace(parts.biased_heads(), clip=clip_of(fields)))
     return pre_decoder(parts, turn)

@@ -12,7 +12,6 @@ from twostroke.models.common.fields.nested import language_model_or_flat
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 16_384, "layer_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 TURNED = 0.5
@@ -25,7 +24,7 @@ def persimmon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
     if parts.heads.num_kv_heads != parts.heads.num_heads:
         raise fields.wrong("num_key_value_heads", "Every query head of this family has a KV head of its own.")
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=TURNED)
+    turn = parts.rope(partial=TURNED)
     names = replace(
         parts.heads.names, o="self_attn.dense", q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm"
     )

@@ -13,7 +13,6 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"layer_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 
@@ -24,7 +23,7 @@ def phi(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     refuse_setting(fields, "tie_word_embeddings", "The head has biases, which an embedding has not.")
     act = ("hidden_act", "gelu_new")
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=0.5)
+    turn = parts.rope(partial=0.5)
     names = replace(
         parts.heads.names, o="self_attn.dense", q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm"
     )

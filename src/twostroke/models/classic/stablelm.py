@@ -12,7 +12,6 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 4096, "layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 0}
 
@@ -22,7 +21,7 @@ def stablelm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """use_parallel_residual: both blocks read the same norm. qk_layernorm: heads of q and k have norms of their own
     (StableLM 2 12B)."""
     parts = read_parts(fields, SILENT, kv_absent=32, kind=NormKind.LAYER, eps="layer_norm_eps")
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=0.25)
+    turn = parts.rope(partial=0.25)
     own = Norm(parts.norm.eps, NormKind.PLAIN_LAYER, heads=HeadWeights.APART)
     heads = replace(
         parts.heads,

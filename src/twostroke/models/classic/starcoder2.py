@@ -10,7 +10,6 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "max_position_embeddings": 4096,
@@ -27,7 +26,7 @@ def starcoder2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     act = ("hidden_act", "gelu_pytorch_tanh")
     parts = read_parts(fields, SILENT, kv_absent=2, kind=NormKind.LAYER, eps="norm_epsilon", act=act)
     fields = parts.fields
-    turn, window = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions), window_of(fields, 0)
+    turn, window = parts.rope(), window_of(fields, 0)
     biased = fields.boolean("use_bias", True)
     parts = replace(
         parts,

@@ -16,7 +16,6 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "max_position_embeddings": 8192,
@@ -34,7 +33,7 @@ def cohere(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     parts = _read(fields)
     if parts.fields.boolean("use_qk_norm", False):
         parts = replace(parts, heads=replace(parts.heads, head_norm=replace(parts.norm, heads=HeadWeights.ROWS)))
-    spec = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, theta=500_000.0)
+    spec = parts.rope(theta=500_000.0)
 
     def layer(t: Tracer, _index: int, x: Value) -> Value:
         return parallel_layer(t, parts, x, turn=spec)
@@ -49,7 +48,7 @@ def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields = parts.fields
     pattern = fields.integer("sliding_window_pattern", 1, 4096, default=4)
     windows = pattern_windows(fields, parts.facts.num_layers, window_of(fields, 4096), pattern)
-    spec = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    spec = parts.rope()
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         return parallel_layer(t, parts, x, window=windows[index], turn=spec if windows[index] else None)
@@ -81,9 +80,8 @@ def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText
 def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:
     """changed: defaults that replace those of SILENT. interleaved: rotary pairs are adjacent."""
     parts = read_parts(fields, {**SILENT, **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
-    biased = parts.fields.boolean("attention_bias", False)
     return replace(
         parts,
-        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=interleaved),
+        heads=replace(parts.biased_heads(), interleaved=interleaved),
         decoder=replace(parts.decoder, logit_scale=parts.fields.number("logit_scale", 1e-6, 1e6)),
     )

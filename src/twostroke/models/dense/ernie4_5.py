@@ -9,7 +9,6 @@ from twostroke.models.common.fields.nested import text_model_or_flat
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "head_dim": 128,
@@ -40,7 +39,7 @@ def _of_paddle(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _read(fields: Fields, *, interleaved: bool) -> tuple[CommonFacts, ProgramText]:
     parts = read_parts(fields, SILENT, kv_absent=2)
     biased = parts.fields.boolean("use_bias", False)
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, theta=500_000.0)
+    turn = parts.rope(theta=500_000.0)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=interleaved)
     parts = replace(parts, heads=heads, feed=replace(parts.feed, bias=biased))
     return pre_decoder(parts, turn)

@@ -12,7 +12,6 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 
@@ -26,7 +25,7 @@ def exaone4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     named = fields.texts("layer_types")  # where it is there, the pattern may be a word, "LLLG"
     pattern = 0 if named or not window else fields.integer("sliding_window_pattern", 1, 4096, default=4)
     windows = pattern_windows(fields, layers, window, pattern)
-    spec = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    spec = parts.rope()
     parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
 
     def layer(t: Tracer, index: int, x: Value) -> Value:

@@ -8,9 +8,8 @@ from twostroke.models.common.families.gemma import read_gemma
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"num_key_value_heads": 16}
 
@@ -21,7 +20,7 @@ def gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     if fields.value("hidden_act") == "gelu":
         fields = fields.changed({"hidden_act": "gelu_pytorch_tanh"})
     model = read_gemma(fields, SILENT, "hidden_act")
-    turn = rope_from_config(model.fields, model.heads.head_dim, model.facts.max_positions)
+    turn = model.rope()
     norm = model.decoder.norm
 
     def layer(t: Tracer, _index: int, x: Value) -> Value:

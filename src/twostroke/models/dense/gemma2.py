@@ -12,7 +12,6 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"num_key_value_heads": 4, "query_pre_attn_scalar": 256}
 NORMS = ("input_layernorm", "pre_feedforward_layernorm")
@@ -25,7 +24,7 @@ CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
 def gemma2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layers 0, 2, 4 ... slide, unless layer_types says otherwise."""
     model, windows = _read(fields)
-    turn = rope_from_config(model.fields, model.heads.head_dim, model.facts.max_positions)
+    turn = model.rope()
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         return sandwich_layer(t, model.heads, model.feed, model.norm, x, window=windows[index], turn=turn)
@@ -37,7 +36,7 @@ def gemma2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def vaultgemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Gemma 2 without the norms after its blocks (VaultGemma team 2025)."""
     model, windows = _read(fields)
-    turn = rope_from_config(model.fields, model.heads.head_dim, model.facts.max_positions)
+    turn = model.rope()
     return pre_decoder(model, turn, windows=windows, norms=NORMS)
 
 

@@ -23,15 +23,12 @@ from twostroke.ops.products.take_columns import TakeColumns, take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Cache, Value, Vector, join
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add, scale, scale_columns, soft_cap
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.gaussian_cut import gaussian_cut
 from twostroke.ops.rows.match_rms import match_rms
 from twostroke.ops.rows.mix_streams import mix_streams
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.scale_columns import scale_columns
-from twostroke.ops.rows.soft_cap import soft_cap
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 

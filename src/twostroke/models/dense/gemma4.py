@@ -25,10 +25,8 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, route
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Cache, Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add, scale, scale_columns
 from twostroke.ops.rows.rms_norm import rms_norm
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type

@@ -13,9 +13,9 @@ from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {
     "head_dim": 128,
@@ -80,6 +80,6 @@ def _read(fields: Fields, silent: Mapping[str, object] = SILENT, partial: float 
     """silent: the values of absent fields. partial: the share of a head that turns where the field is absent."""
     parts = read_parts(fields, silent, kv_absent=2)
     biased = parts.fields.boolean("attention_bias", True)
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=partial)
+    turn = parts.rope(partial=partial)
     heads = replace(parts.heads, qkv_bias=biased, interleaved=True)
     return replace(parts, heads=heads, feed=replace(parts.feed, gate_up="mlp.gate_up_proj")), turn

@@ -8,7 +8,6 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 LARGEST = 1e6
@@ -19,7 +18,7 @@ def granite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attention_multiplier is the scale of the scores itself; logits are divided by logits_scaling."""
     parts = read_parts(fields, SILENT)
     fields = parts.fields
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     factor = fields.number("residual_multiplier", 1e-6, LARGEST, default=1.0)
     biased = fields.boolean("attention_bias", False)
     parts = replace(
@@ -30,7 +29,7 @@ def granite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             qkv_bias=biased,
             output_bias=biased,
         ),
-        feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)),
+        feed=parts.biased_feed(),
         decoder=replace(
             parts.decoder,
             embedding_scale=fields.number("embedding_multiplier", 1e-6, LARGEST, default=1.0),

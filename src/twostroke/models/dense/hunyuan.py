@@ -37,9 +37,8 @@ def read_hunyuan(fields: Fields) -> tuple[Parts, RopeSpec]:
     alpha = group.optional_number("alpha", 0.0, 1e6) if group else None
     if alpha and turn.kind is RopeKind.DYNAMIC:
         turn = replace(turn, kind=RopeKind.DEFAULT, theta=turn.theta * alpha ** (dim / (dim - 2)), factor=1.0)
-    biased = parts.fields.boolean("attention_bias", False)
     names = replace(parts.heads.names, q_norm="self_attn.query_layernorm", k_norm="self_attn.key_layernorm")
     heads = replace(
-        parts.heads, qkv_bias=biased, output_bias=biased, head_norm=parts.norm, norm_after_rope=True, names=names
+        parts.biased_heads(), head_norm=parts.norm, norm_after_rope=True, names=names
     )
     return replace(parts, heads=heads), turn

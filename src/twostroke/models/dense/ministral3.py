@@ -8,7 +8,6 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "head_dim": 128,
@@ -35,7 +34,7 @@ def ministral3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """A query at position p is multiplied by 1 + beta log(1 + floor(p / trained positions))."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields = parts.fields
-    turn, window = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions), window_of(fields, 0)
+    turn, window = parts.rope(), window_of(fields, 0)
     group = fields.group("rope_parameters") or fields.group("rope_scaling") or fields
     beta = group.number("llama_4_scaling_beta", 0.0, 1e3)
     parts = replace(parts, heads=replace(parts.heads, query_growth=beta))

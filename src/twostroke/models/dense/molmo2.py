@@ -15,7 +15,7 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import HeadRows, Tensor, Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gate import gate
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
@@ -59,7 +59,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         wide_norm=parts.norm if kind == "olmo" else None,
     )
     parts = replace(parts, heads=heads, decoder=replace(parts.decoder, last_norm=f"{BEGIN}.ln_f"))
-    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    turn = parts.rope()
     scaled = fields.integers("rope_scaling_layers") if fields.has("rope_scaling_layers") else range(facts.num_layers)
     still = fields.only({**fields.values, "rope_scaling": None, "rope_parameters": {"rope_theta": turn.theta}})
     plain = rope_from_config(still, heads.head_dim, facts.max_positions)

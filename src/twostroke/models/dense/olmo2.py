@@ -11,7 +11,7 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeSpec, rope_from_config, ropes_by_layer_type
+from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 
 SILENT = {"rms_norm_eps": 1e-5, "eos_token_id": 50279}
 THETA = ("rope_theta", 500_000.0)
@@ -21,7 +21,7 @@ THETA = ("rope_theta", 500_000.0)
 def olmo2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every layer sees everything."""
     parts = _read(fields)
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     layers = parts.facts.num_layers
     return _model(parts, (0,) * layers, (turn,) * layers)
 
@@ -45,8 +45,7 @@ def olmo3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _read(fields: Fields) -> Parts:
     parts = read_parts(fields, SILENT)
-    biased = parts.fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, wide_norm=parts.norm)
+    heads = replace(parts.biased_heads(), wide_norm=parts.norm)
     return replace(parts, heads=heads)
 
 

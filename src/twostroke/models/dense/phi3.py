@@ -11,7 +11,6 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "eos_token_id": 32000}
 MULTIMODAL_SILENT = {
@@ -43,7 +42,7 @@ def _read(fields: Fields, silent: Mapping[str, object]) -> tuple[CommonFacts, Pr
         fields = fields.changed({"rope_scaling": renamed})
     parts = read_parts(fields, silent)
     window = window_of(parts.fields, 0)
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, partial=1.0)
+    turn = parts.rope(partial=1.0)
     parts = replace(
         parts,
         heads=replace(parts.heads, joined=joined_in_order("self_attn.qkv_proj")),

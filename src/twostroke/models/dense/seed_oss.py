@@ -8,7 +8,6 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"head_dim": 128, "max_position_embeddings": 524_288, "bos_token_id": 0, "eos_token_id": 2}
 
@@ -18,7 +17,7 @@ def seed_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attention_bias for q, k and v, attention_out_bias, mlp_bias."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields = parts.fields
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     parts = replace(
         parts,
         heads=replace(
@@ -26,6 +25,6 @@ def seed_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             qkv_bias=fields.boolean("attention_bias", True),
             output_bias=fields.boolean("attention_out_bias", False),
         ),
-        feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)),
+        feed=parts.biased_feed(),
     )
     return pre_decoder(parts, turn)

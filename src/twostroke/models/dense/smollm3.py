@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import pre_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     "max_position_embeddings": 32_768,
@@ -34,15 +30,6 @@ def smollm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     window = window_of(fields, 0) if fields.boolean("use_sliding_window", False) else 0
     usual = tuple(0 if turned else window for turned in turns)
     windows = windows_by_layer(fields, layers, window, usual) if window else usual
-    spec = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=2e6)
-    biased = fields.boolean("attention_bias", False)
-    parts = replace(
-        parts,
-        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased),
-        feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)),
-    )
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        return pre_layer(t, parts, x, window=windows[index], turn=spec if turns[index] else None)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    spec = parts.rope(theta=2e6)
+    parts = replace(parts, heads=parts.biased_heads(), feed=parts.biased_feed())
+    return pre_decoder(parts, [spec if turned else None for turned in turns], windows=windows)

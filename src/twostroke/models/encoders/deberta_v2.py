@@ -18,7 +18,7 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.attention.place_scores import place_scores
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Tensor, Value, Vector, VectorForm
-from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields

@@ -11,8 +11,8 @@ from twostroke.models.common.forms import num_labels
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Value
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.spec.fields import Fields
 

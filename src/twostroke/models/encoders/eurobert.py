@@ -10,7 +10,6 @@ from twostroke.models.common.forms import EMBEDDINGS
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "bos_token_id": 128_000, "eos_token_id": 128_001}
 
@@ -20,9 +19,8 @@ def eurobert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The last layer's rows after the last norm. The head for masked tokens is not read."""
     parts = read_parts(fields, SILENT)
     fields = parts.fields
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, ahead=ALL_AHEAD)
-    feed = replace(parts.feed, bias=fields.boolean("mlp_bias", False))
+    heads = replace(parts.biased_heads(), ahead=ALL_AHEAD)
+    feed = parts.biased_feed()
     facts = replace(parts.facts, ignored=("lm_head.",))
-    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    turn = parts.rope()
     return pre_decoder(replace(parts, facts=facts, heads=heads, feed=feed), turn)

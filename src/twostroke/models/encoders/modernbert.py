@@ -15,8 +15,7 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Value
-from twostroke.ops.rows.activate import activate
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields

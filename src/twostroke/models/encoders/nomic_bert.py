@@ -26,7 +26,7 @@ from twostroke.ops.products.route import RouteRule
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value, Weight
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.types.errors import UnsupportedModel

@@ -16,7 +16,7 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Value
 from twostroke.ops.rows.activation import HF_NAMES
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields

@@ -15,9 +15,8 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"head_dim": 128, "max_position_embeddings": 16_384, "rms_norm_eps": 1e-5, "num_dense_layers": 1},
@@ -32,10 +31,9 @@ def afmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     parts = read_parts(fields, SILENT)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     silu_only(fields)
-    biased = fields.boolean("attention_bias", False)
     names = replace(parts.heads.names, gate="self_attn.gate_proj")
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=norm, names=names)
-    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    heads = replace(parts.biased_heads(), head_norm=norm, names=names)
+    turn = parts.rope()
     every = fields.integer("global_attn_every_n_layers", 1, 4096)
     windows = pattern_windows(fields, facts.num_layers, window_of(fields, 1024), every)
     dense, block = fields.integer("num_dense_layers", 0, 4096), _mixture(fields, facts.hidden_size)

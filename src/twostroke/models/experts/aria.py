@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import BankShape, Stacks
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import expert_count, named_feed
@@ -14,10 +13,7 @@ from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 BANKS = Stacks("mlp.experts.fc1.weight", "mlp.experts.fc2.weight", transposed=True)
@@ -29,20 +25,15 @@ def aria_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields, hidden, inner = parts.fields, parts.facts.hidden_size, parts.feed.inner_size
-    biased = fields.boolean("attention_bias", False)
-    parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased))
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    parts = replace(parts, heads=parts.biased_heads())
+    turn = parts.rope()
     count = expert_count(fields, 8)
     rule = RouteRule(fields.integer("moe_topk", 1, count, default=2), normalised=True)
     shared = inner * fields.integer("moe_num_shared_experts", 1, MOST_EXPERTS, default=2)
     feed = replace(named_feed(hidden, shared, "mlp.shared_experts"), bias=fields.boolean("mlp_bias", False))
     router = LinearRouter("mlp.router", count, rule)
     block = mixture(Mixture(BankShape(count, hidden, inner), router, BANKS, shared=Shared(feed)))
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block, x, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, blocks=(block,) * parts.facts.num_layers)
 
 
 @architecture("AriaForConditionalGeneration", model_type="aria")

@@ -16,10 +16,9 @@ from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 OWN_NAMES = {
     "d_model": "hidden_size",
@@ -40,7 +39,7 @@ def dbrx(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     attention, blocks = (_group(fields, name) for name in ("attn_config", "ffn_config"))
     parts = _parts(fields, attention, blocks)
     theta = attention.number("rope_theta", 1.0 + 1e-6, 1e15, default=10_000.0)
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions, theta=theta)
+    turn = parts.rope(theta=theta)
     if attention.has("rope_theta") and turn.theta != theta:
         raise attention.wrong("rope_theta", f"config.json says {turn.theta:g} outside of this group.")
     block = mixture(_mixture(blocks, parts))

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.mixture import blocks_by_layer, sigmoid_mixture
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 LAYERS = 1 << 20
 SILENT = {"moe_intermediate_size": 1408, "norm_topk_prob": False, "n_group": 1, "topk_group": 1}
@@ -25,17 +21,12 @@ def dots1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layers from max_window_layers on have a window, unless layer_types says otherwise."""
     parts = read_parts(fields, SILENT)
     fields, facts = parts.fields, parts.facts
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=parts.norm)
+    heads = replace(parts.biased_heads(), head_norm=parts.norm)
     parts = replace(parts, heads=heads)
-    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    turn = parts.rope()
     window, full = window_of(fields, 4096), fields.integer("max_window_layers", 0, LAYERS, default=62)
     usual = tuple(window if index >= full else 0 for index in range(facts.num_layers))
     windows = windows_by_layer(fields, facts.num_layers, window, usual)
     dense = fields.integer("first_k_dense_replace", 0, LAYERS, default=0)
     blocks = blocks_by_layer(sigmoid_mixture(fields, facts.hidden_size), facts.num_layers, dense)
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, blocks[index], x, window=windows[index], turn=turn)
-
-    return facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, windows=windows, blocks=blocks)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks, named_feed
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "moe_num_experts": 64},
@@ -41,7 +36,7 @@ def ernie4_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     last = layers - 1 if last == -1 else last
     block = mixture(_mixture(fields, parts.facts.hidden_size))
     sparse = [first <= index <= last and (index + 1) % step == 0 for index in range(layers)]
-    return parts.facts, _program(parts, turn, [block if each else None for each in sparse])
+    return pre_decoder(parts, turn, blocks=[block if each else None for each in sparse])
 
 
 @architecture(
@@ -71,21 +66,14 @@ def _of_vl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         begin = f"model.layers.{index}.mlp."
         unread += [f"{begin}gate.weight_1", *(f"{begin}experts.{count + each}." for each in range(count))]
     facts = replace(parts.facts, ignored=(*parts.facts.ignored, *unread, *RESAMPLER))
-    return facts, _program(parts, turn, blocks)
+    return pre_decoder(replace(parts, facts=facts), turn, blocks=blocks)
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
     parts = read_parts(fields, SILENT, kv_absent=4)
     heads = replace(parts.heads, interleaved=True)
     parts = replace(parts, heads=heads)
-    return parts, rope_from_config(parts.fields, heads.head_dim, parts.facts.max_positions, theta=500_000.0)
-
-
-def _program(parts: Parts, turn: RopeSpec, blocks: Sequence[FeedForwardText | None]) -> ProgramText:
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, blocks[index], x, turn=turn)
-
-    return decoder_program(parts.decoder, layer)
+    return parts, parts.rope(theta=500_000.0)
 
 
 def _interval(fields: Fields) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder, sparse_layer
 from twostroke.models.common.fields.mixture import listed_blocks, sigmoid_mixture
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
 from twostroke.models.common.prediction import MOST_LAYERS, NAMES_ALONE, MtpHead, predicts
@@ -13,7 +12,7 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {
     **{"rms_norm_eps": 1e-5, "moe_intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8},
@@ -35,11 +34,9 @@ def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     block = sigmoid_mixture(fields, facts.hidden_size, CORRECTION)
     blocks = listed_blocks(fields, block, facts.num_layers, dense)
 
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        spec = turn if windows[index] or not window else None
-        return sparse_layer(t, parts, blocks[index], x, window=windows[index], turn=spec)
-
-    return replace(facts, ignored=(*facts.ignored, "mtp.")), decoder_program(parts.decoder, layer)
+    turns = [turn if each or not window else None for each in windows]
+    parts = replace(parts, facts=replace(facts, ignored=(*facts.ignored, "mtp.")))
+    return pre_decoder(parts, turns, windows=windows, blocks=blocks)
 
 
 @predicts("ExaoneMoeForCausalLM")
@@ -70,5 +67,5 @@ def _parts(fields: Fields) -> tuple[Parts, RopeSpec, int]:
     """The parts, the rotation of each layer that turns, and the window."""
     parts = read_parts(fields, SILENT)
     parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     return parts, turn, window_of(parts.fields, 4096)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder, sparse_layer
 from twostroke.models.common.fields.deepseek import prediction_layers
 from twostroke.models.common.fields.mixture import blocks_by_layer, sigmoid_mixture
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.prediction import MtpHead, behind_the_last, predicts
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "moe_intermediate_size": 1408},
@@ -31,11 +28,8 @@ def glm4_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields, facts = parts.fields, parts.facts
     dense = fields.integer("first_k_dense_replace", 0, 4096)
     blocks = blocks_by_layer(sigmoid_mixture(fields, facts.hidden_size), facts.num_layers, dense)
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, blocks[index], x, turn=turn)
-
-    return replace(facts, ignored=(*facts.ignored, *prediction_layers(fields))), decoder_program(parts.decoder, layer)
+    _, text = pre_decoder(parts, turn, blocks=blocks)
+    return replace(facts, ignored=(*facts.ignored, *prediction_layers(fields))), text
 
 
 @architecture("Glm4vMoeForConditionalGeneration", model_type="glm4v_moe")
@@ -61,5 +55,5 @@ def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
         qkv_bias=fields.boolean("attention_bias", False),
         head_norm=parts.norm if fields.boolean("use_qk_norm", False) else None,
     )
-    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions, partial=0.5)
+    turn = parts.rope(partial=0.5)
     return replace(parts, heads=heads), turn

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.attend import AttentionNames
 from twostroke.models.common.blocks.banks import BankShape, Stacks
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import expert_count
@@ -15,11 +14,8 @@ from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 YARN = {
     **{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
@@ -41,15 +37,11 @@ def gpt_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     biased = fields.boolean("attention_bias", True)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, names=NAMES)
     parts = replace(parts, heads=heads)
-    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions, theta=150_000.0)
+    turn = parts.rope(theta=150_000.0)
     window = window_of(fields, 128)
     windows = windows_by_layer(fields, layers, window, tuple(0 if index % 2 else window for index in range(layers)))
     block = mixture(_mixture(fields, heads.hidden_size, parts.feed.inner_size))
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block, x, window=windows[index], turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, windows=windows, blocks=(block,) * parts.facts.num_layers)
 
 
 def _mixture(fields: Fields, hidden: int, inner: int) -> Mixture:

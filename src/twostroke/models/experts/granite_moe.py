@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import mixture
 from twostroke.models.common.families.granite_mixture import granite_factor, granite_mixture
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 
@@ -43,11 +39,7 @@ def _read(fields: Fields, shared: int) -> tuple[CommonFacts, ProgramText]:
     )
     heads = replace(parts.heads, scale=scale, qkv_bias=biased, output_bias=biased)
     parts = replace(parts, heads=heads, decoder=decoder)
-    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     factor = granite_factor(fields, "residual_multiplier")
     block = mixture(granite_mixture(fields, heads.hidden_size, parts.feed.inner_size, shared), factor)
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block, x, turn=turn, factor=factor)
-
-    return parts.facts, decoder_program(decoder, layer)
+    return pre_decoder(parts, turn, factor=factor, blocks=(block,) * parts.facts.num_layers)

@@ -19,9 +19,8 @@ from twostroke.ops.products.route import RouteRule
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "hidden_act": "gelu_pytorch_tanh", "num_experts": 8},
@@ -47,7 +46,7 @@ def grok1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         soft_cap=fields.number("max_attn_value", 1e-3, 1e6),
         names=NAMES,
     )
-    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    turn = parts.rope()
     count = expert_count(fields)
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count, default=2))
     shape = BankShape(count, facts.hidden_size, parts.feed.inner_size)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import expert_count, named_feed
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.models.dense.hunyuan import read_hunyuan
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
 
 BY_LAYER = ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_size")
@@ -36,11 +33,7 @@ def hunyuan_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     shared = Shared(named_feed(hidden, inner, "mlp.shared_mlp"))
     router = LinearRouter("mlp.gate.wg", count, rule)
     block = mixture(Mixture(BankShape(count, hidden, inner), router, EachExpert("mlp.experts"), shared=shared))
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block, x, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, blocks=(block,) * parts.facts.num_layers)
 
 
 def _one_for_all(fields: Fields) -> Fields:

@@ -25,10 +25,10 @@ from twostroke.ops.products.route import RouteRule
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import PagedKV, Rope, Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.weigh_streams import weigh_streams
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {
     **{"max_position_embeddings": 4096, "num_key_value_heads": 16, "kv_channels": 128, "intermediate_size": 5632},
@@ -89,7 +89,7 @@ def jetmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         BankShape(count, hidden, parts.heads.query, gated=False),
         LinearRouter(f"{begin}.router.layer", count, rule),
         _banks(begin),
-        rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions),
+        parts.rope(),
     )
     shape, router = BankShape(count, hidden, parts.feed.inner_size), LinearRouter("mlp.router.layer", count, rule)
     act = activation(fields, "activation_function", "silu")

@@ -10,9 +10,9 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import Heads, attend
 from twostroke.models.common.blocks.banks import BankShape, Stacks
 from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.feed import FeedForwardText
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.blocks.norm import Norm, NormKind
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
 from twostroke.models.common.fields.nested import language_model
@@ -22,9 +22,9 @@ from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
+from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec
 
 SILENT = {
     **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
@@ -61,9 +61,8 @@ def llama4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _attention(parts: Parts) -> AttentionText:
     fields, layers = parts.fields, parts.facts.num_layers
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=True)
-    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions, theta=500_000.0)
+    heads = replace(parts.biased_heads(), interleaved=True)
+    turn = parts.rope(theta=500_000.0)
     unit = Norm(parts.norm.eps, NormKind.UNIT) if fields.boolean("use_qk_norm", True) else None
     turning = replace(heads, head_norm=unit, norm_after_rope=True)
     # What published files call a number of layers is a yes or a no for transformers.

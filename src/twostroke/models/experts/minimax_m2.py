@@ -6,16 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
@@ -45,11 +42,7 @@ def minimax_m2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), normalised=True, scores=Scores.SIGMOID)
     router = LinearRouter("block_sparse_moe.gate", count, rule, choice_bias=CORRECTION)
     block = mixture(Mixture(BankShape(count, hidden, parts.feed.inner_size), router, BANKS))
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block, x, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, blocks=(block,) * parts.facts.num_layers)
 
 
 def _check(fields: Fields) -> None:

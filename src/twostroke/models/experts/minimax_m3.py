@@ -23,7 +23,7 @@ from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, rope_from_config

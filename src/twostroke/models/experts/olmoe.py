@@ -18,9 +18,9 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {
     **{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "intermediate_size": 2048, "eos_token_id": 50_279},
@@ -74,10 +74,9 @@ def _read(fields: Fields, silent: Mapping[str, object], experts: int, clip: floa
     silu_only(fields)
     parts = read_parts(fields, silent)
     fields, hidden = parts.fields, parts.facts.hidden_size
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, wide_norm=parts.norm, clip=clip)
+    heads = replace(parts.biased_heads(), wide_norm=parts.norm, clip=clip)
     parts = replace(parts, heads=heads)
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     count = expert_count(fields, experts)
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", False))
     shape, router = BankShape(count, hidden, parts.feed.inner_size), LinearRouter("mlp.gate", count, rule)

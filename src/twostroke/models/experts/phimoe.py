@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import Mixture, Router, mixture
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import silu_only
@@ -18,7 +17,7 @@ from twostroke.ops.products.sparse_mixer import sparse_mixer
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeKind, RopeSpec, rope_from_config
+from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "intermediate_size": 6400, "num_local_experts": 16},
@@ -35,10 +34,9 @@ def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=8, kind=NormKind.LAYER)
     fields, hidden = parts.fields, parts.facts.hidden_size
-    biased = fields.boolean("attention_bias", False)
     parts = replace(
         parts,
-        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased),
+        heads=parts.biased_heads(),
         decoder=replace(parts.decoder, head_bias=fields.boolean("lm_head_bias", False)),
     )
     turn, window = _turn(parts), window_of(fields, 0)
@@ -47,11 +45,8 @@ def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         raise fields.wrong("num_experts_per_tok", f"A token meets {CHOSEN} experts in this family.")
     router = _router(count, fields.number("router_jitter_noise", 0.0, 10.0, default=0.01))
     block = mixture(Mixture(BankShape(count, hidden, parts.feed.inner_size), router, BANKS))
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block, x, window=window, turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    layers = parts.facts.num_layers
+    return pre_decoder(parts, turn, windows=(window,) * layers, blocks=(block,) * layers)
 
 
 def _router(count: int, jitter: float) -> Router:
@@ -69,7 +64,7 @@ def _turn(parts: Parts) -> RopeSpec:
     ones at any length.
     """
     fields = parts.fields
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=1e6)
+    turn = parts.rope(theta=1e6)
     if turn.kind is RopeKind.DEFAULT:
         return turn
     group = fields.group("rope_scaling") or fields.group("rope_parameters") or fields

@@ -5,18 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 32_768, "intermediate_size": 5632}
 
@@ -28,7 +24,7 @@ def qwen2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     parts = read_parts(fields, SILENT, kv_absent=16)
     fields, layers = parts.fields, parts.facts.num_layers
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=fields.boolean("qkv_bias", True)))
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     window = window_of(fields, 4096) if fields.boolean("use_sliding_window", False) else 0
     first = fields.integer("max_window_layers", 0, LARGEST, default=28)
     usual = tuple(window if index % 2 == 0 and index < first else 0 for index in range(layers))
@@ -36,11 +32,7 @@ def qwen2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     step, dense = fields.integer("decoder_sparse_step", 1, 4096, default=1), set(fields.integers("mlp_only_layers"))
     block = mixture(_mixture(fields, parts.facts.hidden_size))
     sparse = [index not in dense and (index + 1) % step == 0 for index in range(layers)]
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block if sparse[index] else None, x, window=windows[index], turn=turn)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, windows=windows, blocks=[block if each else None for each in sparse])
 
 
 def _mixture(fields: Fields, hidden: int) -> Mixture:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.mixture import sigmoid_mixture
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "moe_intermediate_size": 1280},
@@ -27,10 +23,6 @@ def solar_open(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields, facts = parts.fields, parts.facts
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=fields.boolean("attention_bias", False)))
     partial = fields.number("partial_rotary_factor", 1e-3, 1.0, default=1.0)
-    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions, partial=partial, theta=1e6)
+    turn = parts.rope(partial=partial, theta=1e6)
     block = sigmoid_mixture(fields, facts.hidden_size)
-
-    def layer(t: Tracer, _index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, block, x, turn=turn)
-
-    return facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, blocks=(block,) * parts.facts.num_layers)

@@ -11,7 +11,7 @@ from twostroke.models.common.fields.latent import attended, latent_layer, read_l
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
 
 SILENT = {

@@ -13,9 +13,8 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import HeadRows, Value, join
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.types.spec.fields import Fields
 

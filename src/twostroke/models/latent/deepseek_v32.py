@@ -15,7 +15,7 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.models.latent.deepseek_v3 import SILENT as SILENT_OF_V3
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
 
 SILENT = {**SILENT_OF_V3, "max_position_embeddings": 163_840, "q_lora_rank": 1536}

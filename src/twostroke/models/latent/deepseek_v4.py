@@ -23,7 +23,7 @@ from twostroke.ops.products.route_by_token import route_by_token
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.stream_shares import MOST_STREAMS

@@ -20,7 +20,7 @@ from twostroke.models.common.fields.read import window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 

@@ -15,7 +15,7 @@ from twostroke.models.common.prediction import MtpHead, predicts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
 
 SILENT = {

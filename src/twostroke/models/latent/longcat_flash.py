@@ -22,7 +22,7 @@ from twostroke.ops.products.idle_share import idle_share
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.types.spec.fields import Fields
 

@@ -38,8 +38,7 @@ from twostroke.ops.products.route import RouteRule
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Cache, Rope, Value
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale_columns import scale_columns
+from twostroke.ops.rows.expressions import add, scale_columns
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 

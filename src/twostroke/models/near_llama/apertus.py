@@ -11,10 +11,8 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value, Vector
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.xielu import xielu
+from twostroke.ops.rows.expressions import add, xielu
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 65_536, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
@@ -39,9 +37,8 @@ def apertus(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         raise fields.wrong("hidden_act", "The blocks of this family have xielu.")
     parts = read_parts(fields.changed({"hidden_act": "silu"}), SILENT)
     fields, facts = parts.fields, parts.facts
-    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions, theta=12_000_000.0)
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=parts.norm)
+    turn = parts.rope(theta=12_000_000.0)
+    heads = replace(parts.biased_heads(), head_norm=parts.norm)
     width, inner = facts.hidden_size, parts.feed.inner_size
 
     def layer(t: Tracer, _index: int, x: Value) -> Value:

@@ -11,9 +11,8 @@ from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"vocab_size": 128_256, "hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 30},
@@ -27,9 +26,8 @@ def bitnet(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The program for plain weights. Where quantization_config says bitnet, its products take rounded inputs."""
     parts = read_parts(fields, SILENT, kv_absent=5)
     fields, norm = parts.fields, parts.norm
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=500_000.0)
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, inner_norm=norm)
+    turn = parts.rope(theta=500_000.0)
+    heads = replace(parts.biased_heads(), inner_norm=norm)
     heads = replace(heads, names=replace(heads.names, inner_norm="self_attn.attn_sub_norm"))
     feed = replace(parts.feed, activation=activation(fields, "hidden_act", "relu2"), inner_norm=norm)
 

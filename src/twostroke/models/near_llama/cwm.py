@@ -9,7 +9,6 @@ from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128, "bos_token_id": 128_000},
@@ -32,6 +31,6 @@ def cwm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     window = window_of(fields, 8192)
     usual = tuple(window if index % 4 else 0 for index in range(layers))
     windows = windows_by_layer(fields, layers, window, usual)
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=1_000_000.0)
-    parts = replace(parts, feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)))
+    turn = parts.rope(theta=1_000_000.0)
+    parts = replace(parts, feed=parts.biased_feed())
     return pre_decoder(parts, turn, windows=windows)

@@ -21,9 +21,8 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import PagedKV, Rope, Tensor, Value, Vector, VectorForm, join
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add, scale_columns
 from twostroke.ops.rows.head_norm import head_norm
-from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, rope_from_config
 

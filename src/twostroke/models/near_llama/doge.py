@@ -20,13 +20,10 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import TakeColumns, take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import PagedKV, Rope, Value, join
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.scale_columns import scale_columns
+from twostroke.ops.rows.expressions import activate, add, scale, scale_columns
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
+from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec
 
 SILENT = {
     **{"vocab_size": 32_768, "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 32},
@@ -42,8 +39,8 @@ def doge(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields, norm, width = parts.fields, parts.norm, parts.facts.hidden_size
     biased, window = fields.boolean("attention_bias", False), window_of(fields, 0)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=norm)
-    feed = replace(parts.feed, bias=fields.boolean("mlp_bias", False))
-    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions)
+    feed = parts.biased_feed()
+    turn = parts.rope()
     longest = min(parts.facts.max_positions, fields.integer("keep_window_size", 1, MAX_POSITIONS))
 
     def joined(t: Tracer, name: str, x: Value, made: Value) -> Value:

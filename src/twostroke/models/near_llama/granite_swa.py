@@ -10,9 +10,9 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import AttentionNames
 from twostroke.models.common.blocks.banks import Stacks
 from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.feed import FeedForwardText
 from twostroke.models.common.blocks.layers import sparse_layer
 from twostroke.models.common.blocks.mixture import mixture
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.families.granite_mixture import granite_mixture
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
@@ -38,7 +38,7 @@ MOE_SILENT = {"max_position_embeddings": 2048, "bos_token_id": 1, "eos_token_id"
 def granite_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Dense blocks, with biases where mlp_bias says so."""
     parts = read_parts(fields, SILENT, kv_absent=4)
-    return _program(replace(parts, feed=replace(parts.feed, bias=parts.fields.boolean("mlp_bias", False))))
+    return _program(replace(parts, feed=parts.biased_feed()))
 
 
 @architecture("GraniteMoeSWAForCausalLM", model_type="granitemoe_swa")

@@ -8,7 +8,6 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 4096, "rms_norm_eps": 1e-8, "head_dim": 128},
@@ -23,11 +22,11 @@ def helium(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields = parts.fields
     if parts.heads.query != parts.facts.hidden_size:
         raise fields.wrong("head_dim", f"Times num_attention_heads it must be hidden_size, {parts.facts.hidden_size}.")
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, theta=100_000.0)
+    turn = parts.rope(theta=100_000.0)
     biased = fields.boolean("attention_bias", False)
     parts = replace(
         parts,
         heads=replace(parts.heads, interleaved=True, qkv_bias=biased),
-        feed=replace(parts.feed, bias=fields.boolean("mlp_bias", False)),
+        feed=parts.biased_feed(),
     )
     return pre_decoder(parts, turn)

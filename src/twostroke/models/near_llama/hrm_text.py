@@ -19,11 +19,10 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.embed import embed
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value, Weight
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {"num_hidden_layers": 16, "num_attention_heads": 12, "head_dim": 128, "initializer_range": 0.02}
 LOW, HIGH = "model.L_module.", "model.H_module."
@@ -71,7 +70,7 @@ def hrm_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         heads=replace(parts.heads, gated=True, joined=_joined, names=AttentionNames(o="attn.o_proj")),
         feed=replace(parts.feed, gate_up="mlp.gate_up_proj"),
     )
-    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions)
+    turn = parts.rope()
     stacks = [Stack(parts, facts.num_layers, turn, prefix) for prefix in (LOW, HIGH)]
     usual = 1.0 / fields.number("initializer_range", 1e-6, 1.0)
     factor = fields.optional_number("embedding_scale", 1e-6, 1e6) or usual

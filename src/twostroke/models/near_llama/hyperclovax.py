@@ -10,10 +10,8 @@ from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 LARGEST = 1e6
@@ -24,7 +22,7 @@ def hyperclovax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """use_post_norm: each block's output is normed before it is added."""
     parts = read_parts(fields, SILENT)
     fields, norm = parts.fields, parts.norm
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     factor = fields.number("residual_multiplier", 1e-6, LARGEST, default=1.0)
     biased = fields.boolean("attention_bias", False)
     after = fields.boolean("use_post_norm", True)
@@ -34,7 +32,7 @@ def hyperclovax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         qkv_bias=biased,
         output_bias=biased,
     )
-    feed = replace(parts.feed, bias=fields.boolean("mlp_bias", False))
+    feed = parts.biased_feed()
     decoder = replace(
         parts.decoder,
         embedding_scale=fields.number("embedding_multiplier", 1e-6, LARGEST, default=1.0),

@@ -13,7 +13,6 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "bos_token_id": 128_000, "eos_token_id": 128_001},
@@ -41,7 +40,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     own = [index for index in range(layers) if index not in seeing]
     if not own:
         raise fields.wrong("cross_attention_layers", "Some layer must see the text itself.")
-    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions, theta=500_000.0)
+    turn = parts.rope(theta=500_000.0)
     shape: Decoder = parts.decoder
     unread = tuple(f"model.layers.{index}." for index in sorted(seeing))
 

@@ -13,9 +13,8 @@ from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128},
@@ -35,7 +34,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """
     parts = read_parts(fields, SILENT, kv_absent=2, act=("hidden_activation", "silu"))
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
-    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions)
+    turn = parts.rope()
     far = [(layers - 1 - index) % 4 == 0 for index in range(layers)]
     window = window_of(fields, 2048)
     windows = windows_by_layer(fields, layers, window, tuple(0 if each else window for each in far))

@@ -10,7 +10,6 @@ from twostroke.models.common.families.squared_relu import SQUARED_RELU
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 0, "eos_token_id": 1}
 
@@ -20,12 +19,11 @@ def nanochat(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The embedding is normed too; so are the heads of q and k, after their rotation. Logits have a soft cap."""
     parts = read_parts(fields, SILENT, kind=NormKind.UNIT, act=SQUARED_RELU)
     fields, norm = parts.fields, parts.norm
-    turn = replace(rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions), undone=True)
+    turn = replace(parts.rope(), undone=True)
     absent = 0.0 if fields.has("final_logit_softcapping") else 15.0
-    biased = fields.boolean("attention_bias", False)
     parts = replace(
         parts,
-        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=norm, norm_after_rope=True),
+        heads=replace(parts.biased_heads(), head_norm=norm, norm_after_rope=True),
         feed=replace(parts.feed, gate="", up="mlp.fc1", down="mlp.fc2"),
         decoder=replace(
             parts.decoder,

@@ -13,7 +13,7 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.models.recurrent.mamba2 import POSITIONS
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.types.spec.fields import Fields
 

@@ -11,7 +11,7 @@ from twostroke.models.common.fields.fields import read_facts, silu_only
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import CorruptModel
 from twostroke.types.spec.fields import Fields
 

@@ -11,11 +11,9 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value, VectorForm
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add, scale
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
 from twostroke.ops.states.token_shift import token_shift
 from twostroke.ops.states.wkv4 import wkv4
 from twostroke.types.spec.fields import Fields

@@ -17,12 +17,9 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value, Vector
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add, scale, soft_cap
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.soft_cap import soft_cap
 from twostroke.ops.states.token_shift import token_shift
 from twostroke.ops.states.wkv import MOST_ROWS
 from twostroke.ops.states.wkv7 import Wkv7Vectors, wkv7

@@ -14,10 +14,9 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add, soft_cap
 from twostroke.ops.rows.head_layer_norm import head_layer_norm
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.soft_cap import soft_cap
 from twostroke.ops.states.mlstm import MOST_ROWS, mlstm
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS

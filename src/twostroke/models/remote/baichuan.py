@@ -15,10 +15,9 @@ from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value, VectorForm
-from twostroke.ops.rows.scale_columns import scale_columns
+from twostroke.ops.rows.expressions import scale_columns
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2}
 SECOND_VOCABULARY = 125_696
@@ -47,7 +46,7 @@ def baichuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         raise fields.wrong("num_key_value_heads", "Every query head of this family has K and V of its own.")
     turn = None
     if word == TURNS:
-        turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions)
+        turn = parts.rope()
     else:
         heads = replace(heads, slopes=alibi_slopes(heads.num_heads))
     facts, text = pre_decoder(replace(parts, heads=heads), turn)

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.attend import joined_in_order
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.fields.deepseek import prediction_layers
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
@@ -18,10 +17,8 @@ from twostroke.models.common.fields.mixture import LARGEST, blocks_by_layer, exp
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import RopeSpec, rope_from_config
+from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {
     **{
@@ -89,7 +86,7 @@ def _parts(
     )
     feed = replace(parts.feed, bias=heads.output_bias)
     decoder = replace(parts.decoder, embedding="model.word_embeddings")
-    turn = rope_from_config(fields, heads.head_dim, parts.facts.max_positions, partial=partial, theta=600_000.0)
+    turn = parts.rope(partial=partial, theta=600_000.0)
     return replace(parts, heads=heads, feed=feed, decoder=decoder), turn
 
 
@@ -107,8 +104,5 @@ def _model(parts: Parts, turn: RopeSpec, router: LinearRouter, shared: int) -> t
     )
     dense = fields.integer("first_k_dense_replace", 0, 4096)
     blocks = blocks_by_layer(mixture(block), facts.num_layers, dense)
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, blocks[index], x, turn=turn)
-
-    return replace(facts, ignored=(*facts.ignored, *prediction_layers(fields))), decoder_program(parts.decoder, layer)
+    _, text = pre_decoder(parts, turn, blocks=blocks)
+    return replace(facts, ignored=(*facts.ignored, *prediction_layers(fields))), text

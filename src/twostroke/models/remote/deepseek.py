@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import LARGEST, blocks_by_layer, expert_count, named_feed
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"moe_intermediate_size": 1407, "first_k_dense_replace": 0, "moe_layer_freq": 1, "norm_topk_prob": False},
@@ -37,9 +33,8 @@ def deepseek(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             why="The family's router makes scores by a softmax.",
             fix="Use a model of this family whose scores are made so.",
         )
-    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions)
-    biased = fields.boolean("attention_bias", False)
-    parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased))
+    turn = parts.rope()
+    parts = replace(parts, heads=parts.biased_heads())
     count, inner = expert_count(fields), fields.integer("moe_intermediate_size", 1, LARGEST)
     rule = RouteRule(
         fields.integer("num_experts_per_tok", 1, count),
@@ -56,8 +51,4 @@ def deepseek(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     dense, step = fields.integer("first_k_dense_replace", 0, 4096), fields.integer("moe_layer_freq", 1, 4096)
     usual = blocks_by_layer(mixture(block), facts.num_layers, dense)
     blocks = tuple(each if index % step == 0 else None for index, each in enumerate(usual))
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        return sparse_layer(t, parts, blocks[index], x, turn=turn)
-
-    return facts, decoder_program(parts.decoder, layer)
+    return pre_decoder(parts, turn, blocks=blocks)

@@ -9,7 +9,6 @@ from twostroke.models.common.fields.fields import silu_only, usual_names
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 OWN_NAMES = {
@@ -27,7 +26,7 @@ def exaone(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     if fields.value("intermediate_size") is None:
         fields = fields.changed({"intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)})
     parts = read_parts(fields, SILENT)
-    turn = rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     own = "attn.attention"
     names = replace(parts.heads.names, q=f"{own}.q_proj", k=f"{own}.k_proj", v=f"{own}.v_proj", o=f"{own}.out_proj")
     parts = replace(

@@ -10,7 +10,6 @@ from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 
@@ -21,7 +20,7 @@ def internlm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields = parts.fields
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
+    turn = parts.rope()
     biased = fields.boolean("bias", True)
     heads = replace(
         parts.heads,

@@ -10,7 +10,6 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": True}
 LARGEST = 1e6
@@ -24,8 +23,7 @@ def minicpm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields = parts.fields
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
-    biased = fields.boolean("attention_bias", False)
+    turn = parts.rope()
     depth = fields.number("scale_depth", 1e-6, LARGEST, default=1.0) / math.sqrt(parts.facts.num_layers)
     base = fields.number("dim_model_base", 1e-6, LARGEST, default=1.0)
     decoder = replace(
@@ -33,5 +31,5 @@ def minicpm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         embedding_scale=fields.number("scale_emb", 1e-6, LARGEST, default=1.0),
         logit_scale=base / parts.facts.hidden_size,
     )
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased)
+    heads = parts.biased_heads()
     return pre_decoder(replace(parts, heads=heads, decoder=decoder), turn, factor=depth)

@@ -13,9 +13,8 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"intermediate_size": 1, "bos_token_id": 1, "eos_token_id": 2}
 """intermediate_size is null in published configs: each layer has its own."""
@@ -40,10 +39,9 @@ def nemotron_nas(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields, width = parts.fields, parts.facts.hidden_size
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions)
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased)
-    feed = replace(parts.feed, bias=fields.boolean("mlp_bias", False))
+    turn = parts.rope()
+    heads = parts.biased_heads()
+    feed = parts.biased_feed()
     layers = _layers(fields, replace(parts, heads=heads, feed=feed))
 
     def one(t: Tracer, name: str, h: Value) -> Value:

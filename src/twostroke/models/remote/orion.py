@@ -8,7 +8,6 @@ from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 
@@ -18,4 +17,4 @@ def orion(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """rms_norm_eps is that of layer norms with biases, whatever it is called."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER)
-    return pre_decoder(parts, rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions))
+    return pre_decoder(parts, parts.rope())

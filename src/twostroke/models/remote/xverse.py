@@ -7,7 +7,6 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import read_parts
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 8192, "bos_token_id": 2, "eos_token_id": 3}
 
@@ -18,4 +17,4 @@ def xverse(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     refuse_setting(fields, "num_experts", "XVERSE-MoE's experts are not implemented.")
     silu_only(fields)
     parts = read_parts(fields, SILENT)
-    return pre_decoder(parts, rope_from_config(parts.fields, parts.heads.head_dim, parts.facts.max_positions))
+    return pre_decoder(parts, parts.rope())

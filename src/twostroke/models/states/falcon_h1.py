@@ -14,9 +14,8 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value, join
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.ops.rows.gate import gate
-from twostroke.ops.rows.scale import scale
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 

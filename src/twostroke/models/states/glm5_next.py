@@ -25,9 +25,8 @@ from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.ops.rows.scale import scale
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS

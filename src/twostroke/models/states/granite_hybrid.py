@@ -15,8 +15,7 @@ from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 

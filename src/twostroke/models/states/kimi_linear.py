@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
 from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.feed import FeedForwardText
 from twostroke.models.common.blocks.latent import attend_latents
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.blocks.states.kimi_delta import KimiDeltaShape, kimi_delta
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.deepseek import layers_with_experts, require
 from twostroke.models.common.fields.fields import refuse_setting, silu_only, usual_names, with_silent
 from twostroke.models.common.fields.hybrid import attention_layers
@@ -19,7 +19,7 @@ from twostroke.models.common.fields.mixture import named_feed, sigmoid_rule
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 

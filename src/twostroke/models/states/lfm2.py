@@ -8,11 +8,10 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import AttentionNames, Heads, attend
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
 from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
-from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.feed import Feed, FeedForwardText
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.states.mamba2 import conv_taps
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
 from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.mixture import expert_count
@@ -21,7 +20,7 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.types.spec.fields import Fields

@@ -13,7 +13,7 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.models.states.lfm2 import convolved
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import ropes_by_layer_type
 

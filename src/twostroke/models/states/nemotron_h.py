@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from twostroke.models.common.blocks.attend import AttentionNames, Heads, attend
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
 from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
-from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.feed import Feed, FeedForwardText
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.states.mamba2 import Mamba2Shape, mamba2_block, step_limit
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import (
     activation,
     head_dim,
@@ -30,7 +29,7 @@ from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
 
 SILENT = {

@@ -14,12 +14,11 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value, VectorForm
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.states.delta_rule import DecayGate, delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_position_embeddings": 65_536, "eos_token_id": 100_257}
 LARGEST = 1 << 16
@@ -54,9 +53,8 @@ def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     attending = attention_layers(fields, layers, tuple(usual))
     group = fields.group("rope_parameters") or fields.group("rope_scaling")
     based = fields.value("rope_theta") is not None or (group and group.value("rope_theta") is not None)
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions) if based else None
-    biased = fields.boolean("attention_bias", False)
-    parts = replace(parts, heads=replace(parts.heads, qkv_bias=biased, output_bias=biased, wide_norm=parts.norm))
+    turn = parts.rope() if based else None
+    parts = replace(parts, heads=replace(parts.biased_heads(), wide_norm=parts.norm))
     shape = _delta(fields, parts.facts.hidden_size, heads)
 
     def layer(t: Tracer, index: int, x: Value) -> Value:

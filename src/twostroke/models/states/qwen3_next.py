@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from twostroke.models.common.blocks.attend import Heads, attend
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
 from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
-from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.feed import Feed, FeedForwardText
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.states.delta_net import DeltaNetShape, delta_net
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
 from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.mixture import named_feed
@@ -23,7 +22,7 @@ from twostroke.ops.products.route import RouteRule
 from twostroke.ops.program.stack import ExpertStack
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, rope_from_config
 

@@ -19,12 +19,12 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.rg_lru import rg_lru
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import MAX_POSITIONS, rope_from_config
+from twostroke.types.spec.rope import MAX_POSITIONS
 
 SILENT = {
     **{"vocab_size": 256_000, "hidden_size": 2560, "intermediate_size": 7680, "num_hidden_layers": 26},
@@ -80,7 +80,7 @@ def recurrent_gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     if not fields.boolean("embeddings_scale_by_sqrt_dim", True):
         raise fields.wrong("embeddings_scale_by_sqrt_dim", "transformers scales embeddings whatever it says.")
     window = fields.integer("attention_window_size", 1, MAX_POSITIONS)
-    turn = rope_from_config(fields, parts.heads.head_dim, facts.max_positions, partial=0.5)
+    turn = parts.rope(partial=0.5)
     biased = fields.boolean("attention_bias", False)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=True, names=NAMES)
     gate, up, down = (f"mlp_block.{name}_proj" for name in ("gate", "up", "down"))

@@ -22,7 +22,7 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, HeadRows, Tensor, Value, VectorForm, Weight, join
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.selective_scan import SelectiveScan
 from twostroke.ops.states.short_conv import short_conv

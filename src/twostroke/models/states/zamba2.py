@@ -33,7 +33,7 @@ from twostroke.ops.products.take_columns import TakeColumns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import PagedKV, Rope, Value, Weight, join
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gate import gate
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, rope_from_config

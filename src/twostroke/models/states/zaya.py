@@ -30,12 +30,9 @@ from twostroke.ops.products.route import RouteRule, route
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import PagedKV, Rope, Tensor, Value, Weight, join
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add, scale, scale_columns
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.ops.states.token_shift import token_shift
 from twostroke.types.spec.fields import Fields

@@ -23,12 +23,8 @@ from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, ROW_NUMBERS, Cache, PagedKV, Rope, Tensor, Value, Vector
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.clip_rows import clip_rows
+from twostroke.ops.rows.expressions import add, clip_rows, scale, scale_columns, shift_columns
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.scale_columns import scale_columns
-from twostroke.ops.rows.shift_columns import shift_columns
 from twostroke.types.images import Patching, SpanLayers
 from twostroke.types.spec.fields import Fields
 

@@ -17,8 +17,8 @@ from twostroke.models.common.sight import Between, LearnedPlaces, Sight
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Tensor, Value
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.join_rows import join_rows
 from twostroke.types.images import Patching
 from twostroke.types.spec.fields import Fields

@@ -16,7 +16,7 @@ from twostroke.models.common.sight import Sight
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Value
-from twostroke.ops.rows.activate import activate
+from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.join_rows import join_rows
 from twostroke.types.images import Patching

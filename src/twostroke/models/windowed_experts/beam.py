@@ -15,8 +15,7 @@ from twostroke.models.common.fields.typed_ropes import ropes_or_none
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
@@ -39,8 +38,7 @@ def beam(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, facts, norm, layers = parts.fields, parts.facts, parts.norm, parts.facts.num_layers
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=norm, names=NAMES)
+    heads = replace(parts.biased_heads(), head_norm=norm, names=NAMES)
     window = window_of(fields, 512)
     usual = tuple(window if (index + 1) % PATTERN and index + 1 < layers else 0 for index in range(layers))
     windows = windows_by_layer(fields, layers, window, usual)

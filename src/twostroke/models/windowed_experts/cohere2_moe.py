@@ -16,11 +16,9 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 8192, "layer_norm_eps": 1e-5, "logit_scale": 0.0625, "tie_word_embeddings": True},
@@ -40,14 +38,13 @@ def cohere2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     rms = fields.optional_number("rms_norm_eps", 1e-12, 0.1)
     parts = read_parts(fields, SILENT, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=True)
+    heads = replace(parts.biased_heads(), interleaved=True)
     own_norm = Norm(rms) if rms else parts.norm
     decoder = replace(parts.decoder, norm=own_norm, logit_scale=fields.number("logit_scale", 1e-6, 1e6))
     sparse = _sparse(fields, layers)
     first = fields.integer("prefix_dense_sliding_window_pattern", 1, 4096, default=1)
     windows = _windows(fields, layers, first)
-    spec = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    spec = parts.rope()
     turns = [spec if windows[index] or (first == 1 and not sparse[index]) else None for index in range(layers)]
     block, share = _mixture(fields, facts.hidden_size, parts.feed.inner_size)
     inner = fields.optional_integer("prefix_dense_intermediate_size", 1, LARGEST) or parts.feed.inner_size

@@ -8,19 +8,15 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.attend import AttentionNames
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.feed import FeedForwardText
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared, mixture
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 262_144, "head_dim": 128, "moe_intermediate_size": 512, "num_experts_per_tok": 6},
@@ -37,22 +33,16 @@ def flint(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=parts.norm, names=NAMES)
+    heads = replace(parts.biased_heads(), head_norm=parts.norm, names=NAMES)
     parts = replace(parts, heads=heads)
-    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    turn = parts.rope()
     window = window_of(fields, 513)
     far = [index < 2 or index % 4 == 1 or index == layers - 1 for index in range(layers)]
     windows = windows_by_layer(fields, layers, window, tuple(0 if each else window for each in far))
     block, step = _block(fields, facts.hidden_size), fields.integer("decoder_sparse_step", 1, 4096, default=1)
     dense = set(fields.integers("mlp_only_layers"))
-    sparse = [index not in dense and (index + 1) % step == 0 for index in range(layers)]
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        own = turn if windows[index] else None
-        return sparse_layer(t, parts, block if sparse[index] else None, x, window=windows[index], turn=own)
-
-    return facts, decoder_program(parts.decoder, layer)
+    blocks = [block if index not in dense and (index + 1) % step == 0 else None for index in range(layers)]
+    return pre_decoder(parts, [turn if window else None for window in windows], windows=windows, blocks=blocks)
 
 
 def _block(fields: Fields, hidden: int) -> FeedForwardText:

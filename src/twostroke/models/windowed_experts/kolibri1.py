@@ -15,9 +15,8 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {
     **{"max_position_embeddings": 262_144, "head_dim": 128, "moe_intermediate_size": 512, "num_experts_per_tok": 6},
@@ -35,7 +34,7 @@ def kolibri1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     parts = read_parts(fields.changed({"intermediate_size": 1}), SILENT, kv_absent=4)  # no layer is dense
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     heads = replace(parts.heads, head_norm=norm)
-    turn = rope_from_config(fields, heads.head_dim, facts.max_positions)
+    turn = parts.rope()
     window = window_of(fields, 513)
     if not window:
         raise fields.wrong("sliding_window", "transformers cannot run a model of this family without it.")

@@ -7,9 +7,9 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import AttentionNames, Heads
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
 from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.feed import FeedForwardText
 from twostroke.models.common.blocks.layers import sparse_layer
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared, mixture
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import refuse_setting, silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks, named_feed
 from twostroke.models.common.fields.read import Parts, read_parts, window_of

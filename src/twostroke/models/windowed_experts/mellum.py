@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.layers import sparse_layer
+from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixture
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import ropes_by_layer_type
 
@@ -33,8 +30,7 @@ def mellum(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=parts.norm)
+    heads = replace(parts.biased_heads(), head_norm=parts.norm)
     parts = replace(parts, heads=heads)
     ropes = ropes_by_layer_type(fields, heads.head_dim, facts.max_positions, THETAS, "full_attention")
     windows = windows_by_layer(fields, layers, window_of(fields, 1024), (0,) * layers)
@@ -44,8 +40,6 @@ def mellum(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     block = mixture(Mixture(shape, LinearRouter("mlp.gate", count, rule), EachExpert("mlp.experts")))
     blocks = listed_blocks(fields, block, layers, 0)
 
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        turn = ropes["sliding_attention" if windows[index] else "full_attention"]
-        return sparse_layer(t, parts, blocks[index], x, window=windows[index], turn=turn)
-
-    return replace(facts, ignored=(*facts.ignored, *PREDICTION)), decoder_program(parts.decoder, layer)
+    turns = [ropes["sliding_attention" if window else "full_attention"] for window in windows]
+    parts = replace(parts, facts=replace(facts, ignored=(*facts.ignored, *PREDICTION)))
+    return pre_decoder(parts, turns, windows=windows, blocks=blocks)

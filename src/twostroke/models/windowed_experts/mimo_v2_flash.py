@@ -18,8 +18,7 @@ from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import PagedKV, Rope, Value, join
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import AttentionNames
 from twostroke.models.common.blocks.banks import BankShape, StackEach
 from twostroke.models.common.blocks.decoder import decoder_program
+from twostroke.models.common.blocks.feed import FeedForwardText
 from twostroke.models.common.blocks.layers import sparse_layer
 from twostroke.models.common.blocks.mixture import ClampedFeed, LinearRouter, Mixture
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.deepseek import prediction_layers, require
 from twostroke.models.common.fields.fields import refuse_setting, silu_only, usual_names, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks
@@ -22,7 +22,7 @@ from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 

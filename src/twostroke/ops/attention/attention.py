@@ -62,7 +62,6 @@ def reference(
     slopes: F32Array | None = None,
     ahead: int = 0,
 ) -> None:
-    """See the module."""
     rule = ScoreRule(scale, soft_cap, sinks, slopes)
     attend(out, q, layer, batch, rule, window, lambda _, position: position + 1 + ahead)
 

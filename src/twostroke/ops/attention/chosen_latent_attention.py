@@ -29,7 +29,6 @@ def reference(
     scale: float,
     sinks: F32Array | None = None,
 ) -> None:
-    """See the module."""
     whole = scaled_queries(q, q_turned, scale)
     for row, seen in latents_seen(layer, batch):
         places = chosen[row].astype(np.int64)

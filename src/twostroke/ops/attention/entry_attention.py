@@ -45,7 +45,6 @@ def reference(
     rate: int,
     window: int,
 ) -> None:
-    """See the module."""
     dim = q.shape[2]
     for row, first, seen in entries_seen(layer, batch, dim, rate, window):
         if chosen is not None:

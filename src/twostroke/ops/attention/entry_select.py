@@ -23,7 +23,6 @@ from twostroke.types.spec.formats import KVKind
 
 
 def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch, rate: int) -> None:
-    """See the module."""
     for row, _, seen in entries_seen(layer, batch, q.shape[2], rate):
         out[row] = largest(weights[row] @ np.maximum(q[row] @ seen.T, 0), out.shape[1])
 

@@ -28,7 +28,6 @@ FLOPS_PER_HEAD = 3
 
 
 def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch) -> None:
-    """See the module."""
     for row, seen in latents_seen(layer, batch):
         out[row] = largest(weights[row] @ np.maximum(q[row] @ seen.T, 0), out.shape[1])
 

@@ -30,7 +30,6 @@ from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, 
 def reference(
     out: F32Array, q: F32Array, q_turned: F32Array, layer: KVLayer, batch: AttentionBatch, scale: float, window: int = 0
 ) -> None:
-    """See the module."""
     whole = scaled_queries(q, q_turned, scale)
     for row, seen in latents_seen(layer, batch, window):
         out[row] = attended(whole[row], seen, layer.value_dim)

@@ -18,7 +18,6 @@ from twostroke.ops.program.values import Value, Vector
 
 
 def reference(out: F32Array, x: F32Array, table: F32Array) -> None:
-    """See the module."""
     out[...] = np.einsum("thd,hdb->thb", x, table.reshape(x.shape[1], x.shape[2], -1))
 
 

@@ -38,7 +38,6 @@ def reference(
     by_key: F32Array | None = None,
     ahead: int = 0,
 ) -> None:
-    """See the module."""
     heads, reach = q.shape[1], len(places) // 2
     group = heads // layer.kv_heads
     for s in range(len(batch.context_tokens)):

@@ -25,7 +25,6 @@ def reference(
     window: int,
     soft_cap: float = 0.0,
 ) -> None:
-    """See the module."""
     rule = ScoreRule(scale, soft_cap)
     attend(out, q, layer, batch, rule, window, lambda row, position: max(position + 1, int(ends[row])))
 

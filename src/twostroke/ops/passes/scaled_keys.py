@@ -21,7 +21,7 @@ from twostroke.ops.program.check import check
 from twostroke.ops.program.op import Op
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Cache, PagedKV, Vector
-from twostroke.ops.rows.scale_columns import ScaleColumns
+from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 
 
 def scalable_caches(program: Program) -> dict[int, PagedKV]:
@@ -55,7 +55,8 @@ def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]],
             numbers = _numbers(part, heads, kinds[call.layer.index], factors[call.layer.index])
             key = f"key_factors:{call.layer.index}:{part}{heads}{suffix}"
             vector = vectors.setdefault(key, Vector(key, len(numbers), (), numbers=numbers))
-            calls.append(ScaleColumns(written := value.flat().written(), vector))
+            written = value.flat().written()
+            calls.append(Pointwise(written, program_of(PointStep.TIMES_NUMBERS), numbers=vector))
             scaled = written.heads(heads)
             calls.append(replace(call, k=scaled) if isinstance(call, KVWrite) else replace(call, q=scaled))
         else:

@@ -18,8 +18,8 @@ from twostroke.ops.program.op import Op
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.substitute import Substitution
 from twostroke.ops.program.values import POSITIONS, ROW_MARKS, ROW_NUMBERS, TOKEN_IDS, RowTurns, Value
+from twostroke.ops.rows.expressions import is_scaled
 from twostroke.ops.rows.replace_rows import ReplaceRows
-from twostroke.ops.rows.scale import Scale
 from twostroke.types.images import SpanLayers
 
 AxesOfPairs = Callable[[int], tuple[int, ...]]
@@ -66,8 +66,8 @@ def _placed(program: Program, scaled: bool) -> Program:
     for index, call in enumerate(program.body):
         if isinstance(call, Embed) and call.token_ids == TOKEN_IDS:
             after = program.body[index + 1]
-            if not scaled and isinstance(after, Scale) and after.out.base is call.out:
-                return _inserted(program, index + 2, after.out)
+            if not scaled and is_scaled(after) and after.result is not None and after.result.base is call.out:
+                return _inserted(program, index + 2, after.result)
             return _inserted(program, index + 1, call.out)
     raise ValueError("a program without an embedding has no rows to replace")
 

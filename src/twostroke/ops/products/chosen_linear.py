@@ -74,7 +74,6 @@ class ChosenLinear(Op):
 
     @property
     def experts_of_a_row(self) -> int:
-        """See Op."""
         return self.out.shape[0]
 
     def cost(self, formats: StoredFormats) -> OpCost:

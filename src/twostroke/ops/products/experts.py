@@ -31,7 +31,7 @@ from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear, linear_silu
 from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
-from twostroke.ops.rows import activate, gate
+from twostroke.ops.rows import gate, pointwise
 from twostroke.ops.rows.activation import Activation
 
 GATE_FLOPS = 5
@@ -83,7 +83,7 @@ def activated(
     activation, limit, shift, hold_values."""
     if matrix.rows == inner.shape[1]:
         linear.reference(inner, rows, matrix)
-        activate.reference(inner, act[0])
+        pointwise.reference(inner, pointwise.program_of(pointwise.activation_step(act[0])))
     elif middle.shape[1] == inner.shape[1]:
         linear_silu.reference(inner, rows, matrix)
     else:
@@ -146,7 +146,6 @@ class Experts(Op):
 
     @property
     def experts_of_a_row(self) -> int:
-        """See Op."""
         return self.routes.width // 2
 
     def cost(self, formats: StoredFormats) -> OpCost:

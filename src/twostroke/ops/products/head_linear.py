@@ -17,7 +17,6 @@ from twostroke.ops.program.values import Value, Weight
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
-    """See the module."""
     for head in range(weight.experts):
         made = np.empty((len(x), weight.rows), np.float32)
         linear.reference(made, np.ascontiguousarray(x[:, head]), weight.expert(head))

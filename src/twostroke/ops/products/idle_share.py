@@ -18,7 +18,6 @@ from twostroke.ops.program.values import Value
 
 
 def reference(out: F32Array, routes: F32Array, experts: int) -> None:
-    """See the module."""
     weights, numbers = np.split(routes, 2, axis=1)
     out[...] = 0.0
     for place in range(weights.shape[1]):  # one float32 addition after the other

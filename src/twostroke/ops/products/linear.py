@@ -45,7 +45,6 @@ def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
-    """See the module."""
     if weight.format.kind in (WeightKind.F32, WeightKind.BF16):
         result = x @ unpack(weight).T
     else:

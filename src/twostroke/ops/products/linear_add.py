@@ -12,11 +12,10 @@ from twostroke.cost.work import Work
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear
 from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
-from twostroke.ops.rows.add import Add
+from twostroke.ops.rows.expressions import added
 
 
 def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
-    """See the module."""
     product = np.empty((x.shape[0], weight.rows), np.float32)
     linear.reference(product, x, weight)
     out += product
@@ -35,7 +34,8 @@ class LinearAdd(linear.MatrixOp):
 
 def fuse_linear_add(first: Op, second: Op) -> Op | None:
     """out += linear(x, weight)."""
-    if not (isinstance(first, linear.Linear) and isinstance(second, Add)):
+    x = added(second)
+    if x is None or second.result is None or not isinstance(first, linear.Linear):
         return None
-    whole = second.x.root is first.out and second.x.width == first.out.width
-    return LinearAdd(second.out, first.x, first.weight) if whole else None
+    whole = x.root is first.out and x.width == first.out.width
+    return LinearAdd(second.result, first.x, first.weight) if whole else None

@@ -57,7 +57,6 @@ def reference(
     factor: float = 1.0,
     shares: F32Array | None = None,
 ) -> None:
-    """See the module."""
     count = out.shape[1] // 2
     found = scores_of(logits, scores)
     chosen_by = logits if bias is None or scores == Scores.SIGMOID_OF_LOGIT else found

@@ -22,7 +22,6 @@ FLOPS_PER_EXPERT = 9
 
 
 def reference(out: F32Array, logits: F32Array, jitter: float) -> None:
-    """See the module."""
     count = out.shape[1] // 2
     for row, line in enumerate(logits):
         left = np.ones(len(line), np.bool_)

@@ -22,7 +22,6 @@ ELEMENT_BYTES = 4
 
 
 def reference(out: F32Array, part: F32Array, reader: PackedWeight | None = None, first: int = 0) -> None:
-    """See the module."""
     out[...] = part
 
 

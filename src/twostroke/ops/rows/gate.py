@@ -25,7 +25,6 @@ __all__ = ["Activation", "GateProduct", "gate", "reference"]
 def reference(
     out: F32Array, x: F32Array, activation: int, limit: float = 0.0, shift: float = 0.0, hold_values: int = 0
 ) -> None:
-    """See the module."""
     half = x.shape[1] // 2
     gates, ups = x[:, :half], x[:, half:]
     most = np.float32(limit if limit > 0 else np.inf)

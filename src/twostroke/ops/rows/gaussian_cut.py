@@ -16,7 +16,6 @@ from twostroke.ops.program.values import Value
 
 
 def reference(x: F32Array, factor: float) -> None:
-    """See the module."""
     wide = x.astype(np.float64)
     cut = wide.mean(axis=1, keepdims=True) + factor * wide.std(axis=1, keepdims=True)
     x[...] = np.maximum(wide - cut, 0.0)

@@ -17,7 +17,6 @@ from twostroke.ops.rows import layer_norm
 
 
 def reference(x: F32Array, weight: F32Array, bias: F32Array | None, eps: float) -> None:
-    """See the module."""
     heads = weight.reshape(-1, x.shape[-1])
     biases = np.zeros(1, np.float32) if bias is None else bias.reshape(-1, x.shape[-1])
     layer_norm.reference(x, x, heads, biases, eps)

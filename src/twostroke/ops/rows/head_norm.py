@@ -15,7 +15,6 @@ from twostroke.ops.program.values import Value, Vector
 
 
 def reference(x: F32Array, weight: F32Array, eps: float) -> None:
-    """See the module."""
     mean_square = np.mean(x.astype(np.float64) ** 2, axis=-1, keepdims=True)
     x[...] = (x / np.sqrt(mean_square + eps) * weight).astype(np.float32)
 

@@ -16,7 +16,6 @@ from twostroke.ops.program.values import Value, Vector
 
 
 def reference(out: F32Array, x: F32Array, weight: F32Array, bias: F32Array | None, eps: float) -> None:
-    """See the module."""
     wide = x.astype(np.float64)
     centred = wide - wide.mean(axis=-1, keepdims=True)
     variance = np.mean(centred**2, axis=-1, keepdims=True)

@@ -15,7 +15,6 @@ from twostroke.ops.program.values import Value
 
 
 def reference(x: F32Array, like: F32Array, least: float) -> None:
-    """See the module."""
     own, wanted = (np.mean(each.astype(np.float64) ** 2, axis=1, keepdims=True) for each in (x, like))
     x[...] = x * np.sqrt(wanted / np.maximum(own, least))
 

@@ -16,7 +16,6 @@ from twostroke.ops.program.values import Value
 
 
 def reference(out: F32Array, base: F32Array, x: F32Array, weights: F32Array, shift: float) -> None:
-    """See the module."""
     shares = (weights + np.float32(shift)).reshape(len(weights), base.shape[1], x.shape[1])
     out[...] = base + np.einsum("tnm,tmd->tnd", shares, x)
 

@@ -18,7 +18,6 @@ from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
 
 def reference(out: F32Array, x: F32Array, gate: F32Array, activation: int) -> None:
-    """See the module."""
     rows = len(x)
     flat = gate.reshape(rows, -1)
     factors = np.repeat(activated(flat, activation), x[:1].size // flat[:1].size if rows else 1, axis=1)

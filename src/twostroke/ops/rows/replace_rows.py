@@ -18,7 +18,6 @@ from twostroke.ops.program.values import Indices, Value
 
 
 def reference(out: F32Array, x: F32Array, given: F32Array, marks: I32Array, added: int = 0) -> None:
-    """See the module."""
     out[...] = np.where(np.asarray(marks)[:, None] != 0, x + given if added else given, x)
 
 

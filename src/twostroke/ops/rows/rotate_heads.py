@@ -31,7 +31,6 @@ def blocks_of(dim: int) -> list[tuple[int, int]]:
 
 
 def reference(out: F32Array, x: F32Array, inverse: int) -> None:
-    """See the module."""
     for first, order in blocks_of(x.shape[-1]):
         block = times_hadamard(x[..., first : first + order])
         out[..., first : first + order] = block * np.float32(1 / order) if inverse else block

@@ -18,7 +18,6 @@ LEAST = np.float32(1e-5)
 
 
 def reference(out: F32Array, x: F32Array) -> None:
-    """See the module."""
     steps = np.float32(127) / np.maximum(np.abs(x).max(axis=1, keepdims=True), LEAST)
     out[...] = np.clip(np.rint(x * steps), -128, 127) / steps
 

@@ -25,7 +25,6 @@ MOST_STREAMS = 8
 def reference(
     out: F32Array, x: F32Array, base: F32Array, factor: F32Array, streams: int, rounds: int, eps: float
 ) -> None:
-    """See the module."""
     n = streams
     wide = x.astype(np.float64) * np.repeat(factor, [n, n, n * n][: len(factor)]) + base
     with np.errstate(over="ignore"):

@@ -15,7 +15,6 @@ from twostroke.ops.program.values import Value
 
 
 def reference(out: F32Array, x: F32Array, weights: F32Array) -> None:
-    """See the module."""
     out[...] = np.einsum("tnm,tmd->tnd", weights.reshape(len(weights), out.shape[1], x.shape[1]), x)
 
 

@@ -37,7 +37,6 @@ def reference(
     batch: AttentionBatch,
     rate: int,
 ) -> None:
-    """See the module."""
     dim = out.shape[1]
     series = x.shape[1] // (2 * dim)
     biases = bias.reshape(rate, series, dim)

@@ -48,7 +48,6 @@ def reference(
     strength: float,
     lowest: float = 0.0,
 ) -> None:
-    """See the module."""
     heads, width, rows = v.shape[1], v.shape[2], k.shape[2]
     shared = heads // k.shape[1]
     units = [

@@ -27,7 +27,6 @@ def reference(
     activation: int,
     gate_first: int,
 ) -> None:
-    """See the module."""
     rows = len(x)
     shape = (rows, groups, x[:1].size // groups if rows else 1)
     factors = activated(gate.reshape(rows, -1), activation).reshape(shape)

@@ -37,7 +37,6 @@ def reference(
     batch: AttentionBatch,
     eps: float,
 ) -> None:
-    """See the module."""
     heads, rows, width = q.shape[1], q.shape[2], v.shape[2]
     logs = -np.logaddexp(0.0, -forget_gate.astype(np.float64))
     for s, slot in enumerate(slots):

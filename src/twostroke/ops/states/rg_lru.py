@@ -37,7 +37,6 @@ def reference(
     slots: I32Array,
     batch: AttentionBatch,
 ) -> None:
-    """See the module."""
     log_a = RATE * activated(recurrent_gate, Activation.SIGMOID) * np.logaddexp(0.0, rates.astype(np.float64))
     kept, added = np.exp(log_a), np.sqrt(-np.expm1(2.0 * log_a))
     inputs = x * activated(input_gate, Activation.SIGMOID)

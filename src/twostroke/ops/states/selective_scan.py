@@ -36,7 +36,6 @@ def reference(
     slots: I32Array,
     batch: AttentionBatch,
 ) -> None:
-    """See the module."""
     numbers, channels = b.shape[1], x.shape[1]
     steps = np.logaddexp(0.0, dt.astype(np.float64))
     by_number = decay.reshape(numbers, channels)

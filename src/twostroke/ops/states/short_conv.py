@@ -31,7 +31,6 @@ def reference(
     batch: AttentionBatch,
     activation: int,
 ) -> None:
-    """See the module."""
     channels = x.shape[1]
     by_tap = taps.reshape(-1, channels).astype(np.float64)
     width = len(by_tap)

@@ -41,7 +41,6 @@ def reference(
     dt_least: float,
     dt_most: float,
 ) -> None:
-    """See the module."""
     heads, width, numbers = x.shape[1], x.shape[2], b.shape[2]
     shared = heads // b.shape[1]
     steps = np.clip(np.logaddexp(0.0, dt.astype(np.float64) + dt_bias), dt_least, dt_most)

@@ -20,7 +20,6 @@ from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequen
 def reference(
     out: F32Array, x: F32Array, mix: F32Array, state: F32Array, slots: I32Array, batch: AttentionBatch
 ) -> None:
-    """See the module."""
     width = x.shape[1]
     for s, slot in enumerate(slots):
         first, end = int(batch.row_starts[s]), int(batch.row_starts[s + 1])

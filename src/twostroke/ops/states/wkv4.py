@@ -40,7 +40,6 @@ def reference(
     slots: I32Array,
     batch: AttentionBatch,
 ) -> None:
-    """See the module."""
     keys, values = k.astype(np.float64), v.astype(np.float64)
     for s, slot in enumerate(slots):
         begin, end = int(batch.row_starts[s]), int(batch.row_starts[s + 1])

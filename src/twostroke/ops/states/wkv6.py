@@ -38,7 +38,6 @@ def reference(
     batch: AttentionBatch,
     eps: float,
 ) -> None:
-    """See the module."""
     heads, width = v.shape[1:]
     own, scales, shifts = (each.reshape(heads, width).astype(np.float64) for each in (first, weight, bias))
     left = np.exp(-np.exp(w.astype(np.float64)))

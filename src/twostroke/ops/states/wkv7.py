@@ -47,7 +47,6 @@ def reference(
     batch: AttentionBatch,
     eps: float,
 ) -> None:
-    """See the module."""
     heads, width = v.shape[1:]
     removed, grown, shares, scales, shifts = (
         each.reshape(heads, width).astype(np.float64) for each in (removal, growth, bonus, weight, bias)

@@ -24,7 +24,6 @@ class ArrayTensor:
         return TensorInfo("F32", self.values.shape, 0, self.values.nbytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows."""
         found = self.values[first : first + count] if self.values.ndim else self.values
         if out is None:
             return np.ascontiguousarray(found, np.float32)

@@ -35,7 +35,6 @@ class AwqLayout:
         return None if rows % len(PLACES) or columns % asked else asked
 
     def arrays(self, solved: Solved) -> Arrays:
-        """See Layout."""
         return {
             "qweight": _words(solved.codes.T, self.rule.bits),
             "qzeros": _words(solved.zeros.T, self.rule.bits),
@@ -43,7 +42,6 @@ class AwqLayout:
         }
 
     def config(self, group: int, left_out: tuple[str, ...]) -> dict[str, Any]:
-        """See Layout."""
         return {
             "quant_method": "awq",
             "bits": self.rule.bits,

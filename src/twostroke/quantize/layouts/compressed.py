@@ -37,7 +37,6 @@ class PackedLayout:
         return None if columns % asked or asked % (WORD_BITS // self.rule.bits) else asked
 
     def arrays(self, solved: Solved) -> Arrays:
-        """See Layout."""
         return {
             "weight_packed": packed_words(solved.codes, self.rule.bits),
             "weight_scale": solved.scales.astype(np.float16),
@@ -45,7 +44,6 @@ class PackedLayout:
         }
 
     def config(self, group: int, left_out: tuple[str, ...]) -> dict[str, Any]:
-        """See Layout."""
         weights = {"num_bits": self.rule.bits, "group_size": group, "strategy": "group"}
         return _config("pack-quantized", weights, None, left_out)
 
@@ -62,12 +60,10 @@ class RowsLayout:
         return columns
 
     def arrays(self, solved: Solved) -> Arrays:
-        """See Layout."""
         whole = solved.codes.astype(np.int16) - np.int16(self.rule.middle)
         return {"weight": whole.astype(np.int8), "weight_scale": solved.scales.astype(np.float32)}
 
     def config(self, group: int, left_out: tuple[str, ...]) -> dict[str, Any]:
-        """See Layout."""
         weights = {"num_bits": self.rule.bits, "group_size": None, "strategy": "channel"}
         inputs = _arguments({"num_bits": 8, "group_size": None, "strategy": "token", "dynamic": True})
         return _config("int-quantized", weights, inputs, left_out)

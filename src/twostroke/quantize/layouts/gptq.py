@@ -34,7 +34,6 @@ class GptqLayout:
         return None if rows % each or columns % each or columns % asked else asked
 
     def arrays(self, solved: Solved) -> Arrays:
-        """See Layout."""
         bits = self.rule.bits
         return {
             "qweight": np.ascontiguousarray(packed_words(solved.codes, bits).T),

@@ -115,7 +115,6 @@ class EarlyRunner:
         self.kept = self.dropped = 0
 
     def execute(self, plan: Plan) -> StepResult:
-        """See ModelRunner.execute."""
         early, self._early = self._early, None
         self.dropped += 0 if early is None else len(early.found)
         if plan.state_copies or plan.page_copies or any(each.scores for each in plan.sequences):

@@ -153,7 +153,6 @@ class DeviceSampler:
         return WantedRows(found, rows, lists.joined())
 
     def choose(self, plan: Plan, found: tuple[list[SampledRows], Rows]) -> Sampled:
-        """See StepSampler."""
         del plan
         sampled, (sequences, row_results) = Sampled({}, {}), found
         token_ids: list[int] = row_results["token"].tolist()
@@ -168,7 +167,6 @@ class DeviceSampler:
         return sampled
 
     def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
-        """See StepSampler."""
         reason = MANY_TOP
         if num_top <= MOST_TOP:
             row_results, reason = np.zeros(len(rows), SAMPLE_RESULT), NOT_FINITE

@@ -75,13 +75,10 @@ class FunctionChatShape(ChatShape):
     called = "function_call"
 
     def call_parts(self, blocks: Sequence[Block]) -> dict[str, Any]:
-        """See ChatShape."""
         return {"function_call": {"name": blocks[0].name, "arguments": blocks[0].text}}
 
     def call_began(self, _place: int, block: Block) -> dict[str, Any]:
-        """See ChatShape."""
         return {"function_call": {"name": block.name, "arguments": ""}}
 
     def call_grew(self, _place: int, _block: Block, text: str) -> dict[str, Any]:
-        """See ChatShape."""
         return {"function_call": {"arguments": text}}

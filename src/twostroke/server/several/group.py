@@ -61,7 +61,6 @@ class GroupEngine(LoopEngine):
         self._wanted = wanted
 
     def open(self, prompt: Prompt, wake: Callable[[], None]) -> StreamReader:
-        """See AsyncEngine."""
         reader = super().open(prompt, wake)
         self._wanted()
         return reader

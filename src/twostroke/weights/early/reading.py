@@ -59,11 +59,9 @@ class SystemFile:
             raise OSError(errno.EBADF, "a standard stream is closed")
 
     def is_in_memory(self, offset: int) -> bool:
-        """See Fetched."""
         return here.is_in_memory(self._descriptor, offset)
 
     def fetch(self, offset: int, num_bytes: int) -> int:
-        """See Fetched."""
         return here.fetch(self._descriptor, offset, num_bytes)
 
     def close(self) -> None:

@@ -17,7 +17,6 @@ class NumpyPacker:
     block_types = frozenset[str]()
 
     def pack(self, source: SourceArray, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
-        """See load.Packer."""
         values: F32Array = bf16_to_f32(source.view(np.uint16)) if source.dtype == np.uint16 else source.view(np.float32)
         packed = pack_weight(values, weight_format)
         data[:] = packed.data

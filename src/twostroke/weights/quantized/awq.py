@@ -62,30 +62,24 @@ class AwqMatrix:
 
     @property
     def words(self) -> str:
-        """See QuantizedMatrix."""
         return words_of("AWQ", 4, self.shape[1], self.group, "packed for gemv" if self.by_rows else "")
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         return self.qweight.name, self.qzeros.name, self.scales.name
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return sum(part.info.num_bytes for part in (self.qweight, self.qzeros, self.scales))
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix."""
         return affine_kinds(4, self.shape[1], self.group)
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix."""
         return self._rows(first, count).values()
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """See QuantizedMatrix."""
         return self._rows(first, count).stored(kind)
 
     def _rows(self, first: int, count: int) -> GroupedRows:

@@ -53,12 +53,10 @@ class TernaryMatrix:
 
     @property
     def words(self) -> str:
-        """See QuantizedMatrix."""
         return "BitNet 1.58-bit, one scale a matrix" + ("" if self.scale else ", rounded here")
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         return (self.weight.name, *((self.scale.name,) if self.scale else ()))
 
     @property
@@ -69,7 +67,6 @@ class TernaryMatrix:
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return self.weight.info.num_bytes + (self.scale.info.num_bytes if self.scale else 0)
 
     @property
@@ -82,11 +79,9 @@ class TernaryMatrix:
         return own | {WeightKind.FLAT4} if short and columns % FINE_COLUMNS == 0 else own
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix."""
         return self._grouped(first, count).values()
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """See QuantizedMatrix."""
         return self._grouped(first, count).stored(kind)
 
     def _grouped(self, first: int, count: int) -> GroupedRows:

@@ -83,13 +83,11 @@ class TableMatrix:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         nested = (self.nested.scales.name, self.nested.table.name) if self.nested else ()
         return self.packed.name, self.absmax.name, self.table.name, self.state.name, *nested
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return self.packed.info.num_bytes + self.absmax.info.num_bytes
 
     def values(self, first: int, count: int) -> F32Array:

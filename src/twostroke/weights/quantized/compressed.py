@@ -181,7 +181,6 @@ class PackedMatrix(IndexedMatrix):
 
     @property
     def is_flat(self) -> bool:
-        """See IndexedMatrix."""
         return self.scheme.symmetric and self.scale.info.dtype == "F16"
 
     @property
@@ -191,28 +190,23 @@ class PackedMatrix(IndexedMatrix):
 
     @property
     def words(self) -> str:
-        """See QuantizedMatrix."""
         order = "act-order" if self.column_groups() is not None else ""
         middle = "" if self.scheme.symmetric else "zero points"
         return words_of("compressed-tensors", self.scheme.bits, self.shape[1], self.group, middle, order)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         more = (part for part in (self.zero, self.g_idx) if part is not None)
         return tuple(part.name for part in (self.packed, self.scale, self.sizes, *more))
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return self.packed.info.num_bytes + self.scale.info.num_bytes
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix."""
         return self._rows(first, count).values()
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """See QuantizedMatrix."""
         return self._rows(first, count).stored(kind)
 
     def _rows(self, first: int, count: int) -> GroupedRows:

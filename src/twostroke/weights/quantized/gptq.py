@@ -90,7 +90,6 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def is_flat(self) -> bool:
-        """See IndexedMatrix."""
         return self.settings.symmetric and self.scales.info.dtype == "F16"
 
     @property
@@ -100,27 +99,22 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def words(self) -> str:
-        """See QuantizedMatrix."""
         order = "act-order" if self.column_groups() is not None else ""
         return words_of("GPTQ", self.settings.bits, self.shape[1], self.group, order)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         found = (self.qweight, self.qzeros, self.scales, *((self.g_idx,) if self.g_idx else ()))
         return tuple(part.name for part in found)
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return sum(part.info.num_bytes for part in (self.qweight, self.qzeros, self.scales))
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix."""
         return self._rows(first, count).values()
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """See QuantizedMatrix."""
         rows = self._rows(first, count)
         if not kind.is_affine and rows.zeros is not None and (rows.zeros != 8).any():
             raise self.qzeros.wrong("The config says that the weights are symmetric, and zero points differ.")

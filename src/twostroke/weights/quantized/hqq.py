@@ -100,19 +100,16 @@ class HqqMatrix:
 
     @property
     def words(self) -> str:
-        """See QuantizedMatrix."""
         groups = "one group a row" if self.axis and self.group == self.shape[1] else f"groups of {self.group}"
         bits = TERNARY if self.ternary else self.bits
         return f"HQQ {bits:g}-bit, {groups}{'' if self.axis else ' along the rows'}"
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         return self.codes.name, self.scale.name, self.zero.name, *self.settings
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return sum(part.info.num_bytes for part in (self.codes, self.scale, self.zero))
 
     @property
@@ -122,7 +119,6 @@ class HqqMatrix:
         return affine_kinds(self.bits, columns, self.group) if self.axis and columns % self.group == 0 else frozenset()
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix."""
         columns = self.shape[1]
         here = slice(first * columns, (first + count) * columns)
         codes, scales, zeros = self._read()
@@ -132,7 +128,6 @@ class HqqMatrix:
         return found.reshape(count, columns)
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """See QuantizedMatrix."""
         columns = self.shape[1]
         codes, scales, zeros = self._read()
         here = slice(first, first + count)

@@ -113,30 +113,24 @@ class MlxMatrix:
 
     @property
     def words(self) -> str:
-        """See QuantizedMatrix."""
         return words_of("MLX", self.bits, self.shape[1] + 1, self.group)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         return self.weight.name, self.scales.name, self.biases.name
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return sum(part.info.num_bytes for part in (self.weight, self.scales, self.biases))
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix."""
         return affine_kinds(self.bits, self.shape[1], self.group)
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix."""
         return self._rows(first, count).values()
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """See QuantizedMatrix."""
         return self._rows(first, count).stored(kind)
 
     def _rows(self, first: int, count: int) -> GroupedRows:

@@ -65,13 +65,11 @@ class ScaledMatrix:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         zero = (self.zero_point.name,) if self.zero_point else ()
         return self.weight.name, self.scale.name, *zero, *self.more
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return self.weight.info.num_bytes + self.scale.info.num_bytes
 
     @property
@@ -87,7 +85,6 @@ class ScaledMatrix:
         return min(self.tile[1] or self.shape[1], self.shape[1])
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix."""
         if self.weight.dtype == "I8":
             return self._grouped(first, count).values()
         codes: F32Array = E4M3[self.weight.rows(first, count)]
@@ -97,7 +94,6 @@ class ScaledMatrix:
         return codes
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """See QuantizedMatrix."""
         return self._grouped(first, count).stored(kind)
 
     def _grouped(self, first: int, count: int) -> GroupedRows:

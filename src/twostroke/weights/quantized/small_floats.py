@@ -59,22 +59,18 @@ class SmallFloatMatrix:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         return self.codes.name, self.scales.name, *((self.whole.name,) if self.whole else ())
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return self.codes.info.num_bytes + self.scales.info.num_bytes
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix."""
         found = {WeightKind.E2M1_16}
         return frozenset(found | {WeightKind.E2M1_32} if self.group % 32 == 0 else found)
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix."""
         spread = np.repeat(self._steps(first, count), self.group, axis=1)
         found: F32Array = E2M1[self._bits(first, count)] * spread
         return found
@@ -120,12 +116,10 @@ class ExpertBlocks:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See QuantizedMatrix."""
         return self.blocks.name, self.scales.name
 
     @property
     def num_bytes(self) -> int:
-        """See QuantizedMatrix."""
         return self.blocks.info.num_bytes + self.scales.info.num_bytes
 
     def values(self, first: int, count: int) -> F32Array:
@@ -140,7 +134,6 @@ class ExpertBlocks:
 
     @property
     def bank_kinds(self) -> frozenset[WeightKind]:
-        """See BankMatrix."""
         return frozenset({WeightKind.E2M1_32, WeightKind.E2M1_16})
 
     def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:

@@ -28,7 +28,6 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
         return TensorInfo("F32", matrix.shape, 0, matrix.num_bytes, matrix.words, matrix.kinds)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows."""
         shape = self.matrix.shape
         if not (0 <= first and 0 <= count and first + count <= shape[0]):
             raise IndexError(f"{self.name}: rows [{first}, {first + count}) of {shape[0]}")
@@ -66,7 +65,6 @@ class OrderTensor(Struct, frozen=True, eq=False):
         return TensorInfo("F32", self.tensor.matrix.shape[-1:], 0, 0)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows."""
         order = self.tensor.column_order
         if order is None:
             raise TypeError(f"{self.tensor.name} has its columns in order")

@@ -47,14 +47,20 @@ constexpr int kOneRowColumns = 4;
 constexpr int kPlaceRows = 8;         // of a block of place_scores
 constexpr int kEntryTile = 64;       // entries whose products with a vector a block has at once
 
-struct ElementArgs {  // add, activate, clamp, gate, multiply, scale, soft_cap
+struct ElementArgs {  // gate, multiply
   float* out;
   const float *x, *gate;
   int64_t out_stride, x_stride, gate_stride, width, parts, activation;
-  int64_t shared;  // elements of x that share a gate
-  float factor;
-  float limit, shift;  // of gate, where a limit of 0 is none; limit of clamp
+  int64_t shared;      // elements of x that share a gate
+  float limit, shift;  // of gate, where a limit of 0 is none
   bool hold_values;    // of gate: act(gate) is held below the limit, not gate
+};
+
+struct PointwiseArgs {
+  float* out;
+  const float *x, *y, *numbers;  // y, numbers: NULL for none
+  int64_t out_stride, x_stride, y_stride, width, parts, program, length;  // length: of numbers
+  float a, b;
 };
 
 struct GatherArgs {
@@ -190,8 +196,6 @@ struct FollowArgs {
 
 // Each kernel, and what it is given.
 #define TS_CUDA_KERNELS(K)            \
-  K(activate, ElementArgs)            \
-  K(add, ElementArgs)                 \
   K(add_pairs, PairArgs)              \
   K(attention_bf16, AttentionArgs)    \
   K(attention_f32, AttentionArgs)     \
@@ -203,7 +207,6 @@ struct FollowArgs {
   K(attention_prompt_int4, AttentionArgs) \
   K(attention_prompt_int8, AttentionArgs) \
   K(choice_numbers, NumberArgs)       \
-  K(clamp, ElementArgs)               \
   K(compress, CompressArgs)           \
   K(count_pairs, PlaceArgs)           \
   K(delta_rule, DeltaArgs)            \
@@ -254,6 +257,7 @@ struct FollowArgs {
   K(order_choices, ChoiceArgs)        \
   K(place_pairs, PlaceArgs)           \
   K(place_scores, PlaceScoreArgs)     \
+  K(pointwise, PointwiseArgs)         \
   K(quantize, QuantizeArgs)           \
   K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \
@@ -271,11 +275,8 @@ struct FollowArgs {
   K(sample_look, SampleArgs)          \
   K(sample_tell, SampleArgs)          \
   K(sample_weigh, SampleArgs)         \
-  K(scale, ElementArgs)               \
-  K(scale_columns, ElementArgs)       \
   K(selective_scan, SelectiveArgs)    \
   K(short_conv, ConvArgs)             \
-  K(soft_cap, ElementArgs)            \
   K(sparse_mixer, MixerArgs)          \
   K(ssd_scan, SsdArgs)                \
   K(stream_shares, SharesArgs)        \
@@ -284,8 +285,7 @@ struct FollowArgs {
   K(weigh_streams, MixArgs)           \
   K(wkv4, Wkv4Args)                   \
   K(wkv6, WkvArgs)                    \
-  K(wkv7, WkvArgs)                    \
-  K(xielu, ElementArgs)
+  K(wkv7, WkvArgs)
 
 }  // namespace cuda
 }  // namespace twostroke

@@ -116,7 +116,6 @@ class ObjectivePolicy:
         self._first = None if self._first is sequence else self._first
 
     def holds(self, sequence: Sequence) -> bool:
-        """See Policy."""
         return self._gate.holds(sequence)
 
     def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:

@@ -244,7 +244,7 @@ class _Step:
         self._batch = AttentionBatch(np.array([0, rows], np.int32), np.array([rows], np.int32), table)
 
     def all(self, ops: CallRecorder, layer: Layer) -> None:
-        """Run all ops of a layer in the order of models/common/families/dense.py."""
+        """Run all ops of a layer in the order of `pre_layer` of models/common/blocks/layers.py."""
         flat = len(self._positions), -1
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)

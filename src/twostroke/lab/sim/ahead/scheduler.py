@@ -130,12 +130,10 @@ class LookAheadScheduler(Scheduler):
     def finish(
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
-        """See Scheduler."""
         self.steady.settle()
         return super().finish(request_id, reason, now, num_output_tokens)
 
     def gauges(self) -> Gauges:
-        """See Scheduler."""
         self.steady.settle()
         return super().gauges()
 

@@ -13,7 +13,7 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import HeadRows, PagedKV, Rope, Tensor, Value, Vector, Weight, join
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.clamp import clamp
+from twostroke.ops.rows.expressions import clamp
 from twostroke.ops.rows.multiply import multiply
 from twostroke.types.spec.rope import RopeSpec
 

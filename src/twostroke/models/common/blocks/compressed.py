@@ -20,7 +20,7 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Cache, Rope, Tensor, Value
-from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.expressions import scale
 from twostroke.ops.states.compress import compress
 from twostroke.types.spec.rope import RopeSpec
 

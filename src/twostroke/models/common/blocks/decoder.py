@@ -11,9 +11,8 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
+from twostroke.ops.rows.expressions import scale, soft_cap
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.soft_cap import soft_cap
 
 LayerText = Callable[[Tracer, int, Value], Value]
 """layer(trace, index, residual): the residual after the layer."""

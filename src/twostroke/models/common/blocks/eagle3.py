@@ -20,7 +20,7 @@ from twostroke.ops.products.linear import Linear, linear
 from twostroke.ops.program.op import Op
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Weight, join
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.rms_norm import RmsNorm
 from twostroke.types.spec.fields import Fields

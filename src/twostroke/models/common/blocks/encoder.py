@@ -12,9 +12,8 @@ from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ALL_AHEAD, Tensor, Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add, soft_cap
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.ops.rows.soft_cap import soft_cap
 from twostroke.types.pooling import Task
 from twostroke.types.spec.rope import RopeSpec
 

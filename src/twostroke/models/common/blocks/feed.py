@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.gate import gate
+
+FeedForwardText = Callable[[Tracer, Value, Value], Value]
+"""block(trace, residual, normed): the residual with the feed-forward block added."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import HeadRows, LatentKV, Tensor, Value
+from twostroke.ops.rows.expressions import scale
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
 
 INDEX_EPS = 1e-6
 

@@ -19,8 +19,8 @@ from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Cache, HeadRows, LatentKV, Rope, Tensor, Value, Weight, join
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.expressions import scale
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 LATENT_NORM = Norm(1e-6)

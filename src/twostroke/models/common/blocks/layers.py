@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from twostroke.models.common.blocks.attend import attend
 from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.models.common.blocks.feed import FeedForwardText
 from twostroke.models.common.fields.read import Parts
 from twostroke.models.common.registry import CommonFacts, ProgramText
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.spec.rope import RopeSpec
 
 USUAL_NORMS = ("input_layernorm", "post_attention_layernorm")
@@ -37,23 +36,6 @@ def pre_layer(
     return add(x, scale(parts.feed(t, parts.norm(t, norms[1], x)), factor))
 
 
-def pre_decoder(
-    parts: Parts,
-    turn: RopeSpec | None = None,
-    *,
-    windows: Sequence[int] = (),
-    factor: float = 1.0,
-    norms: tuple[str, str] = USUAL_NORMS,
-) -> tuple[CommonFacts, ProgramText]:
-    """Facts and program of a decoder whose layers are all `pre_layer`. windows: one for each layer; empty for none."""
-
-    def layer(t: Tracer, index: int, x: Value) -> Value:
-        window = windows[index] if windows else 0
-        return pre_layer(t, parts, x, window=window, turn=turn, factor=factor, norms=norms)
-
-    return parts.facts, decoder_program(parts.decoder, layer)
-
-
 def sparse_layer(
     t: Tracer,
     parts: Parts,
@@ -65,10 +47,41 @@ def sparse_layer(
     factor: float = 1.0,
 ) -> Value:
     """A pre_layer with `block` in place of the usual feed-forward block, unless it is None. block: scales itself."""
+    if block is None:
+        return pre_layer(t, parts, x, window=window, turn=turn, factor=factor)
     seen = attend(t, parts.heads, parts.norm(t, USUAL_NORMS[0], x), window=window, turn=turn)
     x = add(x, scale(seen, factor))
-    h = parts.norm(t, USUAL_NORMS[1], x)
-    return block(t, x, h) if block else add(x, scale(parts.feed(t, h), factor))
+    return block(t, x, parts.norm(t, USUAL_NORMS[1], x))
+
+
+Turns = RopeSpec | Sequence[RopeSpec | None] | None
+"""The rotations of all layers, or of each; None for none."""
+
+
+def pre_decoder(
+    parts: Parts,
+    turn: Turns = None,
+    *,
+    windows: Sequence[int] = (),
+    factor: float = 1.0,
+    norms: tuple[str, str] = USUAL_NORMS,
+    blocks: Sequence[FeedForwardText | None] = (),
+) -> tuple[CommonFacts, ProgramText]:
+    """Facts and program of a decoder whose layers are all `pre_layer`, or `sparse_layer` where they have a block of
+    their own. windows, blocks: one for each layer; empty for none. Raises ValueError for another number of them."""
+    layers = parts.facts.num_layers
+    turns = turn if isinstance(turn, Sequence) else (turn,) * layers
+    windows, blocks = windows or (0,) * layers, blocks or (None,) * layers
+    if not len(windows) == len(blocks) == len(turns) == layers:
+        raise ValueError(f"{layers} layers, {len(windows)} windows, {len(blocks)} blocks, {len(turns)} rotations")
+
+    def layer(t: Tracer, index: int, x: Value) -> Value:
+        block, window, own = blocks[index], windows[index], turns[index]
+        if block is None:
+            return pre_layer(t, parts, x, window=window, turn=own, factor=factor, norms=norms)
+        return sparse_layer(t, parts, block, x, window=window, turn=own, factor=factor)
+
+    return parts.facts, decoder_program(parts.decoder, layer)
 
 
 def post_layer(t: Tracer, parts: Parts, x: Value, *, window: int = 0, turn: RopeSpec | None = None) -> Value:

@@ -15,9 +15,8 @@ from twostroke.ops.program.check import check
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value, Weight, join
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add
 from twostroke.types.spec.fields import Fields
 
 MOST_HEADS, MOST_LAYERS = 16, 16

@@ -6,19 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from twostroke.models.common.blocks.banks import Banks, BankShape
-from twostroke.models.common.blocks.feed import Feed
-from twostroke.models.common.families.dense import FeedForwardText
+from twostroke.models.common.blocks.feed import Feed, FeedForwardText
 from twostroke.ops.products.experts import SWIGLU, ExpertRule, experts
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, route
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add, scale, soft_cap
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.soft_cap import soft_cap
 
 MOST_EXPERTS = 1024
 """What the ops have room for."""

@@ -13,9 +13,8 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import HeadRows, Value, Weight
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
 
 
 @dataclass(frozen=True, slots=True)

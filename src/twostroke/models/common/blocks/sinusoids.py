@@ -14,7 +14,7 @@ from twostroke.models.common.registry import CommonFacts
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Rope, Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 

@@ -15,14 +15,11 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add, scale, scale_columns
 from twostroke.ops.rows.head_norm import head_norm
 from twostroke.ops.rows.mix_streams import mix_streams
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.ops.rows.stream_shares import stream_shares
 from twostroke.ops.rows.weigh_streams import weigh_streams
 
@@ -80,14 +77,12 @@ class KeptStreams(MixedStreams):
     most: float = 2.0
 
     def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
-        """See MixedStreams."""
         product, count = self._product(t, name, x, 2 * self.count), self.count
         read = self._half(t, name, product.columns(0, count), 0, self.eps)
         written = self._half(t, name, product.columns(count, count), 1, self.eps / self.most)
         return weigh_streams(x, read).flat(), scale(written, self.most)
 
     def write(self, x: Value, shares: Value, made: Value) -> Value:
-        """See MixedStreams."""
         return mix_streams(x, made.heads(1), shares)
 
     def _half(self, t: Tracer, name: str, logits: Value, place: int, eps: float) -> Value:

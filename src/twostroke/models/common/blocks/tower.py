@@ -16,12 +16,9 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import ROW_NUMBERS, Indices, PagedKV, Rope, RowTurns, Tensor, Value, join
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import activate, add, scale, scale_columns
 from twostroke.ops.rows.join_rows import join_rows
-from twostroke.ops.rows.scale import scale
-from twostroke.ops.rows.scale_columns import scale_columns
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 COLORS = 3

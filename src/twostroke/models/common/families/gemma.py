@@ -12,7 +12,7 @@ from twostroke.models.common.fields.fields import refuse_setting, rounded_to
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec
 
@@ -32,11 +32,10 @@ def read_gemma(fields: Fields, silent: Mapping[str, object], activation_field: s
     refuse_setting(fields, "use_bidirectional_attention", "Each position would see those after it.")
     act = (activation_field, "gelu_pytorch_tanh")
     parts = read_parts(fields, {**SILENT, **silent}, plus=1.0, act=act)
-    biased = parts.fields.boolean("attention_bias", False)
     factor = rounded_to(parts.facts.dtype, parts.facts.hidden_size**0.5)
     return replace(
         parts,
-        heads=replace(parts.heads, qkv_bias=biased, output_bias=biased),
+        heads=parts.biased_heads(),
         decoder=replace(parts.decoder, embedding_scale=factor),
     )
 

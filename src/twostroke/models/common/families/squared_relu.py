@@ -7,7 +7,6 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import Parts
 from twostroke.models.common.registry import CommonFacts, ProgramText
-from twostroke.types.spec.rope import rope_from_config
 
 SQUARED_RELU = ("hidden_act", "relu2")
 """The field of the activation, and what is meant without it."""
@@ -15,9 +14,7 @@ SQUARED_RELU = ("hidden_act", "relu2")
 
 def squared_relu_decoder(parts: Parts, partial: float | None = None) -> tuple[CommonFacts, ProgramText]:
     """attention_bias for all products of attention, mlp_bias for both of the block. partial: see rope_from_config."""
-    fields = parts.fields
-    turn = rope_from_config(fields, parts.heads.head_dim, parts.facts.max_positions, partial=partial)
-    biased = fields.boolean("attention_bias", False)
-    heads = replace(parts.heads, qkv_bias=biased, output_bias=biased)
-    feed = replace(parts.feed, bias=fields.boolean("mlp_bias", False), gate="")
+    turn = parts.rope(partial=partial)
+    heads = parts.biased_heads()
+    feed = replace(parts.biased_feed(), gate="")
     return pre_decoder(replace(parts, heads=heads, feed=feed), turn)

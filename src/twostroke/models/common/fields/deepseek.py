@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from twostroke.models.common.blocks.banks import Banks, BankShape, EachExpert, Stacks
 from twostroke.models.common.blocks.decoder import decoder_program
-from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.feed import Feed, FeedForwardText
 from twostroke.models.common.blocks.index import Index, attend_chosen
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.latent import MOST_DIMENSIONS, LatentParts, attended, latent_layer, read_latent
 from twostroke.models.common.fields.mixture import expert_groups
@@ -18,7 +17,7 @@ from twostroke.models.common.registry import ProgramText
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
 from twostroke.types.spec.fields import Fields
 

@@ -13,8 +13,7 @@ from twostroke.models.common.fields.fields import activation, read_facts, with_s
 from twostroke.models.common.registry import CommonFacts
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Value
-from twostroke.ops.rows.add import add
-from twostroke.ops.rows.scale import scale
+from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.portable import ln
 from twostroke.types.spec.rope import RopeKind, RopeSpec, rope_from_config

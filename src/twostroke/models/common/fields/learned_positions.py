@@ -8,7 +8,7 @@ from twostroke.models.common.registry import CommonFacts
 from twostroke.ops.products.embed import embed
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value
-from twostroke.ops.rows.add import add
+from twostroke.ops.rows.expressions import add
 
 
 def learned_positions(name: str, facts: CommonFacts, unused: int = 0) -> Callable[[Tracer, Value], Value]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from twostroke.models.common.blocks.banks import BankShape, EachExpert
-from twostroke.models.common.blocks.feed import Feed
+from twostroke.models.common.blocks.feed import Feed, FeedForwardText
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, Shared, mixture
-from twostroke.models.common.families.dense import FeedForwardText
 from twostroke.models.common.fields.fields import silu_only, usual_names
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.types.errors import UnsupportedModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twostroke.models.common.blocks.attend import Heads
 from twostroke.models.common.blocks.decoder import Decoder
@@ -13,13 +13,14 @@ from twostroke.models.common.fields.fields import (
     activation,
     head_dim,
     kv_heads,
+    one_window,
     read_facts,
     windows_by_layer,
     with_silent,
 )
 from twostroke.models.common.registry import CommonFacts
 from twostroke.types.spec.fields import Fields
-from twostroke.types.spec.rope import MAX_POSITIONS
+from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
 
 SILENT: Mapping[str, object] = {
     "max_position_embeddings": 2048,
@@ -43,6 +44,20 @@ class Parts:
     def norm(self) -> Norm:
         """The norm of the family."""
         return self.decoder.norm
+
+    def rope(self, *, partial: float | None = None, theta: float = 10_000.0) -> RopeSpec:
+        """How the heads are rotated; partial and theta: see rope_from_config."""
+        positions = self.facts.max_positions
+        return rope_from_config(self.fields, self.heads.head_dim, positions, partial=partial, theta=theta)
+
+    def biased_heads(self) -> Heads:
+        """The heads, with biases on q, k, v and the output where attention_bias is true."""
+        biased = self.fields.boolean("attention_bias", False)
+        return replace(self.heads, qkv_bias=biased, output_bias=biased)
+
+    def biased_feed(self) -> Feed:
+        """The feed-forward block, with biases where mlp_bias is true."""
+        return replace(self.feed, bias=self.fields.boolean("mlp_bias", False))
 
 
 def read_parts(
@@ -79,6 +94,27 @@ def pattern_windows(fields: Fields, layers: int, window: int, pattern: int) -> t
     """layer_types, or where it is absent a window in all layers but every `pattern`-th (0: in none)."""
     usual = tuple(window if pattern and (index + 1) % pattern else 0 for index in range(layers))
     return windows_by_layer(fields, layers, window, usual)
+
+
+def sliding_window(fields: Fields, absent: int) -> int:
+    """sliding_window, where 0 and null mean none; `absent` where the config does not have the field."""
+    said = fields.optional_integer("sliding_window", 0, MAX_POSITIONS)
+    return said or (0 if fields.has("sliding_window") else absent)
+
+
+def upper_windows(fields: Fields, num_layers: int, absent: int) -> tuple[int, ...]:
+    """Qwen's rule: layers from max_window_layers on have a window where use_sliding_window is true, unless layer_types
+    says otherwise. absent: the window where the config does not have the field."""
+    window = sliding_window(fields, absent) if fields.boolean("use_sliding_window", False) else 0
+    full = fields.integer("max_window_layers", 0, 1 << 20, default=28)
+    usual = tuple(window if layer >= full else 0 for layer in range(num_layers))
+    return windows_by_layer(fields, num_layers, window, usual)
+
+
+def same_windows(fields: Fields, family: str, num_layers: int, window: int) -> tuple[int, ...]:
+    """The family's one window for each layer. Raises UnsupportedModel where layer_types says otherwise."""
+    usual = (window,) * num_layers
+    return one_window(fields, family, windows_by_layer(fields, num_layers, window, usual), usual)
 
 
 def window_of(fields: Fields, absent: int) -> int:

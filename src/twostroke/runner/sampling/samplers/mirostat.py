@@ -60,7 +60,6 @@ class ZipfMirostat(Mirostat, frozen=True):
     says how many tokens have a mean surprise near the limit."""
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink."""
         size = len(row)
         if size < 2:
             return

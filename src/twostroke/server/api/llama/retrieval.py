@@ -54,7 +54,6 @@ class LlamaEmbeddingShape(WholeShape):
     """The list."""
 
     def whole(self, counts: Counts) -> Any:
-        """See Shape."""
         embedder = self._serving.embedder
         if embedder is None:
             return []

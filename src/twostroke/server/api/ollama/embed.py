@@ -63,7 +63,6 @@ class _VectorShape(WholeShape):
         self._timings: Timings | None = None
 
     def collect(self, index: int, delta: Delta) -> None:
-        """See Shape."""
         super().collect(index, delta)
         self._timings = delta.timings or self._timings
 
@@ -81,7 +80,6 @@ class OllamaEmbedShape(_VectorShape):
     """/api/embed."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         took = durations(self._timings)
         return {
             "model": self.call.model,
@@ -96,5 +94,4 @@ class OllamaEmbeddingsShape(_VectorShape):
     """/api/embeddings."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         return {"embedding": self.vectors()[0]}

@@ -149,17 +149,14 @@ class OllamaChatShape(LinesShape):
     """/api/chat: a message in each line, calls whole in one line."""
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
-        """See LinesShape."""
         if kind == "reasoning":
             return {"message": {"role": "assistant", "content": "", "thinking": text}}
         return {"message": {"role": "assistant", "content": text}}
 
     def called(self, place: int, block: Block) -> dict[str, Any] | None:
-        """See LinesShape."""
         return {"message": {"role": "assistant", "content": "", "tool_calls": [_call_of(place, block)]}}
 
     def all_said(self) -> dict[str, Any]:
-        """See LinesShape."""
         made = self._turn.made
         message: dict[str, Any] = {"role": "assistant", "content": made.text_of("text")}
         if thoughts := made.text_of("reasoning"):
@@ -173,7 +170,6 @@ class OllamaGenerateShape(LinesShape):
     """/api/generate: a piece of the response in each line; the last line has the tokens so far."""
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
-        """See LinesShape."""
         return {"response": "", "thinking": text} if kind == "reasoning" else {"response": text}
 
     def called(self, place: int, block: Block) -> dict[str, Any] | None:
@@ -181,7 +177,6 @@ class OllamaGenerateShape(LinesShape):
         return None
 
     def all_said(self) -> dict[str, Any]:
-        """See LinesShape."""
         made = self._turn.made
         thoughts = made.text_of("reasoning")
         return {"response": made.text_of("text"), **({"thinking": thoughts} if thoughts else {})}

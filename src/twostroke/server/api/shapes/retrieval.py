@@ -72,7 +72,6 @@ class EmbeddingShape(WholeShape):
     """OpenAI's list of embeddings."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         asked = self.call.asked
         options = VectorOptions(asked.dimensions, asked.normalize is not False)
         data = [
@@ -95,7 +94,6 @@ class RerankShape(WholeShape):
     """The best documents first, with their places in the request."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         asked = self.call.asked
         results: list[dict[str, Any]] = []
         for each in ranked(self.scores(), asked.top_n):
@@ -110,6 +108,5 @@ class ScoreShape(WholeShape):
     """One score for each pair, in the order of the pairs."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """See Shape."""
         data = [{"index": index, "object": "score", "score": score} for index, score in enumerate(self.scores())]
         return self.counted(id=self.call.response_id, object="list", created=self.call.created_s, data=data)

@@ -12,8 +12,8 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import HeadRows, Value
-from twostroke.ops.rows.activate import activate
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.ssd_scan import ScanSteps, ssd_scan
 from twostroke.types.spec.portable import powers

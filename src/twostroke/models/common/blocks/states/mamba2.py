@@ -12,8 +12,8 @@ from twostroke.ops.products.linear import linear
 from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import Tensor, Value, Vector, VectorForm, join
 from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.expressions import scale
 from twostroke.ops.rows.multiply import multiply
-from twostroke.ops.rows.scale import scale
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.ops.states.ssd_scan import ScanSteps, ssd_scan

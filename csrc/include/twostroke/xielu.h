@@ -1,11 +1,9 @@
-// xielu: an activation with four numbers of the checkpoint.
-#include "twostroke/ops.h"
+// An activation with four numbers of the checkpoint: see src/twostroke/ops/rows/pointwise.py.
+#pragma once
 #include "twostroke/simd.h"
 #include "twostroke/softplus.h"
-#include "twostroke/tasks.h"
 
 namespace twostroke {
-namespace {
 
 // exp(x) - 1 for x <= 0: by its series near 0, where the difference would lose all digits.
 TS_VECTOR_INLINE Vec exp_less_one(Vec x) {
@@ -24,31 +22,27 @@ TS_VECTOR_INLINE Vec exp_less_one(Vec x) {
   return load(a);
 }
 
-void xielu_row(const ts_xielu_args& a, int64_t row) {
-  float* x = a.out.data + row * a.out.stride;
-  const int64_t width = width_of(a.out);
-  float alphas[kLanes];
-  store(alphas, softplus(load_part(a.numbers.data, 2, 0.0f)));
-  const float beta = a.numbers.data[2];
-  const Vec rise = set1(alphas[0]), fall = set1(beta + alphas[1]), line = set1(beta), eps = set1(a.numbers.data[3]);
-  for (int64_t i = 0; i < width; i += kLanes) {
-    const int64_t count = width - i < kLanes ? width - i : kLanes;
-    const Vec each = load_part(x + i, count, 0.0f);
+struct Xielu {
+  Vec rise, fall, line, eps;
+
+  explicit Xielu(const float* numbers) {
+    float alphas[kLanes];
+    store(alphas, softplus(load_part(numbers, 2, 0.0f)));
+    rise = set1(alphas[0]);
+    fall = set1(numbers[2] + alphas[1]);
+    line = set1(numbers[2]);
+    eps = set1(numbers[3]);
+  }
+
+  Vec operator()(Vec each) const {
     const Vec held = zero() - max(zero() - each, zero() - eps);  // the smaller of x and eps
     float of[kLanes], above[kLanes], below[kLanes];
     store(of, each);
     store(above, fma(rise * each, each, line * each));
     store(below, fma(line, each, fall * (exp_less_one(held) - each)));
-    for (int64_t lane = 0; lane < count; ++lane) x[i + lane] = of[lane] > 0.0f ? above[lane] : below[lane];
+    for (int lane = 0; lane < kLanes; ++lane) above[lane] = of[lane] > 0.0f ? above[lane] : below[lane];
+    return load(above);
   }
-}
-
-}  // namespace
-
-int32_t run(ts_context* context, const ts_xielu_args& a) {
-  if (a.numbers.length != 4) return TS_BAD_SHAPE;
-  share_tasks<xielu_row>(context, a.out.rows, a);
-  return TS_OK;
-}
+};
 
 }  // namespace twostroke

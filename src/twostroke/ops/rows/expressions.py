@@ -1,0 +1,92 @@
+"""What models write of single elements: each function is one call of `pointwise`. All but `clip_rows` change the value
+in place."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from twostroke.ops.program.op import Op
+from twostroke.ops.program.values import Value, Vector
+from twostroke.ops.rows.activation import Activation
+from twostroke.ops.rows.pointwise import PointStep, Pointwise, activation_step, is_made_by, program_of
+
+
+def _over(x: Value, *steps: int, numbers: Vector | None = None, a: float = 0.0, b: float = 0.0) -> Value:
+    """The steps, over x."""
+    out = x.written()
+    x.trace.record(Pointwise(out, program_of(*steps), None, None, numbers, a, b))
+    return out
+
+
+def add(residual: Value, x: Value) -> Value:
+    """residual + x, over residual."""
+    out = residual.written()
+    residual.trace.record(Pointwise(out, program_of(PointStep.PLUS_Y), None, x.flat()))
+    return out
+
+
+def added(call: Op) -> Value | None:
+    """What a call adds to its result, where it does nothing else."""
+    return call.y if isinstance(call, Pointwise) and call.x is None and is_made_by(call, PointStep.PLUS_Y) else None
+
+
+def activate(x: Value, activation: Activation) -> Value:
+    """The activation of each element, over x."""
+    return _over(x, activation_step(activation))
+
+
+def clamp(x: Value, limit: float) -> Value:
+    """x between -limit and limit, over x; x itself where the limit is 0."""
+    return x if limit == 0 else _over(x.flat(), PointStep.WITHIN_A, a=limit)
+
+
+def clip_rows(x: Value, bounds: Vector) -> Value:
+    """x between bounds[0] and bounds[1]; x itself stays as it is. Raises ValueError for another number of bounds."""
+    if bounds.length != 2:
+        raise ValueError(f"{bounds.length} bounds")
+    x = x.flat()
+    out = x.fresh(x.width)
+    x.trace.record(Pointwise(out, program_of(PointStep.BETWEEN_NUMBERS), x, None, bounds))
+    return out
+
+
+def scale(x: Value, factor: float) -> Value:
+    """x * factor, over x; x itself where the factor is 1."""
+    return x if factor == 1 else _over(x, PointStep.TIMES_A, a=factor)
+
+
+def is_scaled(call: Op) -> bool:
+    """Whether a call multiplies all elements by one number, and nothing else."""
+    return is_made_by(call, PointStep.TIMES_A)
+
+
+def scale_columns(x: Value, weight: Vector) -> Value:
+    """x times weight, over x. Raises ValueError for a weight that has neither one number nor one for each column."""
+    if weight.length not in (1, x.width):
+        raise ValueError(f"{weight.length} numbers for {x.width} columns")
+    return _over(x, PointStep.TIMES_NUMBERS, numbers=weight)
+
+
+def shift_columns(x: Value, weight: Vector) -> Value:
+    """x minus weight, one number for each column, over x. Raises ValueError for another number of them."""
+    if weight.length != x.width:
+        raise ValueError(f"{weight.length} numbers for {x.width} columns")
+    return _over(x, PointStep.MINUS_NUMBERS, numbers=weight)
+
+
+def soft_cap(x: Value, cap: float) -> Value:
+    """cap * tanh(x / cap), over x; x itself where the cap is 0. Raises ValueError for a cap below 0."""
+    if cap == 0:
+        return x
+    if not cap > 0:
+        raise ValueError(f"a cap of {cap}")
+    inverse = float(np.float32(1) / np.float32(cap))
+    return _over(x, PointStep.TIMES_A, PointStep.TANH, PointStep.TIMES_B, a=inverse, b=cap)
+
+
+def xielu(x: Value, numbers: Vector) -> Value:
+    """The activation with four numbers of the checkpoint (Huang and Schlag 2024), over x. Raises ValueError for
+    another number of them."""
+    if numbers.length != 4:
+        raise ValueError(f"{numbers.length} numbers, there must be four")
+    return _over(x, PointStep.XIELU, numbers=numbers)

@@ -1,1 +1,0 @@
-"""Parts of tools/measure_streaming.py: a simulated device, servers around it, a cheap client."""

@@ -70,6 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     own.addoption("--quick", action="store_true", help="one level of kernels, some cases of each test, nothing slow")
     own.addoption("--daily", action="store_true", help="seeds of today's date, also for Hypothesis")
     own.addoption("--grid-seed", type=int, help=f"chooses cases, schedules and times (default: {FIXED_SEED})")
+    own.addoption("--write-judged", action="store_true", help="ask judges, and store what they say (tests/judged.py)")
     own.addoption("--thin-files", action="store_true", help="a few tests of each file whose tests take long")
     own.addoption("--skip-daily", action="store_true", help="leave out what is marked daily, and most of large grids")
     own.addoption("--skip-native", action="store_true", help=f"leave out {', '.join(NATIVE_TESTS)}")
@@ -78,7 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     option.grid_seed = seed_of(option.grid_seed, option.daily, time.gmtime())
-    TIER.quick, TIER.daily, TIER.seed = option.quick, option.daily, option.grid_seed
+    TIER.quick, TIER.daily, TIER.seed, TIER.writes = option.quick, option.daily, option.grid_seed, option.write_judged
     neutral.clear(os.environ)
     if option.quick:  # A second thread of an engine mostly waits, and spins, next to the other worker's tests.
         os.environ.setdefault("TWOSTROKE_THREADS", "1")
@@ -165,6 +166,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if is_worker(config) or config.option.skip_native or not (TIER.quick and runs_everything(config)):
         return
     config.cache.set(CACHE_KEY, digest_of() if exitstatus == 0 else "")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What the tests of a file measured of this machine decides nothing in the files after it."""
+    if nextitem is None or nextitem.path != item.path:
+        private_cache.forget(Path(os.environ[private_cache.VARIABLE]))
 
 
 @pytest.hookimpl(wrapper=True)

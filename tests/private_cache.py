@@ -1,10 +1,10 @@
 """A cache folder of its own for each process that runs tests.
 
-What one test keeps (the calibration of this machine, packed weights) may change what another one sees: a kept
-calibration makes the server refuse requests that it would hold otherwise. Files do not run in the same order each
-time, so the tests of one process share a cache that begins empty, and no test reads the user's. Compiled files and
-published weights are shared with the user's cache, and tiny checkpoints among the processes of a run: their names hold
-all that they depend on.
+What one test keeps (the calibration of this machine, an alias) may change what another one sees: a kept calibration
+makes the server refuse requests that it would hold otherwise. Which files of tests one process runs, and in which
+order, depends on how fast the machine is. So a process has a cache that begins empty, and after each file of tests it
+forgets all but what is named by a digest of its content. Compiled files and published weights are shared with the
+user's cache, and tiny checkpoints among the processes of a run: their names hold all that they depend on.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from twostroke.assembly.settings.env import read_machine
 VARIABLE = "XDG_CACHE_HOME"
 CONFIG = "XDG_CONFIG_HOME"
 OWN, OBJECTS, REAL, COMPILER = "twostroke", "objects", "real-weights", "zig"
+BY_CONTENT = {OBJECTS, REAL, "packed", "vocabularies", "gguf"}
+"""What is named by its content. It saves time and changes no answer."""
 RUN_FOLDER = "TWOSTROKE_TESTS_OF_RUN"
 """Names the folder that all processes of a run share: tiny checkpoints are made once for all of them."""
 
@@ -40,6 +42,16 @@ def enter() -> Path:
         (folder / "of-run").mkdir()
         os.environ[RUN_FOLDER] = str(folder / "of-run")
     return folder
+
+
+def forget(folder: Path) -> None:
+    """Remove what the tests of one file have kept and what may decide something in another file."""
+    kept = [path for path in (folder / OWN).iterdir() if path.name not in BY_CONTENT] if (folder / OWN).is_dir() else []
+    for path in [*kept, folder / "config"]:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def leave(folder: Path) -> None:

@@ -138,11 +138,12 @@ Other = TypeVar("Other")
 @dataclass
 class Tier:
     """quick: a part is enough. daily: what is drawn differs from day to day. seed: what follows from it: the cases of
-    thinned grids, schedules, when processes are killed."""
+    thinned grids, schedules, when processes are killed. writes: what judges say is written to tests/judged.json."""
 
     quick: bool = False
     daily: bool = False
     seed: int = FIXED_SEED
+    writes: bool = False
 
     def arguments(self) -> list[str]:
         """For a pytest of its own that runs the same part."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import peft
-import torch
 
 from tests.runner.memories import write_rows
 from twostroke.backends.cpu import CpuOps
@@ -27,6 +25,9 @@ SIZES = MemorySizes(16, 256, 80, 80, state_slots=2)
 
 def write_lora(judge: Any, folder: Path, seed: int = 1, **config: Any) -> Any:
     """Add an adapter of random numbers to a model of transformers, and save it. -> the PEFT model."""
+    import peft
+    import torch
+
     torch.manual_seed(seed)
     made = peft.get_peft_model(judge, peft.LoraConfig(**{"r": 4, "lora_alpha": 8, **config}))
     with torch.no_grad():

@@ -77,7 +77,9 @@ def text_of(shape: str, reply: Reply) -> str:
 @pytest.mark.parametrize("kind", FAILING)
 def test_a_template_that_fails_is_a_clear_refusal(kind: str, shape: str) -> None:
     source, words = FAILING[kind]
-    template = ChatTemplate({"default": source}, {}, render_limit_s=0.2)
+    # Where only the loop meets its limit, a busy machine cannot end the others first.
+    limit = {"render_limit_s": 0.2} if kind == "loops" else {}
+    template = ChatTemplate({"default": source}, {}, **limit)
     with looping(FORMATS["hermes"], ["Fine."], template=template) as (live, _):
         for stream in (False, True):
             reply = ask(live, shape, {}, stream)

@@ -24,6 +24,7 @@ from twostroke.assembly.replica import BuiltReplica
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.fleet.fleet import ReplicaFleet
+from twostroke.distributed.replica import row_feeds
 from twostroke.distributed.wire.frames import ReplicaRole
 from twostroke.types.errors import ConfigError
 from twostroke.types.event import FinishedEvent, TokenEvent
@@ -128,7 +129,11 @@ def test_rows_of_another_replica_give_the_same_bits(case: tuple[Path, list[Reque
         front.close()
 
 
-def test_a_lost_encoder_and_rows_that_are_not_kept(case: tuple[Path, list[Request]], expected: Answers) -> None:
+def test_a_lost_encoder_and_rows_that_are_not_kept(
+    case: tuple[Path, list[Request]], expected: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are gone do not come back, so waiting for them here is a short wait."""
+    monkeypatch.setattr(row_feeds, "WAIT_S", 0.02)
     folder, asked = case
     with ExitStack() as stack:
         encoder, encodes = stack.enter_context(replica(folder, "e", "encode", image_cache="1"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from tests.runner.memories import memory_of, write_rows
 from twostroke.backends.cpu import CpuOps, available_levels
@@ -16,6 +16,9 @@ from twostroke.runner.folder import load_folder
 from twostroke.runner.forward import Forward, OpByOp
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import F32, KVKind
+
+if TYPE_CHECKING:
+    import torch
 
 TOKENS = 75
 BAR = 1e-4
@@ -85,6 +88,8 @@ def _vocabulary(judge: torch.nn.Module) -> int:
 
 def parity_of(judge: torch.nn.Module, folder: Path) -> Parity:
     """Measures it. folder: where the judge's checkpoint is."""
+    import torch
+
     token_ids = np.random.default_rng(5).integers(0, _vocabulary(judge), TOKENS).tolist()
     with torch.no_grad():
         answer = judge(torch.tensor([token_ids]))

@@ -1,10 +1,11 @@
 """Run the grid of the ops with every operand between pages that may not be touched.
 
-    python -m tests.native.fences start|end ARGUMENTS OF PYTEST...
+    python -m tests.native.fences start|end[=FOLDER] ARGUMENTS OF PYTEST...
 
 Each array is copied so that its first byte follows (start), or its last byte precedes (end), a page without any
 access rights: one byte read or written outside kills the process with SIGSEGV. It finds what an address sanitizer
-finds in operands, without one, at every instruction-set level.
+finds in operands, without one, at every instruction-set level. A level whose library is in FOLDER runs that one, so a
+build that traps on undefined behaviour can be tested in the same run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ctypes
 import dataclasses
 import mmap
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ import pytest
 
 from tests.native.some_cases import SomeCases
 from tests.ops.native import Answers
-from twostroke.backends.cpu import CpuOps
+from twostroke.backends.cpu import CpuOps, library
 from twostroke.ops.registry import registry
 
 PAGE = mmap.PAGESIZE
@@ -75,9 +77,23 @@ def fenced_call(name: str, side: str) -> Any:
     return call
 
 
+def take_libraries(folder: Path) -> None:
+    """Levels that have a library in this folder run it from now on."""
+    path_of = library.library_path
+    library.load_library.cache_clear()
+
+    def path(level: str) -> Path:
+        own = folder / path_of(level).name
+        return own if own.is_file() else path_of(level)
+
+    library.library_path = path
+
+
 def main() -> int:
     """Results are not compared: a byte next to an operand ends the process."""
-    side, arguments = sys.argv[1], sys.argv[2:]
+    (side, _, folder), arguments = sys.argv[1].partition("="), sys.argv[2:]
+    if folder:
+        take_libraries(Path(folder))
     Answers.checked = False
     for name in registry():
         setattr(CpuOps, name, fenced_call(name, side))

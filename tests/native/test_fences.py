@@ -1,4 +1,8 @@
-"""No kernel reads or writes a byte next to its operands (see fences.py), at every instruction-set level."""
+"""No kernel reads or writes a byte next to its operands (see fences.py), at every instruction-set level.
+
+In a whole run the kernels of one level are built to trap (SIGILL) on undefined behaviour for one of the two sides, so
+that one pass over the grid holds both. A daily run also has a pass of its own for that (test_build.py).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.tiers import TIER, thinned
+from tests.tiers import TIER, levels, thinned
+from twostroke.backends.cpu import build, library
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = (
@@ -45,13 +50,31 @@ CHOSEN = thinned(GRIDS, "fences", 2 if TIER.quick else len(GRIDS))
 """A quick run takes two files of the grid and one side; the seed chooses them."""
 
 
-def test_the_grid_between_forbidden_pages() -> None:
+def trapping(folder: Path) -> str:
+    """Builds the level that the seed chooses, so that it traps. What follows the name of a side then."""
+    if TIER.quick:
+        return ""
+    build.build_all(folder, build.machine(), build.TRAPPING, thinned(levels()[1:] or levels(), "traps", 1))
+    return f"={folder}"
+
+
+def test_the_grid_between_forbidden_pages(tmp_path: Path) -> None:
+    asked = [*SIDES[:-1], SIDES[-1] + trapping(tmp_path)]
+
     def under(side: str) -> subprocess.CompletedProcess[str]:
         return run("-m", "tests.native.fences", side, *TIER.arguments(), *CHOSEN)
 
     with ThreadPoolExecutor(max_workers=2) as pool:
-        for result in pool.map(under, SIDES):
+        for result in pool.map(under, asked):
             assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+
+
+def test_libraries_of_a_folder_are_taken(tmp_path: Path) -> None:
+    """What is no library in that folder is seen at once, so the run above had the libraries that trap."""
+    level = levels()[-1]
+    (tmp_path / library.library_path(level).name).write_bytes(b"no library")
+    result = run("-m", "tests.native.fences", f"end={tmp_path}", "--quick", GRIDS[0])
+    assert result.returncode != 0 and "invalid ELF header" in result.stdout + result.stderr
 
 
 def test_one_element_too_many_is_seen() -> None:

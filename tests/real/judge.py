@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import shutil
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -111,6 +112,14 @@ def as_folder(judge: transformers.PreTrainedModel, folder: Path) -> transformers
     rounded.save_pretrained(folder)
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return with_rounded_factor(loaded.eval())
+
+
+def rows_after(
+    judge: transformers.PreTrainedModel, prompt: Sequence[int], tokens: Sequence[int]
+) -> np.ndarray:
+    """(tokens, V): the logits by which each of the tokens that follow a prompt is chosen."""
+    with torch.no_grad():
+        return judge(torch.tensor([[*prompt, *tokens]]), logits_to_keep=len(tokens) + 1).logits[0, :-1].numpy()
 
 
 def logits(judge: transformers.PreTrainedModel, token_ids: list[int]) -> np.ndarray:

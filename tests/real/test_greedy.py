@@ -2,20 +2,24 @@
 
 The judge reads each question with our answer: a token is its own where no other has a larger logit. Where two logits
 lie nearer than TIE, a share of the range of logits, either of both is right, because errors of rounding may swap them.
-What comes after such a place is judged as the continuation of the answer that was given.
+What comes after such a place is judged as the continuation of the answer that was given. What the judge said of an
+answer is stored (tests/judged.py): it reads another answer anew.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from tests import judged
 from tests.models.parity import TIE
-from tests.real.judge import judge_of_file
+from tests.real.packages import SMOL
 from tests.real.questions import QUESTIONS
 from tests.tiers import TIER
 from twostroke import LLM, SamplingParams
@@ -26,6 +30,7 @@ ASKED = QUESTIONS if TIER.daily else QUESTIONS[::10]
 """A tenth of the questions takes ten seconds; daily runs ask all."""
 END_ID = 2
 """<|im_end|>, which ends an answer and is no part of it."""
+JUDGE = Path(__file__).with_name("judge.py")
 EXACT = {"weights": "f32", "kv_format": "f32", "context": 512}
 
 
@@ -47,8 +52,19 @@ def test_answers_are_the_judges(smol_file: Path, tmp_path: Path) -> None:
     with LLM(str(smol_file), **EXACT) as llm:
         prompts = [llm.chat_tokens(question) for question in ASKED]
         answers = llm.generate(prompts, SamplingParams(temperature=0.0, max_tokens=TOKENS))
-    judge = judge_of_file(smol_file, tmp_path)
-    ended = 0
+
+    @cache
+    def judge() -> Any:
+        from tests.real.judge import judge_of_file
+
+        return judge_of_file(smol_file, tmp_path)
+
+    def wrong(prompt: Sequence[int], tokens: Sequence[int]) -> list[int]:
+        from tests.real.judge import rows_after
+
+        return wrong_tokens(rows_after(judge(), prompt, tokens), tokens)
+
+    ended, rule = 0, (SMOL.checked, JUDGE, TIE, inspect.getsource(wrong_tokens))
     for question, prompt, answer in zip(ASKED, prompts, answers, strict=True):
         (completion,) = answer.completions
         tokens = list(completion.token_ids)
@@ -57,8 +73,7 @@ def test_answers_are_the_judges(smol_file: Path, tmp_path: Path) -> None:
             ended += 1
         else:
             assert len(tokens) == TOKENS
-        with torch.no_grad():
-            found = judge(torch.tensor([[*prompt, *tokens]]), logits_to_keep=len(tokens) + 1).logits[0, :-1].numpy()
-        assert wrong_tokens(found, tokens) == [], question
+        facts = (*rule, list(prompt), tokens)
+        assert judged.said(f"greedy: {question}", facts, partial(wrong, prompt, tokens)) == [], question
     assert 0 < ended < len(ASKED), "some answers end by themselves, some do not"
     assert "Paris" in answers[0].text

@@ -6,18 +6,20 @@ random weights have.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 
+from tests import judged
 from tests.models.parity import BAR, PHASES, TOKENS, WHOLE, Loaded, other_tokens, relative_error
-from tests.real.judge import as_folder, judge_of_file, logits
-from tests.tiers import levels
+from tests.real import sketch
+from tests.real.packages import MINILM, SMOL
+from tests.tiers import TIER, levels
 from twostroke.assembly.settings.env import read_machine
 from twostroke.backends.cpu import CpuOps
 from twostroke.quantize.driver.calibrate import no_progress
@@ -31,7 +33,8 @@ TEXT = (
     "on the breakwater rings twice a minute. Nobody remembers who hung it there, though the town's oldest book "
     "has a drawing of it from 1788, with three boats and a dog beneath it."
 )
-Judges = Callable[[Path], transformers.PreTrainedModel]
+Judges = Callable[[Path], Any]
+JUDGE = Path(__file__).with_name("judge.py")
 PARTS = {name: PHASES[name] for name in ("prefill", "chunked")}
 
 
@@ -45,6 +48,8 @@ def ops() -> Iterator[CpuOps]:
 @pytest.fixture(scope="module")
 def judge_of(tmp_path_factory: pytest.TempPathFactory) -> Judges:
     """The judge of a file, made once."""
+    from tests.real.judge import judge_of_file
+
     return cache(lambda file: judge_of_file(file, tmp_path_factory.mktemp("judge")))
 
 
@@ -58,7 +63,9 @@ def ids_of(folder: Path) -> list[int]:
     return list(found)
 
 
-def check(folder: Path, judge: transformers.PreTrainedModel, token_ids: list[int], ops: CpuOps) -> None:
+def check(folder: Path, judge: Any, token_ids: list[int], ops: CpuOps) -> None:
+    from tests.real.judge import logits
+
     expected, model = logits(judge, token_ids), Loaded(folder, ops)
     for name, chunks in PARTS.items():
         found = model.run(token_ids, chunks)
@@ -67,13 +74,45 @@ def check(folder: Path, judge: transformers.PreTrainedModel, token_ids: list[int
 
 
 def check_as_folder(file: Path, judges: Judges, place: Path, ops: CpuOps) -> None:
+    from tests.real.judge import as_folder
+
     check(place, as_folder(judges(file), place), ids_of(unfolded(file)), ops)
 
 
 @pytest.mark.slow
-def test_smollm2_as_a_file(smol_file: Path, judge_of: Judges, ops: CpuOps) -> None:
+def test_smollm2_as_a_file(smol_file: Path, tmp_path: Path, ops: CpuOps) -> None:
     folder = unfolded(smol_file)
-    check(folder, judge_of(smol_file), ids_of(folder), ops)
+    ids, model = ids_of(folder), Loaded(folder, ops)
+
+    def ask() -> dict[str, Any]:
+        from tests.real.judge import judge_of_file, logits
+
+        expected = logits(judge_of_file(smol_file, tmp_path), ids)
+        for chunks in PARTS.values() if TIER.daily else ():
+            found = model.run(ids, chunks)
+            assert relative_error(found, expected) < BAR and other_tokens(found, expected) == 0
+        return sketch.sketch(expected)
+
+    facts = (SMOL.checked, JUDGE, Path(sketch.__file__), ids)
+    kept = judged.said("logits: SmolLM2 as a file", facts, ask, sketch.same)
+    for name, chunks in PARTS.items():
+        assert sketch.differences(model.run(ids, chunks), kept) == [], name
+
+
+def test_a_sketch_knows_other_logits() -> None:
+    """An error of a hidden state, one of a row of the head, other tokens; and no error of rounding."""
+    rng = np.random.default_rng(3)
+    states, head = rng.standard_normal((9, 64), np.float32), rng.standard_normal((30_000, 64), np.float32)
+    rows, width = states @ head.T, head.shape[0]
+    kept, span = sketch.sketch(rows), float(np.ptp(states @ head.T))
+    near = rows + rng.uniform(-1e-5, 1e-5, rows.shape).astype(np.float32) * span
+    assert sketch.differences(near, kept) == [] and sketch.same(kept, sketch.sketch(near))
+    turned = (states + np.float32(1e-3) * rng.standard_normal(states.shape, np.float32)) @ head.T
+    one_row, swapped = rows.copy(), rows.copy()
+    one_row[:, width // 2] -= np.float32(0.03) * span
+    swapped[2, np.argsort(rows[2])[-2:]] = swapped[2, np.argsort(rows[2])[-2:][::-1]]
+    for other in (turned, one_row, swapped):
+        assert sketch.differences(other, kept) and not sketch.same(kept, sketch.sketch(other))
 
 
 @pytest.mark.daily
@@ -94,15 +133,28 @@ def test_gemma_as_a_folder(gemma_file: Path, judge_of: Judges, ops: CpuOps, tmp_
 
 
 def rows_of_minilm(folder: Path, token_ids: list[int]) -> np.ndarray:
+    import torch
+    import transformers
+
     judge = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     with torch.no_grad():
         return judge(torch.tensor([token_ids])).last_hidden_state[0].numpy()
 
 
+def check_minilm(found: np.ndarray, folder: Path, token_ids: list[int]) -> None:
+    def ask() -> dict[str, Any]:
+        expected = rows_of_minilm(folder, token_ids)
+        assert relative_error(found, expected) < BAR
+        return sketch.sketch(expected)
+
+    source = inspect.getsource(rows_of_minilm), Path(sketch.__file__)
+    facts = (MINILM.checked, folder / "config.json", *source, token_ids)
+    assert sketch.differences(found, judged.said("states: MiniLM", facts, ask, sketch.same)) == []
+
+
 def test_minilm_as_a_folder(minilm_folder: Path, ops: CpuOps) -> None:
     token_ids = ids_of(minilm_folder)
-    found = Loaded(minilm_folder, ops).run(token_ids, PHASES[WHOLE])
-    assert relative_error(found, rows_of_minilm(minilm_folder, token_ids)) < BAR
+    check_minilm(Loaded(minilm_folder, ops).run(token_ids, PHASES[WHOLE]), minilm_folder, token_ids)
 
 
 def test_minilm_as_a_file(minilm_folder: Path, ops: CpuOps, tmp_path: Path) -> None:
@@ -112,5 +164,4 @@ def test_minilm_as_a_file(minilm_folder: Path, ops: CpuOps, tmp_path: Path) -> N
     folder = unfold(file, tmp_path / "cache")
     token_ids = ids_of(minilm_folder)
     assert ids_of(folder) == token_ids
-    found = Loaded(folder, ops).run(token_ids, PHASES[WHOLE])
-    assert relative_error(found, rows_of_minilm(minilm_folder, token_ids)) < BAR
+    check_minilm(Loaded(folder, ops).run(token_ids, PHASES[WHOLE]), minilm_folder, token_ids)

@@ -11,14 +11,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers.integrations.bitnet import (
-    AutoBitLinear,
-    BitLinear,
-    WeightQuant,
-    pack_weights,
-    replace_with_bitnet_linear,
-)
-from transformers.utils.quantization_config import BitNetQuantConfig
 
 from tests.models.families.whole import FAMILIES, make_checkpoint
 from tests.models.parity import Loaded, relative_error
@@ -40,6 +32,9 @@ ONLINE = {"linear_class": "autobitlinear", "quantization_mode": "online"}
 
 def bitnet_folder(folder: Path, own: dict[str, Any], scale: float = 0.1953125) -> torch.nn.Module:
     """Writes a tiny checkpoint; returns transformers' model of it, whose linear layers round as they do."""
+    from transformers.integrations.bitnet import AutoBitLinear, BitLinear, pack_weights, replace_with_bitnet_linear
+    from transformers.utils.quantization_config import BitNetQuantConfig
+
     judge = make_checkpoint("bitnet", folder)
     tensors = {name: values.clone() for name, values in judge.state_dict().items()}
     replace_with_bitnet_linear(judge, ["lm_head"], BitNetQuantConfig(**own))
@@ -69,6 +64,8 @@ def bitnet_folder(folder: Path, own: dict[str, Any], scale: float = 0.1953125) -
 
 @pytest.mark.parametrize("own", [PACKED, INVERSE, ONLINE], ids=["packed", "inverse", "online"])
 def test_numbers_and_logits_are_those_of_transformers(own: dict[str, Any], tmp_path: Path) -> None:
+    from transformers.integrations.bitnet import AutoBitLinear, WeightQuant
+
     judge = bitnet_folder(tmp_path, own).eval()
     ids = np.random.default_rng(5).integers(0, 199, 12).tolist()
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):

@@ -21,6 +21,7 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.program.op import signature
 from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Tensor, Vector, VectorForm
+from twostroke.ops.rows.pointwise import Pointwise
 
 Progress = Callable[[int, int, str], None]
 
@@ -89,12 +90,14 @@ def _draws(program: Program, embedding_std: float) -> Iterator[_Draw]:
 
 
 def _factors(program: Program) -> set[Vector]:
-    """The vectors that rows are multiplied by: ops call them `weight`. A difference of exponentials has small parts."""
+    """The vectors that rows are multiplied by: ops call them `weight`, or a program reads one number for each column. A
+    difference of exponentials has small parts."""
     return {
         item
         for call in program.calls
         for operand, item in zip(signature(type(call)), call.operands(), strict=True)
-        if operand.name == "weight" and isinstance(item, Vector) and item.form is not VectorForm.DIFFERENCE
+        if operand.name == "weight" or (isinstance(call, Pointwise) and call.reads_columns)
+        if isinstance(item, Vector) and item.form is not VectorForm.DIFFERENCE
     }
 
 

@@ -58,7 +58,7 @@ HF_NAMES = {
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def activated(x: F32Array, activation: int) -> NDArray[np.float64]:
+def activated(x: F32Array | NDArray[np.float64], activation: int) -> NDArray[np.float64]:
     """The function of each element, in float64."""
     wide = x.astype(np.float64)
     with np.errstate(over="ignore"):

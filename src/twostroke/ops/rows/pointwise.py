@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -134,7 +135,7 @@ def reference(
         out[...] = wide
 
 
-_ALONE = {"x": None, "y": None, "numbers": None}
+_ALONE: dict[str, Any] = {"x": None, "y": None, "numbers": None}
 _ACTIVATIONS = tuple(program_of(activation_step(each)) for each in Activation)
 _CAP = program_of(PointStep.TIMES_A, PointStep.TANH, PointStep.TIMES_B)
 _BY_NUMBERS, _LESS_NUMBERS = program_of(PointStep.TIMES_NUMBERS), program_of(PointStep.MINUS_NUMBERS)

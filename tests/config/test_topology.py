@@ -179,7 +179,10 @@ def test_the_system_is_asked_to_prefer_a_node(
 
 @pytest.mark.parametrize(
     ("quota", "threads"),
-    [(0.5, 1), (1.0, 1), (1.2, 1), (1.25, 2), (2.4, 2), (2.5, 3), (3.7, 3), (3.99, 4), (8.9, 8), (63.5, 63), (64.0, 64)],
+    [
+        *((0.5, 1), (1.0, 1), (1.2, 1), (1.25, 2), (2.4, 2), (2.5, 3), (3.7, 3), (3.99, 4), (8.9, 8)),
+        *((63.5, 63), (64.0, 64)),
+    ],
 )
 def test_a_quota_has_a_thread_for_a_part_of_a_core_that_is_worth_it(quota: float, threads: int, tmp_path: Path) -> None:
     """From a gain of a quarter on: all threads stand still for a part of each period then."""

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
-from tests import conftest, drawn, spent, tiers
+from tests import conftest, drawn, private_cache, spent, tiers
 from tests.conftest import thin, thin_files
 
 
@@ -227,6 +227,17 @@ def test_a_run_says_where_its_time_went() -> None:
         ["4", "s", "1", "tests", "tests/a"],
         ["13", "s", "3", "tests", "in", "all", "processes", "together"],
     ]
+
+
+def test_a_file_of_tests_leaves_no_measurement_and_no_alias_to_the_next_one(tmp_path: Path) -> None:
+    for place in ("twostroke/doctor/a.json", "twostroke/packed/b.pack", "twostroke/starts/c", "config/aliases.toml"):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).touch()
+    (tmp_path / "twostroke/objects").symlink_to(tmp_path / "twostroke/packed")
+    private_cache.forget(tmp_path)
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir())
+    assert left == ["twostroke/packed/b.pack"] and (tmp_path / "twostroke/objects").is_symlink()
+    private_cache.forget(tmp_path / "none")
 
 
 HOOKS = "pytest_addoption, pytest_configure, pytest_configure_node, pytest_terminal_summary"

@@ -145,6 +145,7 @@ struct AttentionArgs {
   float* out;
   const float *q, *sinks, *slopes;
   const int32_t *row_starts, *context_tokens, *page_table;
+  const int32_t* ends;  // of each row one after the last position that it sees at least; NULL: none. Tiles have one row then
   int64_t q_stride, out_stride, heads, sequences, table_stride;
   float scale, soft_cap;
   int32_t window, ahead;
@@ -204,6 +205,7 @@ struct FollowArgs {
   K(attention_prompt_int8, AttentionArgs) \
   K(choice_numbers, NumberArgs)       \
   K(clamp, ElementArgs)               \
+  K(clip_rows, ElementArgs)           \
   K(compress, CompressArgs)           \
   K(count_pairs, PlaceArgs)           \
   K(delta_rule, DeltaArgs)            \
@@ -222,6 +224,7 @@ struct FollowArgs {
   K(idle_share, IdleArgs)             \
   K(index_choose, SelectArgs)         \
   K(index_scores, SelectArgs)         \
+  K(join_rows, JoinArgs)              \
   K(kv_write, KVWriteArgs)            \
   K(latent_attention, AttentionArgs)  \
   K(latent_write, LatentWriteArgs)    \
@@ -257,6 +260,7 @@ struct FollowArgs {
   K(quantize, QuantizeArgs)           \
   K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \
+  K(replace_rows, GivenArgs)          \
   K(rg_lru, RgLruArgs)                \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \
@@ -274,6 +278,7 @@ struct FollowArgs {
   K(scale, ElementArgs)               \
   K(scale_columns, ElementArgs)       \
   K(selective_scan, SelectiveArgs)    \
+  K(shift_columns, ElementArgs)       \
   K(short_conv, ConvArgs)             \
   K(soft_cap, ElementArgs)            \
   K(sparse_mixer, MixerArgs)          \

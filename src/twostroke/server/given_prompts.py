@@ -1,0 +1,105 @@
+"""The prompts of a completion: texts, token ids, and a text with images as clients of llama.cpp send them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from twostroke.server.api.schema import MAX_PROMPTS, MediaPrompt
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.images import ImageSpan, PlacedPart
+
+if TYPE_CHECKING:
+    from twostroke.images.eyes import Looks
+
+IMAGE_MARK = "<__media__>"
+"""Stands in a text where an image goes."""
+DATA = "prompt.multimodal_data"
+Given = str | MediaPrompt | list[int]
+Encode = Callable[[str], Sequence[int]]
+
+
+def split_prompts(prompt: str | MediaPrompt | Sequence[str | int | list[int]]) -> list[Given]:
+    """The shapes of `prompt` as a list of prompts. Raises InvalidRequest."""
+    if isinstance(prompt, MediaPrompt):
+        if prompt.multimodal_data:
+            return [prompt]
+        prompt = prompt.prompt_string
+    if isinstance(prompt, str):
+        prompt = [prompt]
+    if not prompt or "" in prompt:
+        # Also where the tokenizer would put a BOS in front: an empty text is a client's mistake far more often.
+        raise InvalidRequest("prompt is empty.", param="prompt", fix="Send some text, or the id of a BOS token.")
+    ids = [item for item in prompt if isinstance(item, int)]
+    if len(ids) == len(prompt):
+        return [ids]
+    several = [item for item in prompt if not isinstance(item, int)]
+    if len(several) != len(prompt) or len({isinstance(item, str) for item in several}) != 1:
+        raise InvalidRequest(
+            "prompt mixes texts and token ids.",
+            param="prompt",
+            fix="Send a text, a list of texts, a list of token ids, or a list of such lists.",
+        )
+    if len(several) > MAX_PROMPTS:
+        raise InvalidRequest(f"prompt has {len(several)} entries; at most {MAX_PROMPTS} are read.", param="prompt")
+    return [*several]
+
+
+def read_prompt(given: Given, encode: Encode, looks: Looks | None) -> tuple[Sequence[int], tuple[ImageSpan, ...]]:
+    """Token ids, and the images that they show. encode: as `Tokenizer.encode_prompt`. Raises InvalidRequest."""
+    if isinstance(given, MediaPrompt):
+        return _with_images(given, encode, looks)
+    return (encode(given) if isinstance(given, str) else given), ()
+
+
+def shown_text(given: Given, decode: Callable[[list[int]], str]) -> str:
+    """A prompt as a text that an answer may begin with."""
+    if isinstance(given, MediaPrompt):
+        return given.prompt_string
+    return given if isinstance(given, str) else decode(given)
+
+
+def _with_images(
+    given: MediaPrompt, encode: Encode, looks: Looks | None
+) -> tuple[Sequence[int], tuple[ImageSpan, ...]]:
+    texts, files = given.prompt_string.split(IMAGE_MARK), given.multimodal_data
+    if looks is None:
+        raise InvalidRequest(
+            "This model reads no images.",
+            param=f"{DATA}[0]",
+            why="Its files hold no encoder of images, or the server was started without it.",
+            fix="Send text, or ask a model that reads images: `twostroke config MODEL` says why under images.",
+        )
+    if len(texts) - 1 != len(files):
+        raise InvalidRequest(
+            f"The prompt has {len(texts) - 1} marks {IMAGE_MARK} for {len(files)} images.",
+            param="prompt.prompt_string",
+            fix="Write the mark once for each image, in their order.",
+        )
+    parts: list[Any] = [{"type": "text", "text": texts[0]}]
+    for place, (file, text) in enumerate(zip(files, texts[1:], strict=True)):
+        parts += [PlacedPart(_part_of(file), f"{DATA}[{place}]"), {"type": "text", "text": text}]
+    pictures = looks.look([{"role": "user", "content": parts}])
+    if pictures is None:
+        raise ValueError("a prompt without images")
+    written = pictures.marks.written
+    if written in given.prompt_string:
+        raise InvalidRequest(
+            f"The prompt holds {written}, which stands for an image of this model.",
+            param="prompt.prompt_string",
+            fix=f"Write {IMAGE_MARK} where an image goes.",
+        )
+    (message,) = pictures.messages
+    token_ids = encode(pictures.expanded("".join(part["text"] for part in message["content"])))
+    try:
+        return token_ids, pictures.spans(token_ids)
+    except InvalidRequest as error:
+        error.param = "prompt.prompt_string"
+        raise
+
+
+def _part_of(file: str) -> dict[str, Any]:
+    """base64, or a data: URL."""
+    if file.startswith("data:"):
+        return {"type": "image_url", "image_url": {"url": file}}
+    return {"type": "image", "source": {"type": "base64", "data": file}}

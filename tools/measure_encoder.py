@@ -170,6 +170,7 @@ def mtmd(cli: Path, folder: Path, kind: str, threads: int) -> Callable[[], Measu
     """llama.cpp writes the milliseconds of each encode; its rows are not read."""
     files = [str(folder / name) for name in ("text.gguf", f"mmproj-{kind}.gguf", "picture.png")]
     words = [str(cli), "-m", files[0], "--mmproj", files[1], "--image", files[2], "-p", "?", "-n", "1"]
+    words += ["--chat-template", "chatml"]
 
     def measure() -> Measured:
         done = subprocess.run([*words, "-t", str(threads)], capture_output=True, text=True, check=True)
@@ -222,12 +223,15 @@ def openvino(
     return Measured(f"OpenVINO {kind}", seconds[1:], error_of(np.load(rows), law[:, :WIDTH]))
 
 
-def write_files(folder: Path, shape: EncoderShape) -> None:
-    """The GGUF files of llama.cpp, and the picture."""
-    write_text(folder, folder / "text.gguf", shape.arch)
+def write_files(folder: Path, shape: EncoderShape) -> Path:
+    """The GGUF files of llama.cpp, and the picture, in a folder of their own."""
+    files = folder / "files"
+    files.mkdir()
+    write_text(folder, files / "text.gguf", shape.arch)
     for kind in (Type.F16, Type.Q8_0):
-        write_projector(folder, folder / f"mmproj-{kind.name}.gguf", shape.word, all_of(kind))
-    (folder / "picture.png").write_bytes(png(picture(*shape.size)))
+        write_projector(folder, files / f"mmproj-{kind.name}.gguf", shape.word, all_of(kind))
+    (files / "picture.png").write_bytes(png(picture(*shape.size)))
+    return files
 
 
 def by_turns(ways: Sequence[Callable[[], Measured]], rounds: int) -> list[Measured]:
@@ -250,8 +254,8 @@ def measure_shape(name: str, asked: argparse.Namespace) -> list[Measured]:
         ways = [ours(folder, shape, law, weights, asked.threads) for weights in asked.weights.split(",")]
         peers = dict(asked.peer)
         if cli := peers.get("llama.cpp"):
-            write_files(folder, shape)
-            ways += [mtmd(cli, folder, kind, asked.threads) for kind in ("F16", "Q8_0")]
+            files = write_files(folder, shape)
+            ways += [mtmd(cli, files, kind, asked.threads) for kind in ("F16", "Q8_0")]
         found = by_turns(ways, asked.rounds)
         if python := peers.get("openvino"):
             for kind in ("f32", "int8"):

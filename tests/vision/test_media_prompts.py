@@ -95,7 +95,7 @@ def test_a_bad_image_is_one_clear_error(live: Live, path: str, name: str) -> Non
         (given(MARK * 33, *[base64_of(FILE)] * 33), "prompt.multimodal_data[32]", "32 images"),
         ({"multimodal_data": [base64_of(FILE)]}, "prompt", "prompt_string"),
         ({"prompt_string": MARK, "multimodal_data": base64_of(FILE)}, "prompt.multimodal_data", "array"),
-        (given(MARK, *[7]), "prompt.multimodal_data[]", "str"),
+        (given(MARK, *[7]), "prompt.multimodal_data[0]", "str"),
         (given(""), "prompt", "empty"),
     ],
 )

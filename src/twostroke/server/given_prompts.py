@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twostroke.server.api.schema import MAX_PROMPTS, MediaPrompt
+from twostroke.text.pictures import PictureMarks
 from twostroke.types.errors import InvalidRequest
 from twostroke.types.images import ImageSpan, PlacedPart
 
 if TYPE_CHECKING:
     from twostroke.images.eyes import Looks
+    from twostroke.text.chat_template import ChatTemplate
 
 IMAGE_MARK = "<__media__>"
 """Stands in a text where an image goes."""
 DATA = "prompt.multimodal_data"
+FIRST, LAST = "word before", "word after"
 Given = str | MediaPrompt | list[int]
 Encode = Callable[[str], Sequence[int]]
 
@@ -45,10 +48,12 @@ def split_prompts(prompt: str | MediaPrompt | Sequence[str | int | list[int]]) -
     return [*several]
 
 
-def read_prompt(given: Given, encode: Encode, looks: Looks | None) -> tuple[Sequence[int], tuple[ImageSpan, ...]]:
+def read_prompt(
+    given: Given, encode: Encode, looks: Looks | None, template: ChatTemplate | None
+) -> tuple[Sequence[int], tuple[ImageSpan, ...]]:
     """Token ids, and the images that they show. encode: as `Tokenizer.encode_prompt`. Raises InvalidRequest."""
     if isinstance(given, MediaPrompt):
-        return _with_images(given, encode, looks)
+        return _with_images(given, encode, looks, template)
     return (encode(given) if isinstance(given, str) else given), ()
 
 
@@ -60,7 +65,7 @@ def shown_text(given: Given, decode: Callable[[list[int]], str]) -> str:
 
 
 def _with_images(
-    given: MediaPrompt, encode: Encode, looks: Looks | None
+    given: MediaPrompt, encode: Encode, looks: Looks | None, template: ChatTemplate | None
 ) -> tuple[Sequence[int], tuple[ImageSpan, ...]]:
     texts, files = given.prompt_string.split(IMAGE_MARK), given.multimodal_data
     if looks is None:
@@ -76,9 +81,7 @@ def _with_images(
             param="prompt.prompt_string",
             fix="Write the mark once for each image, in their order.",
         )
-    parts: list[Any] = [{"type": "text", "text": texts[0]}]
-    for place, (file, text) in enumerate(zip(files, texts[1:], strict=True)):
-        parts += [PlacedPart(_part_of(file), f"{DATA}[{place}]"), {"type": "text", "text": text}]
+    parts = [PlacedPart(_part_of(file), f"{DATA}[{place}]") for place, file in enumerate(files)]
     pictures = looks.look([{"role": "user", "content": parts}])
     if pictures is None:
         raise ValueError("a prompt without images")
@@ -89,13 +92,28 @@ def _with_images(
             param="prompt.prompt_string",
             fix=f"Write {IMAGE_MARK} where an image goes.",
         )
-    (message,) = pictures.messages
-    token_ids = encode(pictures.expanded("".join(part["text"] for part in message["content"])))
+    before, after = ("", "") if template is None else _around(template, written)
+    whole = texts[0]
+    for place, text in enumerate(texts[1:]):
+        whole += f"{before}{pictures.marks.mark(place)}{after}{text}"
+    token_ids = encode(pictures.expanded(whole))
     try:
         return token_ids, pictures.spans(token_ids)
     except InvalidRequest as error:
         error.param = "prompt.prompt_string"
         raise
+
+
+def _around(template: ChatTemplate, written: str) -> tuple[str, str]:
+    """What the model's template writes before and after an image: llama.cpp writes that too."""
+    probe = PictureMarks(written)
+    content = f"{FIRST}{probe.mark(0)}{LAST}"
+    try:
+        shown = template.render([{"role": "user", "content": content}], pictures=probe)
+    except InvalidRequest:
+        return "", ""
+    before, found, after = shown.partition(FIRST)[2].partition(LAST)[0].partition(written)
+    return (before, after) if found else ("", "")
 
 
 def _part_of(file: str) -> dict[str, Any]:

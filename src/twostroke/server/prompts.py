@@ -240,7 +240,7 @@ def call_of_completion(request: CompletionRequest, serving: Serving, prefix: str
     given = infilled(request, serving, notes) if request.suffix else split_prompts(request.prompt)
     special = request.parse_special is not False
     encode = partial(serving.tokenizer.encode_prompt, context_tokens=serving.context_tokens, parse_special=special)
-    read = [read_prompt(prompt, encode, serving.looks or serving.eyes) for prompt in given]
+    read = [read_prompt(prompt, encode, serving.looks or serving.eyes, serving.template) for prompt in given]
     lists = [ids for ids, _ in read]
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, serving), asked, serving) for ids in lists]

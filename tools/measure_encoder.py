@@ -33,7 +33,6 @@ from tests.vision.families import FAMILIES, GEMMA_MARKS, gemma3_sliding, qwen_id
 from tests.vision.family import TEXT, Family, library
 from tests.vision.folders import picture, png
 from tests.vision.projectors import write_projector, write_text
-from tests.weights.gguf.export import all_of
 
 from twostroke.assembly.engine import build_sync
 from twostroke.images.parts import AskedImage
@@ -223,13 +222,20 @@ def openvino(
     return Measured(f"OpenVINO {kind}", seconds[1:], error_of(np.load(rows), law[:, :WIDTH]))
 
 
+def type_of(kind: Type, name: str, shape: tuple[int, ...]) -> Type:
+    """What llama.cpp's converter writes: vectors and places as floats, and one projection that is never rounded."""
+    if len(shape) < 2 or "position_embd" in name:
+        return Type.F32
+    return Type.F16 if "input_projection" in name else kind
+
+
 def write_files(folder: Path, shape: EncoderShape) -> Path:
     """The GGUF files of llama.cpp, and the picture, in a folder of their own."""
     files = folder / "files"
     files.mkdir()
     write_text(folder, files / "text.gguf", shape.arch)
     for kind in (Type.F16, Type.Q8_0):
-        write_projector(folder, files / f"mmproj-{kind.name}.gguf", shape.word, all_of(kind))
+        write_projector(folder, files / f"mmproj-{kind.name}.gguf", shape.word, partial(type_of, kind))
     (files / "picture.png").write_bytes(png(picture(*shape.size)))
     return files
 

@@ -60,7 +60,7 @@ def test_every_piece_next_to_a_stream_is_planned_within_the_rule(
     monkeypatch.setattr(ImageEncoder, "advance", advanced)
     steps = watched(monkeypatch)
     image = Image.radial_gradient("L").resize((SIDE, SIDE)).convert("RGB")
-    with opened(folder, context=2 * ROWS, image_tokens=ROWS) as llm:
+    with opened(folder, context=2 * ROWS, image_tokens=ROWS, max_step_tokens=None) as llm:
         prompts = [prompt_of(llm, "words", tokens=400), prompt_of(llm, picture(32, 32), image, "x", tokens=2)]
         span = prompts[1].images[-1]
         llm.engine.generate(prompts)

@@ -51,7 +51,7 @@ def split_prompts(prompt: str | MediaPrompt | Sequence[str | int | list[int]]) -
 def read_prompt(
     given: Given, encode: Encode, looks: Looks | None, template: ChatTemplate | None
 ) -> tuple[Sequence[int], tuple[ImageSpan, ...]]:
-    """Token ids, and the images that they show. encode: as `Tokenizer.encode_prompt`. Raises InvalidRequest."""
+    """Token ids, and the images that they show. encode: makes token ids of a text. Raises InvalidRequest."""
     if isinstance(given, MediaPrompt):
         return _with_images(given, encode, looks, template)
     return (encode(given) if isinstance(given, str) else given), ()

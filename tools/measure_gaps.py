@@ -47,7 +47,7 @@ class Gaps(Struct, frozen=True):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Gaps:
-        """Of these gaps, of which there is at least one."""
+        """Figures of these gaps, of which there is at least one."""
         found = sorted(seconds)
         shares = (found[min(len(found) - 1, int(share * len(found)))] for share in (0.5, 0.99, 1.0))
         return cls(len(found), *(round(1e3 * each, 1) for each in shares))

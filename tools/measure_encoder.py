@@ -1,13 +1,14 @@
 """Seconds and errors of encoders of images with random weights: here, in llama.cpp's mtmd and in OpenVINO.
 
     python -m tools.measure_encoder [--shapes siglip-896,qwen3-vl-1024x768] [--weights int8,bf16] [--rounds 3]
-        [--threads 2] [--mtmd-cli build/bin/llama-mtmd-cli] [--openvino-python venv/bin/python] [--save FILE.json]
+        [--threads 2] [--peer llama.cpp=build/bin/llama-mtmd-cli] [--peer openvino=venv/bin/python] [--save FILE.json]
 
 From pixels to image rows, by turns, once more than --rounds, and the first round counts as warm-up. An error is the
 largest difference from transformers in float32, as a share of the range of all rows. llama-mtmd-cli comes out of the
 source tree that the package llama_cpp_python brings (`pip download --no-deps --no-binary :all: llama_cpp_python`):
 `cmake -S vendor/llama.cpp -B build -DLLAMA_CURL=OFF`, then `cmake --build build --target llama-mtmd-cli`. OpenVINO
-needs an environment with openvino, torch and transformers. For a quiet machine; the shape `tiny` tries the script.
+needs an environment with openvino, torch and transformers. For a quiet machine; the shape `tiny` tries the script, and
+`--layers 2` a part of a tower.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,12 +33,12 @@ from tests.vision.families import FAMILIES, GEMMA_MARKS, gemma3_sliding, qwen_id
 from tests.vision.family import TEXT, Family, library
 from tests.vision.folders import picture, png
 from tests.vision.projectors import write_projector, write_text
-from tests.weights.gguf.export import all_of
 
 from twostroke.assembly.engine import build_sync
 from twostroke.images.parts import AskedImage
 from twostroke.ops.operands import F32Array
 
+PEERS = ("llama.cpp", "openvino")
 WIDTH = 2560
 """The language models are those of 4B parameters, with two layers: none is computed."""
 
@@ -63,14 +65,14 @@ class Measured(Struct, frozen=True):
         return f"{self.engine:<24} {statistics.median(self.seconds):8.3f} s, {min(self.seconds):8.3f} at best{error}"
 
 
-def siglip() -> torch.nn.Module:
+def siglip(layers: int = 27) -> torch.nn.Module:
     """SigLIP so400m at 896 x 896, as Gemma 3 has it."""
     find = library(GEMMA_MARKS).token_to_id
     text = {**TEXT, "hidden_size": WIDTH, "num_hidden_layers": 2, "head_dim": 16, "query_pre_attn_scalar": 16}
     config = transformers.Gemma3Config(
         text_config={**text, "sliding_window": 12, "layer_types": ["sliding_attention"] * 2},
         vision_config={
-            **{"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16},
+            **{"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": layers, "num_attention_heads": 16},
             **{"image_size": 896, "patch_size": 14, "model_type": "siglip_vision_model"},
         },
         mm_tokens_per_image=256,
@@ -82,15 +84,15 @@ def siglip() -> torch.nn.Module:
     return transformers.Gemma3ForConditionalGeneration(config)
 
 
-def qwen3_vl() -> torch.nn.Module:
+def qwen3_vl(layers: int = 24) -> torch.nn.Module:
     """The tower of Qwen3-VL-4B."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 4, 4], "mrope_interleaved": True}
     config = transformers.Qwen3VLConfig(
         text_config={**TEXT, "hidden_size": WIDTH, "head_dim": 24, "rope_parameters": turn},
         vision_config={
-            **{"depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "num_heads": 16, "patch_size": 16},
+            **{"depth": layers, "hidden_size": 1024, "intermediate_size": 4096, "num_heads": 16, "patch_size": 16},
             **{"spatial_merge_size": 2, "out_hidden_size": WIDTH, "num_position_embeddings": 2304},
-            "deepstack_visual_indexes": [5, 11, 17],
+            "deepstack_visual_indexes": [each for each in (5, 11, 17) if each < layers] or [0],
         },
         tie_word_embeddings=False,
         **qwen_ids(),
@@ -167,6 +169,7 @@ def mtmd(cli: Path, folder: Path, kind: str, threads: int) -> Callable[[], Measu
     """llama.cpp writes the milliseconds of each encode; its rows are not read."""
     files = [str(folder / name) for name in ("text.gguf", f"mmproj-{kind}.gguf", "picture.png")]
     words = [str(cli), "-m", files[0], "--mmproj", files[1], "--image", files[2], "-p", "?", "-n", "1"]
+    words += ["--chat-template", "chatml"]
 
     def measure() -> Measured:
         done = subprocess.run([*words, "-t", str(threads)], capture_output=True, text=True, check=True)
@@ -219,12 +222,22 @@ def openvino(
     return Measured(f"OpenVINO {kind}", seconds[1:], error_of(np.load(rows), law[:, :WIDTH]))
 
 
-def write_files(folder: Path, shape: EncoderShape) -> None:
-    """The GGUF files of llama.cpp, and the picture."""
-    write_text(folder, folder / "text.gguf", shape.arch)
+def type_of(kind: Type, name: str, shape: tuple[int, ...]) -> Type:
+    """What llama.cpp's converter writes: vectors and places as floats, and one projection that is never rounded."""
+    if len(shape) < 2 or "position_embd" in name:
+        return Type.F32
+    return Type.F16 if "input_projection" in name else kind
+
+
+def write_files(folder: Path, shape: EncoderShape) -> Path:
+    """The GGUF files of llama.cpp, and the picture, in a folder of their own."""
+    files = folder / "files"
+    files.mkdir()
+    write_text(folder, files / "text.gguf", shape.arch)
     for kind in (Type.F16, Type.Q8_0):
-        write_projector(folder, folder / f"mmproj-{kind.name}.gguf", shape.word, all_of(kind))
-    (folder / "picture.png").write_bytes(png(picture(*shape.size)))
+        write_projector(folder, files / f"mmproj-{kind.name}.gguf", shape.word, partial(type_of, kind))
+    (files / "picture.png").write_bytes(png(picture(*shape.size)))
+    return files
 
 
 def by_turns(ways: Sequence[Callable[[], Measured]], rounds: int) -> list[Measured]:
@@ -238,19 +251,31 @@ def by_turns(ways: Sequence[Callable[[], Measured]], rounds: int) -> list[Measur
 def measure_shape(name: str, asked: argparse.Namespace) -> list[Measured]:
     """One shape in all engines that were asked for."""
     shape = SHAPES[name]
+    if asked.layers is not None:
+        judge = partial(shape.family.judge, asked.layers)
+        shape = structs.replace(shape, family=structs.replace(shape.family, judge=judge))
     with tempfile.TemporaryDirectory(prefix="encoder-") as place:
         folder = Path(place)
         law = expected(shape, shape.family.write(folder, even))
         ways = [ours(folder, shape, law, weights, asked.threads) for weights in asked.weights.split(",")]
-        if asked.mtmd_cli is not None:
-            write_files(folder, shape)
-            ways += [mtmd(asked.mtmd_cli, folder, kind, asked.threads) for kind in ("F16", "Q8_0")]
+        peers = dict(asked.peer)
+        if cli := peers.get("llama.cpp"):
+            files = write_files(folder, shape)
+            ways += [mtmd(cli, files, kind, asked.threads) for kind in ("F16", "Q8_0")]
         found = by_turns(ways, asked.rounds)
-        if asked.openvino_python is not None:
+        if python := peers.get("openvino"):
             for kind in ("f32", "int8"):
                 rest = (asked.rounds + 1, asked.threads)
-                found.append(openvino(asked.openvino_python, folder, shape, law, kind, *rest))
+                found.append(openvino(python, folder, shape, law, kind, *rest))
         return found
+
+
+def peer_of(text: str) -> tuple[str, Path]:
+    """ "llama.cpp=build/bin/llama-mtmd-cli" as a name and a path."""
+    name, _, path = text.partition("=")
+    if name not in PEERS or not path:
+        raise argparse.ArgumentTypeError(f"{text} is not NAME=PATH; names are {', '.join(PEERS)}")
+    return name, Path(path)
 
 
 def main() -> None:
@@ -260,8 +285,8 @@ def main() -> None:
     parser.add_argument("--weights", default="int8,bf16")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--mtmd-cli", type=Path)
-    parser.add_argument("--openvino-python", type=Path)
+    parser.add_argument("--layers", type=int, help="Layers of the tower; without it, those of the published model.")
+    parser.add_argument("--peer", type=peer_of, action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
     report = {}

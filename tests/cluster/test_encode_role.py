@@ -20,6 +20,7 @@ from tests.vision.families import FAMILIES
 from tests.vision.folders import picture, smolvlm
 from tests.vision.test_smolvlm import user
 from twostroke import LLM
+from twostroke.assembly.encoder_heart import EncoderHeart
 from twostroke.assembly.replica import BuiltReplica
 from twostroke.distributed.cluster.front import FrontStepper
 from twostroke.distributed.cluster.link import secret_key
@@ -94,8 +95,8 @@ def answers(front: FrontStepper, asked: Sequence[Request], number: int = 0, salt
 
 def encoded_by(built: BuiltReplica) -> int:
     """Pieces of encodes that this replica has computed."""
-    assert built.heart.images is not None
-    return built.heart.images.kept.num_pieces
+    heart = built.heart
+    return (heart.kept if isinstance(heart, EncoderHeart) else heart.images.kept).num_pieces
 
 
 @pytest.fixture(scope="module", params=["smolvlm", "qwen3-vl", "gemma3", "llava-next"])

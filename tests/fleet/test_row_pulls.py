@@ -19,6 +19,7 @@ from twostroke.distributed.replica.row_feeds import RowFeeds
 from twostroke.distributed.replica.row_pulls import RowPulls, WaitingRequest
 from twostroke.distributed.wire.frames import (
     Assignment,
+    Beat,
     Cancel,
     Frame,
     PageSource,
@@ -284,8 +285,25 @@ def test_a_lost_encoder_loses_no_request() -> None:
     joined(fleet, "e", "encode")
     fleet.outbox.clear()
     fleet.lost("t", 0.2)
-    found = sent_to(fleet, "e")
-    assert len(found) == 2 and all(isinstance(each, Assignment) for each in found), "it computes where no other does"
+    assert not sent_to(fleet, "e") and fleet.num_waiting == 2, "it has no language model"
+    joined(fleet, "t", "both")
+    found = [frame for name, frame in fleet.outbox if name == "t"]
+    assert len(found) == 2 and all(isinstance(each, Assignment) for each in found)
+
+
+def test_an_encoder_that_is_silent_for_a_moment_encodes_where_there_is_no_other() -> None:
+    fleet = ReplicaFleet(16, sooner=always)
+    joined(fleet, "e", "encode")
+    joined(fleet, "t", "both")
+    fleet.heard("t", Beat(ReplicaLoad()), 2.0)
+    fleet.tick(2.0)
+    asked_of(fleet, 1, tile(1))
+    assert [name for name, _ in fleet.outbox] == ["e", "t"]
+    joined(fleet, "f", "encode")
+    fleet.heard("f", Beat(ReplicaLoad()), 2.0)
+    fleet.outbox.clear()
+    asked_of(fleet, 2, tile(2))
+    assert [name for name, _ in fleet.outbox] == ["f", "t"]
 
 
 def test_a_text_never_goes_to_a_replica_that_encodes() -> None:

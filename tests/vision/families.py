@@ -214,6 +214,28 @@ def glm_texts(given: Given) -> list[str]:
     return [f"<|begin_of_image|>{GLM_MARKS[0] * int(count)}<|end_of_image|>" for count in counts]
 
 
+def glm_ocr() -> torch.nn.Module:
+    """No learned places; heads have norms, products biases, and an image row an inner block of its own width."""
+    turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
+    find = library(GLM_MARKS).token_to_id
+    config = transformers.GlmOcrConfig(
+        text_config={**TEXT, "rope_parameters": turn, "head_dim": 16},
+        vision_config={
+            **{"hidden_size": 48, "intermediate_size": 80, "depth": 2, "num_heads": 2, "out_hidden_size": 64},
+            "patch_size": 8,
+        },
+        tie_word_embeddings=False,
+        image_token_id=find(GLM_MARKS[0]),
+        image_start_token_id=find(GLM_MARKS[3]),
+        image_end_token_id=find(GLM_MARKS[4]),
+        video_token_id=find(GLM_MARKS[5]),
+        video_start_token_id=find(GLM_MARKS[6]),
+        video_end_token_id=find(GLM_MARKS[7]),
+    )
+    config.architectures = ["GlmOcrForConditionalGeneration"]
+    return transformers.GlmOcrForConditionalGeneration(config)
+
+
 PIXTRAL_MARKS = ("[IMG]", "<|end|>", "<|start|>", "[IMG_BREAK]", "[IMG_END]")
 PIXTRAL_TOWER = {
     **{"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 2},
@@ -245,6 +267,26 @@ def pixtral() -> torch.nn.Module:
     )
     config.architectures = ["LlavaForConditionalGeneration"]
     return transformers.LlavaForConditionalGeneration(config)
+
+
+LIGHTON_MARKS = ("<|image_pad|>", "<|end|>", "<|start|>", "<|vision_start|>", "<|vision_end|>")
+
+
+def lighton_ocr() -> torch.nn.Module:
+    """Four patches become one image row before another language model; no breaks between lines."""
+    config = transformers.LightOnOcrConfig(
+        text_config={**TEXT, "model_type": "qwen3", "head_dim": 16},
+        vision_config=PIXTRAL_TOWER,
+        image_token_id=library(LIGHTON_MARKS).token_to_id(LIGHTON_MARKS[0]),
+        tie_word_embeddings=False,
+    )
+    config.architectures = ["LightOnOcrForConditionalGeneration"]
+    return transformers.LightOnOcrForConditionalGeneration(config)
+
+
+def lighton_texts(given: Given) -> list[str]:
+    """As many placeholders as image rows."""
+    return [LIGHTON_MARKS[0] * int(lines * columns) for lines, columns in given["image_sizes"] // 16]
 
 
 def pixtral_process(unit: int) -> Callable[[Sequence[Image.Image], Given], Given]:
@@ -363,7 +405,12 @@ _ALL = (
     _glm("glm-4v", glm4v),
     _glm("glm-4.5v", glm4v_moe),
     _glm("glm-4.6v", glm46v),
+    _glm("glm-ocr", glm_ocr),
     _pixtral("mistral3", mistral3, 16),
+    Family(
+        *("lighton-ocr", lighton_ocr, LIGHTON_MARKS, LIGHTON_MARKS[0]),
+        *(PIXTRAL_SETTINGS, pixtral_process(16), lighton_texts),
+    ),
     _pixtral("pixtral", pixtral, 8),
     *LATER,
 )

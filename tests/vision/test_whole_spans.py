@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from tests.scheduler.fakes import LineCost
+from tests.vision.families import FAMILIES
 from tests.vision.test_simulated_images import ROW_S, run
+from twostroke.assembly.find import find_model
+from twostroke.assembly.settings import config
+from twostroke.assembly.settings.engine_settings import StepSettings
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.engine.scheduler.limits.limits import StepLoad
@@ -79,3 +85,32 @@ def test_a_gap_grows_by_one_image_at_most() -> None:
     assert len(longer) == 4 and all(len(own) == 1 and own[0].num_tokens == rows for own in longer)
     assert max(lengths) <= ROW_S * rows + 2 * min(lengths)
     assert sum(map(len, chunks)) > 8, "the words after the images are in steps of their own"
+
+
+def test_the_predicted_step_counts_all_rows_of_an_image() -> None:
+    """The step in which a span is computed is predicted with each of its rows, before it is run."""
+    rule, rows = GapRule(), 400
+    images = Together((rows,), rows + 4, EncodeCost(LineCost(0.0, 0.0, 0.0), 4, layers=8))
+    asked = [WorkloadRequest(0.0, 30, 60), WorkloadRequest(0.1, rows + 30, 3)]
+    steps, _, lengths = run(*asked, images=images, rule=rule, step_tokens=1024)
+    (whole,) = [place for place, (plan, _) in enumerate(steps) if plan.num_tokens > rows]
+    rest = [seconds - ROW_S * plan.num_tokens for (plan, _), seconds in zip(steps, lengths, strict=True)]
+    assert rest[whole] == pytest.approx(rest[-1], abs=ROW_S) and rest[-1] < 0.1 * lengths[whole]
+
+
+@pytest.mark.parametrize(("options", "told"), [({}, True), ({"itl": "1ms"}, True), ({"max_step_tokens": 64}, False)])
+def test_a_start_says_what_a_step_with_an_image_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], told: bool
+) -> None:
+    """Where a limit of time is kept and such a step is predicted to be longer."""
+    FAMILIES["gemma3"].write(tmp_path)
+    monkeypatch.setattr(config, "GapRule", lambda: GapRule(least_s=0.0))
+    found = find_model(str(tmp_path), {"context": 512, "kv_memory": "2MB", **options})
+    reason = found.resolver.resolved().reason_of(StepSettings.step_limiter)
+    assert ("the 16 rows of an image see each other and share one step" in reason) is told
+
+
+def test_a_start_of_a_model_whose_rows_see_what_came_before_says_nothing(tmp_path: Path) -> None:
+    FAMILIES["qwen3-vl"].write(tmp_path)
+    found = find_model(str(tmp_path), {"context": 512, "kv_memory": "2MB"})
+    assert "see each other" not in found.resolver.resolved().reason_of(StepSettings.step_limiter)

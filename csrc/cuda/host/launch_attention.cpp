@@ -64,7 +64,7 @@ int64_t share_rows(const ts_attention_args& a, const Way& way, AttentionArgs* ar
   args->above = way.above;
   args->few = way.few;
   args->chunks = static_cast<int32_t>(divide_up(group, way.columns));
-  args->together = way.few > 1 && a.q.rows > a.batch.count && group < way.columns ? static_cast<int32_t>(way.columns / group) : 1;
+  args->together = way.few > 1 && args->ends == nullptr && a.q.rows > a.batch.count && group < way.columns ? static_cast<int32_t>(way.columns / group) : 1;
   return args->together == 1 ? a.q.rows : a.q.rows / args->together + a.batch.count;
 }
 
@@ -110,7 +110,7 @@ int32_t start_whole(ts_context& device, const ts_attention_args& a, const Way& w
 int32_t start_segments(ts_context& device, const ts_attention_args& a, const Way& way, AttentionArgs args) {
   const int64_t tiles = share_rows(a, way, &args);
   int64_t segments = bounded_context(a.batch) / kSegment;
-  if (a.window != 0) {  // what a tile of rows sees lies in this many
+  if (a.window != 0 && args.ends == nullptr) {  // what a tile of rows sees lies in this many
     const int64_t seen = (a.window > 0 ? a.window : -a.window) + a.ahead + args.together, most = divide_up(seen, kSegment) + 1;
     segments = most < segments ? most : segments;
   }
@@ -130,7 +130,7 @@ int32_t start_segments(ts_context& device, const ts_attention_args& a, const Way
 }
 
 int32_t start_attention(ts_context& device, const ts_attention_args& a, AttentionArgs args) {
-  if (args.places.place_of == nullptr) args.stage = stage_of(*a.layer);
+  if (args.places.place_of == nullptr && args.ends == nullptr) args.stage = stage_of(*a.layer);
   const bool whole = args.stage.stages > 0;
   const Way many = many_rows(a.layer->kind);
   Way few = few_rows(a.layer->kind);
@@ -148,7 +148,8 @@ int32_t start_attention(ts_context& device, const ts_attention_args& a, Attentio
   return any_few && status == TS_OK ? start_segments(device, a, few, args) : status;
 }
 
-int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places& places) {
+// ends: of span_attention, or NULL.
+int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places& places, const ts_indices* ends = nullptr) {
   int32_t status = check_attention(a);
   if (status != TS_OK || a.batch.count == 0) return status;
   status = check_pages(a.batch, *a.layer, a.q.rows, a.window);
@@ -167,6 +168,10 @@ int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places
   args.window = static_cast<int32_t>(a.window);
   args.ahead = static_cast<int32_t>(a.ahead);
   args.places = places;
+  if (ends != nullptr) {
+    args.ends = mirrored(device, ends->data, ends->count);
+    if (args.ends == nullptr) return TS_BAD_POINTER;
+  }
   status = mirror_sequences(device, a.batch, &args);
   if (status != TS_OK) return status;
   return start_attention(device, a, args);
@@ -207,6 +212,11 @@ int32_t launch(ts_context& device, const ts_kv_write_args& a) {
 }
 
 int32_t launch(ts_context& device, const ts_attention_args& a) { return launch_with(device, a, {}); }
+
+int32_t launch(ts_context& device, const ts_span_attention_args& a) {
+  if (a.ends.count != a.q.rows) return TS_BAD_SHAPE;
+  return launch_with(device, {a.out, a.q, a.layer, a.batch, a.scale, a.window, a.soft_cap, {}, {}, 0}, {}, &a.ends);
+}
 
 // What lies on the device is not looked at: a kernel makes NaN of a score whose place is none.
 int32_t launch(ts_context& device, const ts_placed_attention_args& a) {

@@ -23,8 +23,10 @@ KernelNumber kernel_of(const char* op, int32_t weight_kind, int32_t kv_kind, int
   for (const char* name : products)
     if (strcmp(op, name) == 0) return product_kernel(weight_kind, false, rows);
   if (strcmp(op, "experts") == 0) return product_kernel(weight_kind, true, rows);
-  const bool attends = strcmp(op, "attention") == 0 || strcmp(op, "placed_attention") == 0;
-  return attends ? attention_kernel(kv_kind) : kKernels;
+  const char* const attentions[] = {"attention", "placed_attention", "span_attention"};
+  for (const char* name : attentions)
+    if (strcmp(op, name) == 0) return attention_kernel(kv_kind);
+  return kKernels;
 }
 
 struct Entry {

@@ -12,6 +12,7 @@
 #include "../kernels/latents/latent_write.cpp"
 #include "../kernels/products/take_columns.cpp"
 #include "../kernels/rows/gaussian_cut.cpp"
+#include "../kernels/rows/given_rows.cpp"
 #include "../kernels/rows/match_rms.cpp"
 #include "../kernels/rows/mix_streams.cpp"
 #include "../kernels/rows/rotate_heads.cpp"

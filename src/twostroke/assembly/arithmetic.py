@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 from twostroke.assembly.settings.resolver import Resolved
-from twostroke.distributed.cluster.arithmetic import arithmetic_of
+from twostroke.distributed.cluster.arithmetic import arithmetic_of, encoder_arithmetic
 from twostroke.distributed.wire.frames import Arithmetic
 from twostroke.engine.executor import Executor
 from twostroke.ops.program.model import Model
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.pooling import Pooling
+
+if TYPE_CHECKING:
+    from twostroke.assembly.sight import SightPlan
+    from twostroke.runner.image_encoder import KeptRows
 
 DEVICE = "cuda"
 
@@ -24,3 +29,10 @@ def arithmetic_here(
     tables = hashlib.blake2b(repr(turned).encode(), digest_size=8).hexdigest()
     most = resolved.steps.max_step_tokens
     return arithmetic_of(executor, names, spec.vocab_size, tables, pools, most, pooling)
+
+
+def encoder_arithmetic_here(kept: KeptRows, plan: SightPlan, resolved: Resolved) -> Arithmetic:
+    """What decides the bits of image rows. kept: the loaded encoder, which encodes a small tile."""
+    weights, rows = resolved.model.weights, kept.made_of(plan.probe())
+    turned = repr(plan.encoder.model.program.ropes)
+    return encoder_arithmetic(resolved.cpu.cpu_level, weights, plan.kv(resolved).name.lower(), turned, rows.tobytes())

@@ -117,6 +117,8 @@ def settle_early_steps(
         reason = f"a model for the task {spec.task} makes no tokens"
     elif guessing is not None:
         reason = "what --speculate names reads each step before the next"
+    elif spec.program.given:
+        reason = "rows of images and their places are written before each step"
     if reason is None:
         words = "the device begins the next decode step while the host looks at this one"
         resolver.put(DeviceSettings.early_steps, ON, words)

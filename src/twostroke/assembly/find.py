@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from twostroke.assembly import device as placing
 from twostroke.assembly import ranks
@@ -17,21 +21,33 @@ from twostroke.assembly.guesses import GuessingModel, find_guessing
 from twostroke.assembly.seeing import plan_sight
 from twostroke.assembly.settings.config import (
     ModelFacts,
+    require_encoder_room,
+    resolve_encoder_memory,
     resolve_engine,
     resolve_memory,
     resolve_overload,
     resolve_server,
+    tell_whole_images,
 )
-from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings, StepSettings
+from twostroke.assembly.settings.engine_settings import (
+    DeviceSettings,
+    DiskSettings,
+    ModelSettings,
+    RankSettings,
+    StepSettings,
+)
 from twostroke.assembly.settings.env import Machine, asked_by_environment, read_machine
 from twostroke.assembly.settings.kv_disk import resolve_kv_disk, why_no_disk
 from twostroke.assembly.settings.resolver import Resolved, Resolver, collect
 from twostroke.assembly.task import read_for_task
 from twostroke.backends.cpu import best_level, require_level
 from twostroke.cost.memory import KVPlan
+from twostroke.cost.shape import Segment
 from twostroke.cost.what_if import WhatIf
 from twostroke.ops.program.model import Model
+from twostroke.runner.folder import read_headers
 from twostroke.runner.retrieval.sentence_files import SentenceFiles
+from twostroke.types.errors import ConfigError
 from twostroke.weights.hub.hub import ModelFolder
 from twostroke.weights.packed.cache_choice import kept_folder
 
@@ -68,26 +84,88 @@ class Found:
         return name_of(self.folder)
 
 
+class FoundEncoder(Struct, frozen=True):
+    """The encoder of a model that sees, whose settings are known and whose weights are not read yet. spec: the language
+    model, whose weights are never read."""
+
+    folder: ModelFolder
+    spec: Model
+    resolver: Resolver
+    machine: Machine
+    sight: SightPlan
+
+    @property
+    def name(self) -> str:
+        """See `name_of`."""
+        return name_of(self.folder)
+
+
+class _Located(Struct, frozen=True):
+    """named: the folder that was named; folder: that of the weights. kept: the cache folder."""
+
+    machine: Machine
+    kept: Path | None
+    named: ModelFolder
+    folder: ModelFolder
+
+
+def _located(model: str, resolver: Resolver, asked: ranks.RankPlaces | None) -> _Located:
+    """asked: the division among processes that was asked for."""
+    machine = read_machine() if asked is None else asked.share_of(read_machine())
+    kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
+    named = locate(model, resolver.asked_value(ModelSettings.revision), kept=kept)
+    folder = calibrated(resolver, named, kept) if asked is None else named  # other machines have no such result
+    return _Located(machine, kept, named, folder)
+
+
+def _resolve_engine(resolver: Resolver, place: _Located, spec: Model, text_tokens: int | None) -> None:
+    facts = ModelFacts(place.folder.source, place.folder.revision, spec, text_tokens)
+    resolve_engine(resolver, facts, place.machine, best_level())
+    require_level(resolver.resolved().cpu.cpu_level)
+
+
+def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
+    """The model's encoder of images alone: its memory is planned, and no other. Raises TwostrokeError."""
+    resolver = Resolver(collect(options, asked_by_environment()))
+    given = resolver.first_asked(DeviceSettings.device, RankSettings.tensor_parallel, RankSettings.pipeline_parallel)
+    if given is not None and resolver.asked_value(given) not in (1, "cpu", "auto"):
+        raise ConfigError(
+            f"--role encode and {resolver.source_of(given)} cannot be together.",
+            why="An encoder of images runs on the processor of one process.",
+            fix="Leave one of them out.",
+        )
+    found = _located(model, resolver, None)
+    spec = read_headers(found.folder.path)
+    _resolve_engine(resolver, found, spec, None)
+    resolver.put(StepSettings.max_step_tokens, sys.maxsize, "no prompt is computed here")
+    spec, plan = plan_sight(resolver, spec, found.folder.path, alone=True)
+    if plan is None:
+        raise ConfigError(
+            "--role encode cannot be.",
+            why="The model reads no images here; `twostroke config` says why.",
+            fix="Leave --role out.",
+        )
+    resolve_encoder_memory(resolver, plan.needs(resolver.resolved()), found.machine)
+    return FoundEncoder(found.folder, spec, resolver, found.machine, plan)
+
+
 def find_model(model: str, options: Mapping[str, Any]) -> Found:
     """Resolve everything up to memory; downloads where `model` is a hub id. Raises TwostrokeError."""
     resolver = Resolver(collect(options, asked_by_environment()))
     asked = ranks.asked_division(resolver)
     division = None if asked is None else asked.division
-    machine = read_machine() if asked is None else asked.share_of(read_machine())
-    kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
-    named = locate(model, resolver.asked_value(ModelSettings.revision), kept=kept)
-    folder = calibrated(resolver, named, kept) if asked is None else named  # other machines have no such result
+    found = _located(model, resolver, asked)
+    machine, kept, named, folder = found.machine, found.kept, found.named, found.folder
     spec, files = read_for_task(resolver, folder.path, compared_heads_folder(resolver, machine))
-    resolve_engine(resolver, ModelFacts(folder.source, folder.revision, spec, files.max_tokens), machine, best_level())
+    _resolve_engine(resolver, found, spec, files.max_tokens)
     settings = resolver.resolved()
-    require_level(settings.cpu.cpu_level)
     device = placing.choose_device(resolver, spec)
     sequences = settings.steps.max_sequences
     spec = with_calibrated_keys(spec, named.path, resolver)
     spec, guessing = find_guessing(resolver, spec, folder, machine)
     device = placing.able_to_guess(device, guessing, resolver)
+    spec, seeing = plan_sight(resolver, spec, folder.path, alone=asked is None)
     placing.settle_early_steps(device, spec, guessing, resolver)
-    spec, seeing = plan_sight(resolver, spec, folder.path, alone=device is None and asked is None)
     needs = needs_of(spec, [spec] if division is None else division.parts(spec), settings)
     adapters = plan_adapters(resolver, spec)
     if adapters is not None:
@@ -95,8 +173,10 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
         adapters.check_beside(guessing)
     if guessing is not None:
         needs = guessing.added_to(needs, settings)
-    if seeing is not None:
+    if seeing is not None and device is None:
         needs = seeing.added_to(needs, resolver.resolved())
+    elif seeing is not None:
+        require_encoder_room(resolver, seeing.needs(settings), machine)
     kv_plan = resolve_memory(
         resolver, placing.needs_on(device, needs, spec, settings, guessing), placing.room_on(device, machine)
     )
@@ -108,6 +188,9 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
     if settings.steps.objectives.any:
         check_objectives(costs, settings.steps.objectives)
         resolver.put(StepSettings.step_cost, "measured" if costs.measured else "guessed", costs.source)
+    if seeing is not None and seeing.together:
+        beside = [Segment.decode(0), Segment.prefill(0, seeing.most_rows, False)]
+        tell_whole_images(resolver, seeing.most_rows, costs.now.predict(beside).seconds)
     return Found(folder, spec, resolver, machine, kv_plan, costs, guessing, adapters, files, device, asked, seeing)
 
 

@@ -7,25 +7,36 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twostroke.assembly import engine as assemble
 from twostroke.assembly import optional
-from twostroke.assembly.arithmetic import DEVICE, arithmetic_here
+from twostroke.assembly.arithmetic import DEVICE, arithmetic_here, encoder_arithmetic_here
 from twostroke.assembly.caches import own_pools
-from twostroke.assembly.find import Found, find_model
+from twostroke.assembly.encoder_heart import EncoderHeart, build_encoder_heart
+from twostroke.assembly.find import Found, FoundEncoder, find_encoder, find_model
 from twostroke.assembly.settings.config import refuse_later_adapters
-from twostroke.assembly.settings.engine_settings import CacheSettings, CpuSettings, ModelSettings, StepSettings
+from twostroke.assembly.settings.engine_settings import (
+    CacheSettings,
+    CpuSettings,
+    ImageSettings,
+    MemorySettings,
+    ModelSettings,
+    StepSettings,
+)
 from twostroke.assembly.settings.env import asked_by_environment
 from twostroke.assembly.settings.resolver import collect
 from twostroke.cost.shape import Segment
 from twostroke.distributed.cluster.link import secret_key
 from twostroke.distributed.replica.core import PREFILL_TOKENS, ReplicaCore
+from twostroke.distributed.replica.encode_core import EncodeCore, NoGrammars
 from twostroke.distributed.replica.page_exchange import PageExchange
 from twostroke.distributed.replica.server import ReplicaServer
-from twostroke.distributed.wire.frames import ReplicaFacts, ReplicaRole
+from twostroke.distributed.wire.frames import Arithmetic, ReplicaFacts, ReplicaRole
 from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.engine.scheduler.limits.last_chunk import SmallLastChunk
 from twostroke.runner.pool_pages import PoolPages
@@ -37,6 +48,7 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.packed.fingerprint import content_fingerprint
 
 if TYPE_CHECKING:
+    from twostroke.assembly.sight import SightPlan
     from twostroke.runner.shared_rows import SharedRows
 
 USUAL_ROWS = 256
@@ -48,7 +60,7 @@ class BuiltReplica:
     """replica: served, and closed together with `heart`. facts: figures to show to people."""
 
     replica: ReplicaServer
-    heart: assemble.Heart
+    heart: assemble.Heart | EncoderHeart
     facts: dict[str, Any]
 
 
@@ -72,14 +84,16 @@ def build_replica(
     """Load a model and make a replica that listens. Raises TwostrokeError."""
     role = endpoint.role
     refuse_later_adapters(collect(options, asked_by_environment()))
+    if role == "encode":
+        return _build_encoder(find_encoder(model, options), endpoint, say)
     found = find_model(model, options)
-    if role != "both" and (reason := _why_no_images(found) if role == "encode" else _why_no_pages(found)):
+    if role != "both" and (reason := _why_no_pages(found)):
         raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
     heart = assemble.build_heart(found, progress, say, serving=True)
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
     if role == "prefill":
         heart.scheduler.limiters = (SmallLastChunk(PAGE_TOKENS), *heart.scheduler.limiters)
-    content = _content(found)
+    content = _content(found.folder.path, found.sight)
     unit = resolved.cpu.cpu_level if found.device is None else DEVICE
     times = StepTime.of(found.costs.now, not found.costs.measured)
     prompt_s = times.usual_s([Segment.prefill(0, PREFILL_TOKENS, True)])
@@ -106,6 +120,7 @@ def build_replica(
         sight="" if heart.eyes is None else heart.eyes.fingerprint,
         image_row_s=0.0 if images is None else images.row_s(USUAL_ROWS),
         image_row_bytes=0 if images is None else images.row_bytes,
+        encoder=_encoder_of(found, heart),
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
     possible = partial(why_not, spec.task, len(adapters))
@@ -114,6 +129,44 @@ def build_replica(
     formats, sizes = (ModelSettings.weights, CacheSettings.kv_format), (CacheSettings.kv_tokens, StepSettings.context)
     shown = resolved.values(*formats, CpuSettings.cpu_level, CpuSettings.threads, *sizes)
     return BuiltReplica(replica, heart, {"name": endpoint.name, "model": found.name, "role": role, **shown})
+
+
+def _build_encoder(found: FoundEncoder, endpoint: ReplicaEndpoint, say: Callable[[str], None]) -> BuiltReplica:
+    """A replica that encodes images for others. Of the model it loads the encoder alone."""
+    heart = build_encoder_heart(found)
+    resolved, rows, spec = heart.resolved, heart.rows, found.spec
+    arithmetic = encoder_arithmetic_here(heart.kept, found.sight, resolved)
+    with closing(found.sight.eyes(resolved)) as eyes:
+        rules = eyes.fingerprint
+    facts = ReplicaFacts(
+        name=endpoint.name,
+        instance=secrets.token_hex(8),
+        model=_content(found.folder.path, found.sight),
+        arithmetic=arithmetic,
+        page_tokens=PAGE_TOKENS,
+        pool_tokens=0,
+        context_tokens=resolved.steps.context,
+        vocab_size=spec.vocab_size,
+        max_sequences=resolved.steps.max_sequences,
+        token_s=0.0,
+        role=endpoint.role,
+        sight=rules,
+        image_row_s=rows.row_s(USUAL_ROWS),
+        image_row_bytes=rows.row_bytes,
+        encoder=arithmetic,
+    )
+    key = secret_key(endpoint.secret)
+    replica = ReplicaServer(EncodeCore(rows), facts, NoGrammars(), endpoint.listener, key, say)
+    sizes = (MemorySettings.weight_bytes, MemorySettings.buffer_bytes, ImageSettings.image_cache)
+    shown = resolved.values(ModelSettings.weights, CpuSettings.cpu_level, CpuSettings.threads, *sizes)
+    return BuiltReplica(replica, heart, {"name": endpoint.name, "model": found.name, "role": endpoint.role, **shown})
+
+
+def _encoder_of(found: Found, heart: assemble.Heart) -> Arithmetic | None:
+    """What decides the bits of image rows; None for a model that reads no images."""
+    if found.sight is None or heart.images is None:
+        return None
+    return encoder_arithmetic_here(heart.images.kept, found.sight, heart.resolved)
 
 
 def why_not(task: Task, num_adapters: int, request: Request) -> str:
@@ -131,18 +184,13 @@ def _shared_rows(heart: assemble.Heart) -> SharedRows | None:
     return optional.shared_rows.SharedRows(heart.images, cost, heart.scheduler.images, heart.cache, time.perf_counter)
 
 
-def _why_no_images(found: Found) -> str:
-    """Why this model's replica cannot encode images for others; empty where it can."""
-    return "" if found.sight is not None else "The model reads no images here; `twostroke config` says why."
-
-
-def _content(found: Found) -> str:
+def _content(folder: Path, sight: SightPlan | None) -> str:
     """A fingerprint of all weights: also of those of an encoder in files of its own."""
-    with Checkpoint.open(found.folder.path) as checkpoint:
+    with Checkpoint.open(folder) as checkpoint:
         content = content_fingerprint(checkpoint)
-    if found.sight is None or not found.sight.files.apart:
+    if sight is None or not sight.files.apart:
         return content
-    with found.sight.files.open() as checkpoint:
+    with sight.files.open() as checkpoint:
         both = content + content_fingerprint(checkpoint)
     return hashlib.blake2b(both.encode(), digest_size=16).hexdigest()
 

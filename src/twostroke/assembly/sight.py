@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from twostroke.assembly.settings.resolver import Resolved, Resolver
 from twostroke.assembly.sight_files import SightFiles, sight_files
 from twostroke.backends.cpu import NativePacker
 from twostroke.cost.encode_cost import EncodeCost
-from twostroke.cost.memory import MemoryNeeds
+from twostroke.cost.memory import EncoderBytes, MemoryNeeds
 from twostroke.images.decoder import ImageDecoder, ImageLimits, has_pillow
 from twostroke.images.eyes import Eyes
 from twostroke.images.families import read_processor
@@ -41,7 +42,7 @@ from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.image_encoder import ImageEncoder, ImageRows, KeptRows, TowerValues
 from twostroke.runner.patch_layout import PatchLayout
 from twostroke.types.errors import ConfigError, CorruptModel, ModelError
-from twostroke.types.images import SpanLayers
+from twostroke.types.images import ImageTile, SpanLayers
 from twostroke.types.lazy_module import LazyModule
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
@@ -56,7 +57,9 @@ else:
 
 NO_ENCODER = "its files hold no encoder of images that is implemented"
 NO_PILLOW = "Pillow is not installed, which opens image files: pip install 'twostroke[images]'"
-NOT_ALONE = "images are encoded where one process computes the model on its processor"
+PROBE_LINES = 2
+"""Lines of image rows of the tile that proves an encoder's arithmetic."""
+NOT_ALONE = "images are read where one process computes the model"
 
 
 class SightPlan(Struct, frozen=True, eq=False):
@@ -69,9 +72,22 @@ class SightPlan(Struct, frozen=True, eq=False):
     most_rows: int
     stored: tuple[str, ...]
 
+    @property
+    def together(self) -> bool:
+        """Whether the rows of an image see each other, so that they share a step of the language model."""
+        return self.encoder.sight.spans is not SpanLayers.NONE
+
+    def kv(self, settings: Resolved) -> KVKind:
+        """The kind of the encoder's K and V."""
+        return encoder_kv(settings.model.weights)
+
+    def needs(self, settings: Resolved) -> EncoderBytes:
+        """What the encoder needs alone."""
+        return encoder_bytes(self.encoder, self.most_rows, settings.model.weights)
+
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
         """What the model and its encoder need together, with the rows that are kept."""
-        own = encoder_bytes(self.encoder, self.most_rows, settings.model.weights)
+        own = self.needs(settings)
         return structs.replace(
             needs,
             weight_bytes=needs.weight_bytes + own.weights,
@@ -81,20 +97,24 @@ class SightPlan(Struct, frozen=True, eq=False):
     def eyes(self, settings: Resolved) -> Eyes:
         """What opens images for prompts."""
         sight, limits = self.encoder.sight, ImageLimits()
-        together = sight.spans is not SpanLayers.NONE
         fetcher = fetcher_of(settings.images.image_urls, limits.file_bytes)
-        return Eyes(self.processor, ImageDecoder(limits), sight.patching, sight.placeholder, together, fetcher)
+        return Eyes(self.processor, ImageDecoder(limits), sight.patching, sight.placeholder, self.together, fetcher)
 
     def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
         """What encodes cost on this machine."""
         weights, level, threads = settings.model.weights, settings.cpu.cpu_level, settings.cpu.threads
-        costs = costs_here(self.encoder.model, weights, encoder_kv(weights), machine.cache_folder, level, threads)
+        costs = costs_here(self.encoder.model, weights, self.kv(settings), machine.cache_folder, level, threads)
         return encode_cost(self.encoder, costs.now)
 
     def rows(
         self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
     ) -> ImageRows:
         """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
+        kept, given = self.kept(settings, machine, where), given_rows(program)
+        return ImageRows(kept, memory, given, time.perf_counter, self.encoder.sight.filler)
+
+    def kept(self, settings: Resolved, machine: Machine, where: RunPlace) -> KeptRows:
+        """The encoder, loaded, and the rows that it has made."""
         encoder, sight = self.encoder, self.encoder.sight
         with closing(NativePacker(settings.cpu.cpu_level, settings.cpu.threads, settings.cpu.cpus)) as packer:
             with self.files.open() as checkpoint:
@@ -103,24 +123,22 @@ class SightPlan(Struct, frozen=True, eq=False):
                 table = None if sight.learned is None else read_table(prefixed, sight.learned)
                 newline = None if not sight.newline else _numbers(prefixed, sight.newline)
         program_of = encoder.model.program
-        kind = encoder_kv(settings.model.weights)
-        own = StepMemory(program_of, weights.matrices, weights.vectors, kind, self._sizes())
+        own = StepMemory(program_of, weights.matrices, weights.vectors, self.kv(settings), self._sizes())
         layout = PatchLayout(sight, np.array(self.processor.values, np.float32), table, newline)
         parts = [where.ops.compile(part, own) for part in parts_of(program_of)]
         values = TowerValues(encoder.pixels, encoder.places, program_of.kept)
         made = ImageEncoder(parts, own, values, layout, self.cost(settings, machine))
-        kept, given = KeptRows(made, settings.images.image_cache), given_rows(program)
-        return ImageRows(kept, memory, given, time.perf_counter, sight.filler)
+        return KeptRows(made, settings.images.image_cache)
+
+    def probe(self) -> ImageTile:
+        """A small tile with fixed pixels. Encoders that make the same rows of it have the same arithmetic."""
+        lines = min(PROBE_LINES, math.isqrt(self.most_rows))
+        side = lines * self.encoder.sight.patching.unit
+        pixels = bytes((7 * place + place // 11) % 256 for place in range(3 * side * side))
+        return ImageTile(-1, lines, lines, side, side, pixels)
 
     def _sizes(self) -> MemorySizes:
         return encoder_sizes(self.encoder.sight, self.most_rows)
-
-
-class EncoderBytes(Struct, frozen=True):
-    """The memory of an encoder. buffers: values of its largest step, rotations, and its pages of K and V."""
-
-    weights: int
-    buffers: int
 
 
 def encoder_bytes(encoder: SightEncoder, most_rows: int, weights: str) -> EncoderBytes:
@@ -190,7 +208,7 @@ def find_sight(
 ) -> tuple[Model, SightPlan | None]:
     """The model with a place for image rows, and its encoder; the model as it is where it reads no images.
 
-    alone: whether one process computes the model on its processor. Raises ConfigError or ModelError where images are
+    alone: whether one process computes the model. Raises ConfigError or ModelError where images are
     asked for and cannot be read.
     """
     asked, found, why = resolver.asked_value(ImageSettings.images), None, NO_ENCODER

@@ -3,6 +3,8 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from twostroke.cost.cache_needs import CacheNeeds
@@ -37,6 +39,13 @@ class MemoryNeeds(Struct, frozen=True):
     def fixed_bytes(self) -> int:
         """Bytes of everything but the caches."""
         return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes + self.adapter_bytes
+
+
+class EncoderBytes(Struct, frozen=True):
+    """The memory of an encoder of images. buffers: values of its largest step, rotations, and its pages of K and V."""
+
+    weights: int
+    buffers: int
 
 
 class KVPlan(Struct, frozen=True):
@@ -86,6 +95,23 @@ def _available(available_bytes: int, source: str) -> str:
     return f"{_gb(available_bytes)} are available{f' ({source})' if source else ''}"
 
 
+def require_room(needs: EncoderBytes, kept_bytes: int, available_bytes: int, source: str) -> None:
+    """Raises OutOfMemory, with the figures, where an encoder and the image rows that it keeps do not fit."""
+    parts = {
+        "weights": needs.weights,
+        "buffers": needs.buffers,
+        "image rows": kept_bytes,
+        "the process itself": PROCESS_BYTES,
+    }
+    total = sum(parts.values())
+    if total > available_bytes:
+        raise OutOfMemory(
+            f"The encoder does not fit: it needs {_gb(total)}, {_available(available_bytes, source)}.",
+            why=f"{_sum_of(parts)}.",
+            fix="Use smaller weights (--weights int8), a smaller --image-cache or --image-tokens, or more memory.",
+        )
+
+
 def _too_big(needs: MemoryNeeds, available: str, kv_bytes: int) -> OutOfMemory:
     parts = {
         "weights": needs.weight_bytes,
@@ -97,10 +123,13 @@ def _too_big(needs: MemoryNeeds, available: str, kv_bytes: int) -> OutOfMemory:
     }
     return OutOfMemory(
         f"The model does not fit: it needs {_gb(needs.fixed_bytes + kv_bytes)}, {available}.",
-        why=" + ".join(f"{name} {_gb(size)}" for name, size in parts.items() if size)
-        + f" ({needs.caches.token_bytes:,} bytes a token).",
+        why=f"{_sum_of(parts)} ({needs.caches.token_bytes:,} bytes a token).",
         fix="Use smaller weights (--weights int4), a smaller --kv-memory or model, or more memory.",
     )
+
+
+def _sum_of(parts: Mapping[str, int]) -> str:
+    return " + ".join(f"{name} {_gb(size)}" for name, size in parts.items() if size)
 
 
 def _gb(num_bytes: int) -> str:

@@ -29,18 +29,15 @@ LOW_LINES = 16
 
 
 class PixtralProcessor(OfColors, Struct, frozen=True):
-    """unit: the side of an image row in pixels. most: the longest height and width before both are stretched."""
+    """unit: the side of an image row in pixels. most: the longest height and width before both are stretched. mark:
+    stands for an image row. breaks_lines: breaks stand between lines, and an end after the last."""
 
     family: ClassVar[str] = "pixtral"
     unit: int
     most: tuple[int, int]
     colors: Colors
+    mark: str = IMAGE
     breaks_lines: bool = True
-
-    @property
-    def mark(self) -> str:
-        """See Processor."""
-        return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
         """See Processor."""
@@ -56,7 +53,7 @@ class PixtralProcessor(OfColors, Struct, frozen=True):
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
         """See Processor."""
         ((count, columns),) = lines
-        return BREAK.join([IMAGE * columns] * count) + END
+        return BREAK.join([self.mark * columns] * count) + END if self.breaks_lines else self.mark * (count * columns)
 
 
 def read(fields: Fields, tiling: Tiling) -> PixtralProcessor:

@@ -29,6 +29,9 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import (
     ADAPTERS,
     LOGIT_ADAPTERS,
+    ROW_ENDS,
+    ROW_MARKS,
+    ROW_NUMBERS,
     SLOTS,
     TOKEN_TYPES,
     Cache,
@@ -113,8 +116,9 @@ class StepMemory:
     """The arrays. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of
     each page group are filled before each step. `slots` and `batch` are the first group's; there is one even where no
     layer has pages. has_types: does the program read token_types? row_marks: the marks of rows that are given from
-    outside. row_ends: see ops/attention/span_attention.py. row_turns: tables whose rows are those of the step; they are
-    written before each step.
+    outside. row_ends: see ops/attention/span_attention.py. row_numbers: 0, 1, 2 and so on. These three are empty where
+    the program reads none of them. row_turns: tables whose rows are those of the step; they are written before each
+    step.
 
     device: where values, caches and tables lie; matrices and vectors are there already. What is filled before a step is
     in the host's memory, one block of it (`inputs`), page tables last.
@@ -140,32 +144,28 @@ class StepMemory:
         }
         usual = {rope: rope_table(rope.spec, sizes.context_tokens, self._rates(rope)) for rope in program.ropes}
         self.row_turns = tuple(
-            TurnedRows(rope.turns, table, sizes.max_step_tokens) for rope, table in usual.items() if rope.turns
+            TurnedRows(rope.turns, table, sizes.max_step_tokens, device) for rope, table in usual.items() if rope.turns
         )
         by_row = iter(self.row_turns)
         self._ropes: dict[Rope, RopeTable] = {
             rope: next(by_row).rows if rope.turns else _on(device, table) for rope, table in usual.items()
         }
         tokens, sequences, tables = sizes.max_step_tokens, sizes.max_sequences, len(groups) or 1
+        read = _inputs_of(program)
+        marked = tokens if read & {ROW_MARKS, ROW_ENDS, ROW_NUMBERS} else 0
         shapes: list[tuple[int, ...]] = [*[(tokens,)] * 4, (sequences,), (sequences,), (sequences + 1,)]
-        shapes += [(sizes.max_logit_rows,)] * 2 + [(tokens,)] * tables + [(sequences, sizes.max_pages)] * tables
+        shapes += [(sizes.max_logit_rows,)] * 2 + [(marked,)] * 3
+        shapes += [(tokens,)] * tables + [(sequences, sizes.max_pages)] * tables
         self.inputs, parts = _input_block(device, shapes)
         self.token_ids, self.positions, self.token_types, self.adapters = parts[:4]
-        self.state_slots, contexts, starts, self.logit_rows, self.logit_adapters, *groups_of = parts[4:]
-        self.has_types = any(item == TOKEN_TYPES for call in program.body for item in call.operands())
-        # These are of programs that no device runs.
-        self.row_marks: I32Array = np.zeros(tokens, np.int32)
-        self.row_ends: I32Array = np.zeros(tokens, np.int32)
-        self.row_numbers: I32Array = np.arange(tokens, dtype=np.int32)
+        self.state_slots, contexts, starts, self.logit_rows, self.logit_adapters = parts[4:9]
+        (self.row_marks, self.row_ends, self.row_numbers), groups_of = parts[9:12], parts[12:]
+        self.row_numbers[:] = np.arange(marked)
+        self.has_types = TOKEN_TYPES in read
         self.adapters[:] = -1
         self._states, self._state_of = _state_arrays(program, sizes.state_slots, device)
         self.logit_adapters[:] = -1
-        self.has_adapters = any(
-            item in (ADAPTERS, LOGIT_ADAPTERS)
-            for call in program.calls
-            for item in call.operands()
-            if isinstance(item, Indices)
-        )
+        self.has_adapters = bool(read & {ADAPTERS, LOGIT_ADAPTERS})
         self.page_inputs = tuple(
             GroupInputs(slots, AttentionBatch(starts, contexts, table), [None] * sequences)
             for slots, table in zip(groups_of[:tables], groups_of[tables:], strict=True)
@@ -257,6 +257,10 @@ class StepMemory:
         """Write the rows of a value of the program's inputs, which is contiguous."""
         self._device.write(self.value(value, sizes), rows)
 
+    def fill_rows(self, value: Value, sizes: StepSizes, rows: F32Array, first: int) -> None:
+        """Write some rows of such a value, from row `first` on."""
+        self._device.write(self.value(value, sizes)[first : first + len(rows)], rows)
+
     def operands(self, call: Op, sizes: StepSizes | None = None) -> tuple[Any, ...]:
         """What a call's operands are in a step of these sizes; of the largest step where none are given."""
         items = call.operands()
@@ -283,6 +287,11 @@ class StepMemory:
         if isinstance(item, Sequences):
             return _first(inputs.batch, sizes.sequences)
         return item
+
+
+def _inputs_of(program: Program) -> set[Indices]:
+    """The inputs of a step that the program's calls read."""
+    return {item for call in program.calls for item in call.operands() if isinstance(item, Indices)}
 
 
 def _first(batch: AttentionBatch, count: int) -> AttentionBatch:

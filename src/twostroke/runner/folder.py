@@ -51,6 +51,17 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
     return with_stored_dtype(folder, read_model(config, asked=asked, apart=apart))
 
 
+def read_headers(folder: Path) -> Model:
+    """As `read_folder`, of config.json and the headers of files alone: where the checkpoint may hold a head of its own,
+    the model here has none. Raises CorruptModel or UnsupportedModel."""
+    config = read_object(folder / "config.json")
+    if not (folder / NAME_FILE).is_file() and scheme_in(folder) is None:
+        return with_stored_dtype(folder, read_model(config))
+    with Checkpoint.open(folder) as checkpoint:
+        named = checkpoint if checkpoint.is_gguf else with_prefix(checkpoint, read_model(config))
+        return read_model(config, stored_formats(named), column_orders(named))
+
+
 def with_stored_dtype(folder: Path, model: Model) -> Model:
     """The model with the dtype that its matrices have. config.json may name none, or another one. Unchanged where they
     cannot be read: loading them later raises the error."""

@@ -184,6 +184,10 @@ class KeptRows:
         self.num_found += 1
         return self._rows[tile.key]
 
+    def made_of(self, tile: ImageTile) -> F32Array:
+        """The rows of a tile, which are not kept. A tile that was begun is given up."""
+        return self._encoder.encode(tile)
+
     def find(self, key: int) -> F32Array | None:
         """The rows of a tile, where they are kept."""
         found = self._rows.get(key)
@@ -277,13 +281,13 @@ class ImageRows:
         begin_s = self._clock()
         if plan.encode is not None:
             self._work(plan.encode, plan.encode_s)
-        targets = [self._memory.value(value, sizes) for value in self._given]
         first_row = 0
         for sequence in plan.sequences:
             for begin, rows, end in self._rows_in(sequence.request.images, sequence.start, sequence.end):
-                at = slice(first_row + begin - sequence.start, first_row + begin - sequence.start + len(rows))
-                for target, own in zip(targets, np.split(rows, len(targets), axis=1), strict=True):
-                    target[at] = own
+                own_row = first_row + begin - sequence.start
+                at = slice(own_row, own_row + len(rows))
+                for value, own in zip(self._given, np.split(rows, len(self._given), axis=1), strict=True):
+                    self._memory.fill_rows(value, sizes, own, own_row)
                 marks[at], ends[at] = 1, end
                 if self._filler is not None:
                     self._memory.token_ids[at] = self._filler

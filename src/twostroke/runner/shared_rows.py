@@ -9,19 +9,25 @@ import numpy as np
 from twostroke.cost.encode_cost import EncodeCost
 from twostroke.engine.cache.manager import CacheManager
 from twostroke.engine.scheduler.limits.image_turns import ImageTurns
-from twostroke.runner.image_encoder import ImageRows
-from twostroke.types.images import ImageTile, keys_of
+from twostroke.runner.image_encoder import ImageRows, KeptRows
+from twostroke.types.images import EncodedTiles, ImageTile, keys_of
 from twostroke.types.request import Request
 
+Told = Callable[[EncodedTiles], None]
+"""What is told of each piece of an encode."""
 
-class SharedRows:
-    """Satisfies replica.row_feeds.RowStore. turns: the scheduler's, which are told what is encoded. clock: seconds."""
+
+def tell_nobody(_encoded: EncodedTiles) -> None:
+    """No scheduler waits for rows."""
+
+
+class EncodedRows:
+    """The rows of an encoder alone. Satisfies replica.row_feeds.RowStore. width: numbers of a row. clock: seconds."""
 
     def __init__(
-        self, images: ImageRows, cost: EncodeCost, turns: ImageTurns, cache: CacheManager, clock: Callable[[], float]
+        self, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float], told: Told = tell_nobody
     ) -> None:
-        self._kept, self._cost, self._turns, self._cache, self._clock = images.kept, cost, turns, cache, clock
-        self._width = images.width
+        self._kept, self._width, self._cost, self._clock, self._told = kept, width, cost, clock, told
 
     @property
     def row_bytes(self) -> int:
@@ -36,7 +42,7 @@ class SharedRows:
 
     def keep(self, key: int, data: bytes) -> None:
         self._kept.put(key, np.frombuffer(data, np.float32).reshape(-1, self._width))
-        self._turns.done(self._kept.take(0.0), ())
+        self._told(self._kept.take(0.0))
 
     def work(self, tile: ImageTile, seconds: float) -> bool:
         """See RowStore. An encode that fails is over: the request that needs it fails by itself."""
@@ -46,7 +52,7 @@ class SharedRows:
         except Exception:
             self._kept.give_up(tile)
             over = True
-        self._turns.done(self._kept.take(self._clock() - begin_s), ())
+        self._told(self._kept.take(self._clock() - begin_s))
         return over
 
     def predicted_s(self, tile: ImageTile) -> float:
@@ -57,6 +63,22 @@ class SharedRows:
         return self._cost.seconds(rows) / rows
 
     def missing(self, request: Request) -> list[ImageTile]:
+        """See RowStore."""
+        return [span.tile for span in request.images if not self.has(span.tile.key)]
+
+
+class SharedRows(EncodedRows):
+    """The rows of an engine. turns: the scheduler's, which are told what is encoded. cache: knows prompts whose images
+    need no rows."""
+
+    def __init__(
+        self, images: ImageRows, cost: EncodeCost, turns: ImageTurns, cache: CacheManager, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(images.kept, images.width, cost, clock, lambda made: turns.done(made, ()))
+        self._cache = cache
+
+    def missing(self, request: Request) -> list[ImageTile]:
+        """See RowStore."""
         tokens = (*request.prompt_token_ids, *request.resumed_token_ids)
         matched = self._cache.match(request.cache_salt, keys_of(tokens, request.images))
         cached = self._cache.spared_tokens(matched, len(tokens))

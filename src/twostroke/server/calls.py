@@ -95,6 +95,11 @@ class Call:
         return sum(len(prompt.token_ids) for prompt in self.prompts)
 
     @property
+    def num_image_tokens(self) -> int:
+        """The tokens of prompts that hold rows of images."""
+        return sum(span.end - span.first for prompt in self.prompts for span in prompt.images)
+
+    @property
     def scores_prompt(self) -> bool:
         """True where log probabilities of the prompt are part of the answer."""
         return self.echoes is not None and self.logprobs is not None

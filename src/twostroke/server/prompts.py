@@ -20,7 +20,6 @@ from twostroke.server.api.model_list import adapter_of, asked_model
 from twostroke.server.api.other_engines import unlimited
 from twostroke.server.api.reasoning_effort import wish_of, with_wish
 from twostroke.server.api.schema import (
-    MAX_PROMPTS,
     ChatRequest,
     CheckedChat,
     CompletionRequest,
@@ -31,6 +30,7 @@ from twostroke.server.api.schema import (
 from twostroke.server.api.tool_use import ToolUse, special_ids_of, tool_use
 from twostroke.server.calls import PLAIN, AnswerTurn, Call, Delivery
 from twostroke.server.gate.decode import decode
+from twostroke.server.given_prompts import read_prompt, shown_text, split_prompts
 from twostroke.server.serving import Serving
 from twostroke.text.chat_template import ChatTemplate
 from twostroke.text.history.legal_ids import call_ids_of, with_legal_ids
@@ -237,10 +237,11 @@ def call_of_completion(request: CompletionRequest, serving: Serving, prefix: str
     """
     asked_model(request.model, serving)
     notes = Notes()
-    given = infilled(request, serving, notes) if request.suffix else _split_prompts(request.prompt)
+    given = infilled(request, serving, notes) if request.suffix else split_prompts(request.prompt)
     special = request.parse_special is not False
     encode = partial(serving.tokenizer.encode_prompt, context_tokens=serving.context_tokens, parse_special=special)
-    lists = [encode(prompt) if isinstance(prompt, str) else prompt for prompt in given]
+    read = [read_prompt(prompt, encode, serving.looks or serving.eyes, serving.template) for prompt in given]
+    lists = [ids for ids, _ in read]
     asked = grammar_of(request)
     params = [_params(request, request.logprobs, _room(request, ids, serving), asked, serving) for ids in lists]
     notes.add_all(asked.not_held)
@@ -249,13 +250,13 @@ def call_of_completion(request: CompletionRequest, serving: Serving, prefix: str
     ]
     if request.echo:
         params = [replace(own, prompt_logprobs=request.logprobs) for own in params]
-    encoded = [_Encoded(ids, own) for ids, own in zip(lists, params, strict=True)]
+    encoded = [_Encoded(ids, own, images=spans) for (ids, spans), own in zip(read, params, strict=True)]
     call = _call(request, prefix, encoded, request.logprobs, asked, serving)
     call = replace(call, warnings=notes.texts)
     if not request.echo:
         return call
     # Only now are the ids known to be legal.
-    return replace(call, echoes=tuple(p if isinstance(p, str) else serving.tokenizer.decode(p) for p in given))
+    return replace(call, echoes=tuple(shown_text(each, serving.tokenizer.decode) for each in given))
 
 
 def _room(request: CompletionRequest, token_ids: Sequence[int], serving: Serving) -> int:
@@ -322,28 +323,6 @@ def _delivery(request: GenerationRequest) -> Delivery:
         progress=bool(request.return_progress),
         timings=bool(request.timings_per_token),
     )
-
-
-def _split_prompts(prompt: str | Sequence[str | int | list[int]]) -> list[str | list[int]]:
-    """The four shapes of `prompt` as a list of prompts."""
-    if isinstance(prompt, str):
-        prompt = [prompt]
-    if not prompt or "" in prompt:
-        # Also where the tokenizer would put a BOS in front: an empty text is a client's mistake far more often.
-        raise InvalidRequest("prompt is empty.", param="prompt", fix="Send some text, or the id of a BOS token.")
-    ids = [item for item in prompt if isinstance(item, int)]
-    if len(ids) == len(prompt):
-        return [ids]
-    several = [item for item in prompt if not isinstance(item, int)]
-    if len(several) != len(prompt) or len({isinstance(item, str) for item in several}) != 1:
-        raise InvalidRequest(
-            "prompt mixes texts and token ids.",
-            param="prompt",
-            fix="Send a text, a list of texts, a list of token ids, or a list of such lists.",
-        )
-    if len(several) > MAX_PROMPTS:
-        raise InvalidRequest(f"prompt has {len(several)} entries; at most {MAX_PROMPTS} are read.", param="prompt")
-    return several
 
 
 def _params(

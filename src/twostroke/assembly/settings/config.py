@@ -29,7 +29,7 @@ from twostroke.assembly.settings.server_settings import (
     TalkSettings,
     TraceSettings,
 )
-from twostroke.cost.memory import KVPlan, MemoryNeeds, plan_kv
+from twostroke.cost.memory import PROCESS_BYTES, EncoderBytes, KVPlan, MemoryNeeds, plan_kv, require_room
 from twostroke.engine.scheduler.limits.gap_limiter import GapRule
 from twostroke.ops.program.model import Model
 from twostroke.ops.quant.formats import usual_kv_format, usual_weights
@@ -47,6 +47,7 @@ USUAL_SEQUENCES = 64
 IMAGE_TOKENS = 4096
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
+HELD = "interpreter, tokenizer, requests: what stays after any load"
 GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
 
 
@@ -159,6 +160,18 @@ def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
     return GAP_LIMITER, f"{GapRule()}, by measured step times; prompts alone fill the step"
 
 
+def tell_whole_images(resolver: Resolver, rows: int, seconds: float) -> None:
+    """Rows of an image that see each other are computed in one step, whatever the limiter leaves. Its reason says so
+    where such a step is longer than its bound. seconds: predicted for one next to a stream."""
+    settled = resolver.resolved()
+    steps = settled.steps
+    bound_s = {GAP_LIMITER: GapRule().least_s, ITL_LIMITER: steps.itl}.get(steps.step_limiter)
+    if bound_s is not None and seconds > bound_s:
+        reason = settled.reason_of(StepSettings.step_limiter)
+        words = f"{reason}; the {rows} rows of an image see each other and share one step, which takes {seconds:.2g} s"
+        resolver.put(StepSettings.step_limiter, steps.step_limiter, words)
+
+
 def step_rule(steps: StepSettings) -> str:
     """What sizes prompts next to streams, in words; empty where max_step_tokens alone does."""
     promised = f"ItlLimiter (--itl {1e3 * steps.itl:g}ms)" if steps.itl is not None else ""
@@ -187,11 +200,24 @@ def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> 
     resolver.put(MemorySettings.table_bytes, needs.table_bytes, "rotations and page tables of the longest context")
     if needs.adapter_bytes:
         resolver.put(MemorySettings.adapter_bytes, needs.adapter_bytes, "places for adapters")
-    held = "interpreter, tokenizer, requests: what stays after any load"
-    resolver.put(MemorySettings.process_bytes, needs.process_bytes, held)
+    resolver.put(MemorySettings.process_bytes, needs.process_bytes, HELD)
     resolver.put(CacheSettings.kv_memory, plan.kv_bytes, plan.reason)
     resolver.put(CacheSettings.kv_tokens, plan.tokens, needs.caches.words())
     return plan
+
+
+def resolve_encoder_memory(resolver: Resolver, needs: EncoderBytes, machine: Machine) -> None:
+    """The memory of an encoder of images without its language model; raises OutOfMemory with the arithmetic."""
+    require_encoder_room(resolver, needs, machine)
+    resolver.put(MemorySettings.weight_bytes, needs.weights, "packed size of the encoder in the chosen format")
+    resolver.put(MemorySettings.buffer_bytes, needs.buffers, "activations, K and V of the largest tile")
+    resolver.put(MemorySettings.process_bytes, PROCESS_BYTES, HELD)
+
+
+def require_encoder_room(resolver: Resolver, needs: EncoderBytes, machine: Machine) -> None:
+    """Raises OutOfMemory where this machine has no room for an encoder of images."""
+    kept_bytes = resolver.resolved().images.image_cache
+    require_room(needs, kept_bytes, machine.available_bytes, machine.memory_source)
 
 
 def resolve_server(resolver: Resolver, default_name: str) -> None:

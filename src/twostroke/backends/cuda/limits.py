@@ -10,6 +10,7 @@ from twostroke.ops.attention.entry_select import EntrySelect
 from twostroke.ops.attention.entry_write import EntryWrite
 from twostroke.ops.attention.index_select import IndexSelect
 from twostroke.ops.attention.placed_attention import PlacedAttention
+from twostroke.ops.attention.span_attention import SpanAttention
 from twostroke.ops.products.experts import Experts
 from twostroke.ops.products.feed_forward import FeedForward
 from twostroke.ops.products.linear_silu import LinearSilu
@@ -109,11 +110,11 @@ def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> I
             yield _scores(context_tokens)
         elif isinstance(call, EntrySelect):
             yield _scores(-(-context_tokens // call.rate))
-        elif isinstance(call, Attention | PlacedAttention):
+        elif isinstance(call, Attention | PlacedAttention | SpanAttention):
             yield _partials(call, context_tokens)
 
 
-def _partials(call: Attention | PlacedAttention, context_tokens: int) -> int:
+def _partials(call: Attention | PlacedAttention | SpanAttention, context_tokens: int) -> int:
     """Bytes of what rows have of each segment, of which there is a power of two; none where one holds the context."""
     segments = 1 << (max(-(-context_tokens // SEGMENT), 1) - 1).bit_length()
     kind, heads = call.layer.kind, call.q.shape[0]

@@ -6,6 +6,7 @@ import faulthandler
 import platform
 import signal
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ class ReplicaFlags:
         default="both",
         show_default=True,
         help="What it computes: whole answers, prompts whose answers go on at another replica, such answers, or "
-        "encodes of images for other replicas.",
+        "encodes of images for other replicas. For encodes it loads the encoder alone.",
     )
     listen_fd: int | None = flag("--listen-fd", type=int, default=None, hidden=True)
     report_fd: int | None = flag("--report-fd", type=int, default=None, hidden=True)
@@ -79,7 +80,7 @@ def command(model: str, asked: ReplicaFlags, as_json: bool, verbose: bool, **opt
             else:
                 click.echo(
                     f"{facts['name']}: {facts['model']}, {facts['weights']} weights, {facts['threads']} threads, "
-                    f"{facts['cpu_level']} kernels; listens on {facts['listen']} for fronts"
+                    f"{facts['cpu_level']} kernels; listens on {facts['listen']} for fronts{encoder_words(facts)}"
                 )
             report_listening(asked.report_fd)
             signal.signal(signal.SIGTERM, lambda *_: built.replica.drain())
@@ -88,3 +89,12 @@ def command(model: str, asked: ReplicaFlags, as_json: bool, verbose: bool, **opt
                     built.replica.serve()
             finally:
                 finish_undisturbed()
+
+
+def encoder_words(facts: Mapping[str, Any]) -> str:
+    """The memory of a replica that has loaded an encoder alone; empty for the others."""
+    if facts["role"] != "encode":
+        return ""
+    names = ("weight_bytes", "buffer_bytes", "image_cache")
+    weights, buffers, rows = (f"{facts[name] / 1e6:,.1f} MB" for name in names)
+    return f"\nThe encoder of images alone: weights {weights}, buffers {buffers}, image rows up to {rows}"

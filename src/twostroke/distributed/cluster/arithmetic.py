@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from typing import Any
 
 from twostroke.distributed.wire.frames import Arithmetic, ReplicaFacts
 from twostroke.engine.executor import Executor
@@ -63,6 +64,20 @@ def arithmetic_of(
     )
 
 
+def encoder_arithmetic(cpu_level: str, weights: str, kv_format: str, tables: str, rows: bytes) -> Arithmetic:
+    """That of an encoder of images. tables: its rotations, in words. rows: those that it made of a fixed tile."""
+    return Arithmetic(
+        ops=OPS_VERSION,
+        weights=weights,
+        kv_format=kv_format,
+        key_factors="none",
+        unit=unit_of(cpu_level, weights, kv_format),
+        tables=hashlib.blake2b(tables.encode(), digest_size=8).hexdigest(),
+        sampling=SAMPLING_VERSION,
+        probe=hashlib.blake2b(rows, digest_size=16).hexdigest(),
+    )
+
+
 def _probe(executor: Executor, vocab_size: int, pools: CachePools, step_tokens: int) -> str:
     """A prompt, and the twenty best log probabilities of what comes next, exactly."""
     known = tuple((7 * index + 3) % vocab_size for index in range(PROBE_TOKENS))
@@ -97,17 +112,33 @@ def _pooled_probe(
 
 
 def difference(first: ReplicaFacts, other: ReplicaFacts) -> str:
-    """The first fact in which a replica must not differ and does: "weights (int8 and int4)"; empty where none."""
+    """The first fact in which a replica must not differ and does: "weights (int8 and int4)"; empty where none.
+
+    Of a replica that encodes for others these are the facts of images alone.
+    """
     pairs = [
         ("the model", first.model, other.model),
-        *[(name, getattr(first.arithmetic, name), getattr(other.arithmetic, name)) for name in ARITHMETIC_NAMES],
+        ("the rules of images", first.sight, other.sight),
+        *[(f"the encoder's {name}", *_both(first.encoder, other.encoder, name)) for name in ARITHMETIC_NAMES],
+    ]
+    if "encode" not in (first.role, other.role):
+        pairs += _of_texts(first, other)
+    return next((f"{name} ({one} and {two})" for name, one, two in pairs if one != two), "")
+
+
+def _both(first: Arithmetic | None, other: Arithmetic | None, name: str) -> tuple[Any, Any]:
+    return getattr(first, name, None), getattr(other, name, None)
+
+
+def _of_texts(first: ReplicaFacts, other: ReplicaFacts) -> list[tuple[str, Any, Any]]:
+    """What decides answers to texts."""
+    return [
+        *[(name, *_both(first.arithmetic, other.arithmetic, name)) for name in ARITHMETIC_NAMES],
         ("the page size", first.page_tokens, other.page_tokens),
         ("the context", first.context_tokens, other.context_tokens),
         ("the vocabulary", first.vocab_size, other.vocab_size),
         ("the adapters", first.adapters, other.adapters),
         ("the contents of adapters", first.adapter_salts, other.adapter_salts),
-        ("the rules of images", first.sight, other.sight),
         ("--ttft", first.objectives.ttft_s, other.objectives.ttft_s),
         ("--itl", first.objectives.itl_s, other.objectives.itl_s),
     ]
-    return next((f"{name} ({one} and {two})" for name, one, two in pairs if one != two), "")

@@ -32,6 +32,7 @@ WAIT_S = 0.05
 CALL_AGAIN_S = 0.3
 CALL_S = 3.0
 NOT_CALLED = "not called yet"
+WAITS = "encodes for others, and no replica that computes requests is there yet"
 
 Address = tuple[str, int]
 
@@ -43,7 +44,7 @@ def no_check() -> None:
 @dataclass(eq=False, slots=True)
 class _Caller:
     """One address. state: what is known of it, in words for people. try_at_s: when it is called next. name: the name of
-    its replica.
+    its replica. told: what a replica is that encodes for others and came before all that compute requests.
     """
 
     address: Address
@@ -54,6 +55,7 @@ class _Caller:
     try_at_s: float = 0.0
     since_s: float = 0.0
     state: str = NOT_CALLED
+    told: ReplicaFacts | None = None
 
 
 class FrontStepper:
@@ -271,17 +273,33 @@ class FrontStepper:
 
     def _hear(self, caller: _Caller, frame: Frame, now: float) -> None:
         if isinstance(frame, ReplicaFacts):
-            if caller.name:
+            if caller.name or caller.told is not None:
                 raise LinkLost("it says twice what it is")
-            self._join(caller, frame, now)
+            self._greet(caller, frame, now)
         elif caller.name and isinstance(frame, RecordSent):
             self._records.came(caller.name, frame)
         elif caller.name:
             self._early += self.fleet.heard(caller.name, frame, now)
 
-    def _join(self, caller: _Caller, facts: ReplicaFacts, now: float) -> None:
-        self.facts = self.facts or facts
-        if found := difference(self.facts, facts):
+    def _greet(self, caller: _Caller, facts: ReplicaFacts, now: float) -> None:
+        """A replica is there. One that encodes for others waits for the first that computes requests: a front serves
+        nothing without that one, and takes its facts."""
+        if self.facts is None:
+            if facts.role == "encode":
+                caller.told, caller.state = facts, WAITS
+                return
+            self.facts = facts
+        self._join(caller, facts, self.facts, now)
+        for other in self._callers:
+            early, other.told = other.told, None
+            try:
+                if early is not None:
+                    self._join(other, early, self.facts, now)
+            except LinkLost as error:
+                self._hang_up(other, str(error), now)
+
+    def _join(self, caller: _Caller, facts: ReplicaFacts, first: ReplicaFacts, now: float) -> None:
+        if found := difference(first, facts):
             raise LinkLost(f"it differs from the first replica in {found}")
         if any(member.name == facts.name for member in self.fleet.members):
             raise LinkLost(f"another replica is named {facts.name} already")
@@ -295,7 +313,7 @@ class FrontStepper:
         for caller in self._callers:
             if caller.name and caller.name in silent:
                 self._hang_up(caller, "said nothing for too long", now)
-            elif caller.sock is not None and not caller.name and now - caller.since_s > CALL_S:
+            elif caller.sock is not None and not caller.name and caller.told is None and now - caller.since_s > CALL_S:
                 self._hang_up(caller, "did not finish its greeting", now)
 
     def _hang_up(self, caller: _Caller, why: str, now: float) -> None:
@@ -305,7 +323,8 @@ class FrontStepper:
             self._selector.unregister(caller.sock)
             caller.sock.close()
         name, caller.name = caller.name, ""
-        caller.sock, caller.link, caller.state, caller.try_at_s = None, None, why, now + CALL_AGAIN_S
+        caller.sock, caller.link, caller.told = None, None, None
+        caller.state, caller.try_at_s = why, now + CALL_AGAIN_S
         if name:
             asked_to_end = self.fleet.holds
             self._say(f"replica {name} has ended" if asked_to_end else f"replica {name} is lost: {why}")

@@ -264,21 +264,22 @@ class ReplicaFleet:
         return stream.refuse(member.name, refused, {each.name for each in self._usable()}, self._now)
 
     def _usable(self) -> list[FleetMember]:
-        """Replicas that may compute requests. Those that encode for others do so where there is no other one."""
-        ready = self._ready()
-        return [member for member in ready if member.role != "encode"] or ready
+        """Replicas that may compute requests; suspected ones only where there is no other one."""
+        return _trusted([member for member in self._ready() if member.role != "encode"])
+
+    def _encoders(self) -> list[FleetMember]:
+        """Replicas that encode images for others."""
+        return _trusted([member for member in self._ready() if member.role == "encode"])
 
     def _ready(self) -> list[FleetMember]:
-        """Suspected replicas only where there is no other one."""
-        ready = [] if self.holds else [member for member in self._members.values() if not member.draining]
-        return [member for member in ready if not member.suspect] or ready
+        return [] if self.holds else [member for member in self._members.values() if not member.draining]
 
     def _hand_over(self, source: FleetMember) -> None:
         """Prompts are computed at `source`; decoding goes on elsewhere, with its pages as far as they come there.
 
         A stream stays where no other replica decodes, and where it cannot be split.
         """
-        others = [each for each in self._usable() if each.role not in ("prefill", "encode")]
+        others = [each for each in self._usable() if each.role != "prefill"]
         here = [stream for stream in self._streams.values() if stream.member is source and stream.may_split]
         for stream in here if others else ():
             if len(stream.told) > stream.account.stays[-1].num_told:  # it has a token of this replica
@@ -305,7 +306,7 @@ class ReplicaFleet:
             placed = place_split(asked, readers, decoders, self._router, self._sooner)
         else:
             placed = place_whole(asked, (readers if stream.stays_whole else decoders) or members, self._router)
-        return with_encoder(placed, stream, asked, self._ready(), self._router, self._sooner)
+        return with_encoder(placed, stream, asked, self._encoders(), self._router, self._sooner)
 
     def _placing(self, stream: FleetStream) -> Placing:
         request = stream.request
@@ -384,3 +385,8 @@ class ReplicaFleet:
             first_scheduled_s=stream.account.first_s,
             prefix_miss=None,  # it speaks of the replica's own requests
         )
+
+
+def _trusted(members: list[FleetMember]) -> list[FleetMember]:
+    """Those that are not suspected; all where there are none."""
+    return [member for member in members if not member.suspect] or members

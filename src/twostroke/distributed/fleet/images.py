@@ -26,12 +26,11 @@ def with_encoder(
     placed: ReplicaPlacement,
     stream: FleetStream,
     asked: Placing,
-    members: Sequence[FleetMember],
+    encoders: Sequence[FleetMember],
     router: LeastSeconds,
     sooner: Sooner,
 ) -> ReplicaPlacement:
     """A placement in which images that the chosen replica does not know may be encoded elsewhere."""
-    encoders = [member for member in members if member.role == "encode" and member is not placed.member]
     if not (stream.request.images and encoders):
         return placed
     cached = max(router.cached_tokens(asked, each) for each in (placed.member, placed.source or placed.member))

@@ -19,6 +19,7 @@ from twostroke.distributed.cluster.accepting import accepted
 from twostroke.distributed.cluster.link import FrameLink, LinkLost
 from twostroke.distributed.cluster.waker import Waker
 from twostroke.distributed.replica.core import ReplicaCore
+from twostroke.distributed.replica.encode_core import EncodeCore
 from twostroke.distributed.replica.own_salt import with_own_salt
 from twostroke.distributed.replica.page_calls import PageCalls
 from twostroke.distributed.replica.page_exchange import hash_of
@@ -69,7 +70,7 @@ class ReplicaServer:
 
     def __init__(
         self,
-        core: ReplicaCore,
+        core: ReplicaCore | EncodeCore,
         facts: ReplicaFacts,
         grammars: Grammars,
         listener: socket.socket,

@@ -22,7 +22,7 @@ from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
-WIRE_VERSION = 10
+WIRE_VERSION = 11
 NONCE_BYTES = 32
 TILE_PIECE_BYTES = 256 << 10
 """The most bytes of a tile in one frame: frames of other requests go between two of them."""
@@ -70,7 +70,8 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     objectives: what it promises to each request. adapters: their names, by slot. sight: a fingerprint of the rules by
     which images become tiles; empty where it reads no images. adapter_salts: the salt of each adapter's prefixes, which
     follows from its contents. image_row_s, image_row_bytes: predicted seconds of an image row's encode, and its bytes
-    as it is sent.
+    as it is sent. encoder: what decides the bits of image rows; None where it reads no images. A replica of the role
+    `encode` has no language model: its `arithmetic` is that of the encoder too.
     """
 
     name: str
@@ -91,6 +92,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     adapter_salts: tuple[str, ...] = ()
     image_row_s: float = 0.0
     image_row_bytes: int = 0
+    encoder: Arithmetic | None = None
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):

@@ -39,14 +39,15 @@ def _home(name: str) -> LazyModule:
 _IDEFICS3, _QWEN2_VL, _QWEN3_VL, _PIXTRAL = map(_home, ("idefics3", "qwen2_vl", "qwen3_vl", "pixtral"))
 _GEMMA3, _GEMMA4, _PADDLE, _GLM4V = map(_home, ("gemma3", "gemma4", "paddleocr_vl", "glm4v"))
 _INTERNVL, _LFM2_VL, _LLAVA, _UNIFIED = map(_home, ("internvl", "lfm2_vl", "llava", "gemma4_unified"))
+_GLM_OCR = _home("glm_ocr")
 ENCODERS: Mapping[str, LazyModule] = {
     **{"idefics3": _IDEFICS3, "smolvlm": _IDEFICS3},
     **{"qwen2_vl": _QWEN2_VL, "qwen2_5_vl": _QWEN2_VL},
     **{"qwen3_vl": _QWEN3_VL, "qwen3_vl_moe": _QWEN3_VL, "qwen3_5": _QWEN3_VL, "qwen3_5_moe": _QWEN3_VL},
     **{"gemma3": _GEMMA3, "gemma4": _GEMMA4, "gemma4_unified": _UNIFIED, "paddleocr_vl": _PADDLE},
-    **{"glm4v": _GLM4V, "glm46v": _GLM4V, "glm4v_moe": _GLM4V},
+    **{"glm4v": _GLM4V, "glm46v": _GLM4V, "glm4v_moe": _GLM4V, "glm_ocr": _GLM_OCR},
     **{"internvl": _INTERNVL, "lfm2_vl": _LFM2_VL},
-    **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL},
+    **{"mistral3": _PIXTRAL, "llava pixtral": _PIXTRAL, "lighton_ocr": _PIXTRAL},
     **{f"{name} {tower}_vision_model": _LLAVA for name in ("llava", "llava_next") for tower in ("clip", "siglip")},
     "llava_onevision siglip_vision_model": _LLAVA,
 }

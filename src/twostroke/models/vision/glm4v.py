@@ -31,6 +31,7 @@ SILENT = {
 """What transformers assumes for the tower where vision_config is silent."""
 SECTIONS = (8, 12, 12)
 PREFIX = "model.visual."
+PREFIXES = (("visual.", PREFIX),)
 BETWEEN = Norm(1e-5, NormKind.LAYER)
 
 
@@ -71,16 +72,18 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     def program(t: Tracer) -> tuple[Value, ...]:
         with t.layer(PREFIX):
             x = with_given_places(t, norm(t, "post_conv_layernorm", patches(t), in_place=True))
-            joined = join_rows(norm(t, "post_layernorm", tower(t, x)), t.logit_rows, merge**2)
-            kernel = Tensor(t.name("downsample.weight"), (width, wide, merge, merge))
-            bias = Tensor(t.name("downsample.bias"), (width,))
-            rows = linear(
-                by_channel(t, joined, wide), t.weight("connector", width, joined.width, (kernel,), (bias,))
-            )
-            with t.layer("merger."):
-                rows = linear(rows, t.matrix("connector", {"proj": width}, width))
-                rows = activate(BETWEEN(t, "post_projection_norm", rows, in_place=True), Activation.GELU)
-                return (feed(t, rows),)
+            return (image_rows(t, norm(t, "post_layernorm", tower(t, x)), merge, feed),)
 
-    prefixes = (("visual.", PREFIX),)
-    return sight, CommonFacts(1, wide, depth, 1, None, (), "float32", stored_prefixes=prefixes), program
+    return sight, CommonFacts(1, wide, depth, 1, None, (), "float32", stored_prefixes=PREFIXES), program
+
+
+def image_rows(t: Tracer, x: Value, merge: int, feed: Feed) -> Value:
+    """Squares of patches as rows of the language model. feed: the block after the product that joins them."""
+    joined, width = join_rows(x, t.logit_rows, merge**2), feed.hidden_size
+    kernel = Tensor(t.name("downsample.weight"), (width, x.width, merge, merge))
+    bias = Tensor(t.name("downsample.bias"), (width,))
+    rows = linear(by_channel(t, joined, x.width), t.weight("connector", width, joined.width, (kernel,), (bias,)))
+    with t.layer("merger."):
+        rows = linear(rows, t.matrix("connector", {"proj": width}, width))
+        rows = activate(BETWEEN(t, "post_projection_norm", rows, in_place=True), Activation.GELU)
+        return feed(t, rows)

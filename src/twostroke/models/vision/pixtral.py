@@ -1,8 +1,13 @@
-"""Pixtral and Mistral 3: a tower over tiles of any size, with RMS norms and gates. Its patches turn by line and column
-(Agrawal et al. 2024).
+"""Pixtral, Mistral 3 and LightOnOCR: a tower over tiles of any size, with RMS norms and gates. Its patches turn by line
+and column (Agrawal et al. 2024; Taghadouini et al. 2025).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
 
 from twostroke.models.common.blocks.attend import AttentionNames, Heads
 from twostroke.models.common.blocks.feed import Feed
@@ -28,26 +33,50 @@ SILENT = {
 }
 """What transformers assumes for the tower where vision_config is silent."""
 EPS = 1e-5
-PROJECTOR = "model.multi_modal_projector."
-PREFIXES = (("vision_tower.", "model.vision_tower."), ("multi_modal_projector.", PROJECTOR))
+
+
+class PixtralKind(Struct, frozen=True):
+    """What differs by the outer model_type. family: that of the processor. merges: groups of patches become one image
+    row. tower, projector: the beginnings of names. placeholder: the token id where the config is silent. silent: what
+    else than SILENT is assumed for the tower."""
+
+    family: str = "pixtral"
+    merges: bool = False
+    tower: str = "vision_tower."
+    projector: str = "multi_modal_projector."
+    placeholder: int = 32_000
+    silent: Mapping[str, Any] = {}
+
+    @property
+    def prefixes(self) -> tuple[tuple[str, str], ...]:
+        """The beginnings of names in some files, and those of programs."""
+        return tuple((name, f"model.{name}") for name in (self.tower, self.projector))
+
+
+KINDS = {
+    "mistral3": PixtralKind(merges=True, placeholder=10),
+    "lighton_ocr": PixtralKind(
+        *("lighton_ocr", True, "vision_encoder.", "vision_projection.", 151_655),
+        silent={"patch_size": 14, "hidden_act": "silu"},
+    ),
+}
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Mistral 3 joins spatial_merge_size squared patches; in Pixtral each patch becomes an image row."""
-    merges = fields.text("model_type", "") == "mistral3"
-    own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
+    """Where the kind merges, spatial_merge_size squared patches are joined; else each patch becomes an image row."""
+    kind = KINDS.get(fields.text("model_type", ""), PixtralKind())
+    merges = kind.merges
+    own = with_silent(fields.group("vision_config") or fields.only({}), {**SILENT, **kind.silent})
     patch, layers = own.integer("patch_size", 1, 4096), own.integer("num_hidden_layers", 1, 4096)
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)
     merge = fields.integer("spatial_merge_size", 1, 64, default=2) if merges else 1
     _last_layer_only(fields, layers)
     dim = head_dim(own, wide, count)
     turn = turn_by_turns(dim, theta_of(own))
-    usual = 10 if merges else 32_000
+    usual = fields.optional_integer("image_token_id", 0, 1 << 24) or kind.placeholder
     sight = Sight(
-        family="pixtral",
-        placeholder=fields.integer(
-            "image_token_index", 0, 1 << 24, default=fields.optional_integer("image_token_id", 0, 1 << 24) or usual
-        ),
+        family=kind.family,
+        placeholder=fields.integer("image_token_index", 0, 1 << 24, default=usual),
         patching=Patching(patch, merge),
         turn=turn,
     )
@@ -68,9 +97,9 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     act = activation(fields, "projector_hidden_act", "gelu")
 
     def program(t: Tracer) -> tuple[Value, ...]:
-        with t.layer("model.vision_tower."):
+        with t.layer(f"model.{kind.tower}"):
             x = tower(t, norm(t, "ln_pre", patches(t), in_place=True))
-        with t.layer(PROJECTOR):
+        with t.layer(f"model.{kind.projector}"):
             if merges:
                 joined = join_rows(between(t, "norm", x), t.logit_rows, merge**2)
                 matrix = t.matrix("connector", {"patch_merger.merging_layer": wide}, joined.width)
@@ -80,7 +109,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
             middle = activate(linear(rows, t.matrix("connector", {"linear_1": width}, wide, bias=biased)), act)
             return (linear(middle, t.matrix("connector", {"linear_2": width}, width, bias=biased)),)
 
-    return sight, CommonFacts(1, wide, layers, 1, None, (), "float32", stored_prefixes=PREFIXES), program
+    return sight, CommonFacts(1, wide, layers, 1, None, (), "float32", stored_prefixes=kind.prefixes), program
 
 
 def _last_layer_only(fields: Fields, layers: int) -> None:

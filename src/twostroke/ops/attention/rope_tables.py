@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twostroke.ops.cos_sin import cos_sin
+from twostroke.ops.device_memory import HOST, DeviceMemory
 from twostroke.ops.operands import F32Array, I32Array, RopeTable
 from twostroke.ops.program.values import RowTurns
 from twostroke.types.spec.portable import ln, powers
@@ -125,16 +126,16 @@ def _yarn_pair(rope: RopeSpec, turns: float) -> float:
 class TurnedRows:
     """A table with a row for each row of a step, whose places say where in the usual table each pair is looked up.
 
-    rows: the table that ops read.
+    rows: the table that ops read. It lies on the device, and `usual` in the host's memory.
     """
 
-    def __init__(self, turns: RowTurns, usual: RopeTable, max_rows: int) -> None:
+    def __init__(self, turns: RowTurns, usual: RopeTable, max_rows: int, device: DeviceMemory = HOST) -> None:
         self._usual, self._axes, self._pairs = usual, np.array(turns.axes), np.array(turns.pairs)
-        shape = (max_rows, len(self._axes))
-        self.rows = RopeTable(np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+        self._device, zeros = device, np.zeros((max_rows, len(self._axes)), np.float32)
+        self.rows = RopeTable(device.put(zeros), device.put(zeros.copy()))
 
     def write(self, places: I32Array, first: int = 0) -> None:
         """The rows of a step. places (A, rows): each below the positions of the usual table. first: the first row."""
         at, end = places[self._axes].T, first + places.shape[1]
-        self.rows.cos[first:end] = self._usual.cos[at, self._pairs]
-        self.rows.sin[first:end] = self._usual.sin[at, self._pairs]
+        self._device.write(self.rows.cos[first:end], self._usual.cos[at, self._pairs])
+        self._device.write(self.rows.sin[first:end], self._usual.sin[at, self._pairs])

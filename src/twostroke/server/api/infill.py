@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from twostroke.server.api.schema import CompletionRequest
+from twostroke.server.api.schema import CompletionRequest, MediaPrompt
 from twostroke.server.serving import Serving
 from twostroke.text.infill import REPOSITORY, InfillPrompt, InfillTokens, Middle, OtherFile
 from twostroke.types.errors import InvalidRequest
@@ -68,7 +68,7 @@ def infilled(request: CompletionRequest, serving: Serving, notes: Notes) -> list
             why=f"The model {serving.served_name} has no tokens for filling in the middle.",
             fix="Leave it out.",
         )
-    texts = [request.prompt] if isinstance(request.prompt, str) else request.prompt
+    texts = [request.prompt] if isinstance(request.prompt, str | MediaPrompt) else request.prompt
     made: list[str | list[int]] = []
     for text in texts:
         if not isinstance(text, str):

@@ -129,11 +129,19 @@ class ChatRequest(GenerationRequest, kw_only=True):
     continue_final_message: bool | None = None
 
 
+class MediaPrompt(msgspec.Struct):
+    """A text with images, as clients of llama.cpp send it. multimodal_data: files in base64; each stands where the text
+    has the next mark <__media__>."""
+
+    prompt_string: str
+    multimodal_data: list[str] = []
+
+
 @body_kind
 class CompletionRequest(GenerationRequest, kw_only=True):
-    """POST /v1/completions. prompt: a text, texts, token ids, or lists of token ids."""
+    """POST /v1/completions. prompt: a text, texts, token ids, lists of token ids, or a text with images."""
 
-    prompt: str | list[str | int | list[int]]
+    prompt: str | list[str | int | list[int]] | MediaPrompt
     logprobs: int | None = None
     echo: bool | None = None
     suffix: str | None = None

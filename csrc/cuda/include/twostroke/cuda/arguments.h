@@ -151,6 +151,7 @@ struct AttentionArgs {
   float* out;
   const float *q, *sinks, *slopes;
   const int32_t *row_starts, *context_tokens, *page_table;
+  const int32_t* ends;  // of each row one after the last position that it sees at least; NULL: none. Tiles have one row then
   int64_t q_stride, out_stride, heads, sequences, table_stride;
   float scale, soft_cap;
   int32_t window, ahead;
@@ -225,6 +226,7 @@ struct FollowArgs {
   K(idle_share, IdleArgs)             \
   K(index_choose, SelectArgs)         \
   K(index_scores, SelectArgs)         \
+  K(join_rows, JoinArgs)              \
   K(kv_write, KVWriteArgs)            \
   K(latent_attention, AttentionArgs)  \
   K(latent_write, LatentWriteArgs)    \
@@ -261,6 +263,7 @@ struct FollowArgs {
   K(quantize, QuantizeArgs)           \
   K(quantize_steps, RoundArgs)        \
   K(quantize_tiles, RoundArgs)        \
+  K(replace_rows, GivenArgs)          \
   K(rg_lru, RgLruArgs)                \
   K(rms_norm, NormArgs)               \
   K(rope, RopeArgs)                   \

@@ -125,9 +125,13 @@ class Tower:
         if shape.wide_norm:
             q = shape.wide_norm(t, shape.names.q_norm, q, in_place=True)
             k = shape.wide_norm(t, shape.names.k_norm, k, in_place=True)
+        q, k = q.heads(shape.num_heads), k.heads(shape.num_kv_heads)
+        if shape.head_norm:
+            q = shape.head_norm.of_heads(t, shape.names.q_norm, q)
+            k = shape.head_norm.of_heads(t, shape.names.k_norm, k)
         if self.turn is None:
-            return q.heads(shape.num_heads), k.heads(shape.num_kv_heads), v
-        both = join(q.heads(shape.num_heads), k.heads(shape.num_kv_heads))
+            return q, k, v
+        both = join(q, k)
         turned = rope(both, self.turn, ROW_NUMBERS).flat()
         q, k = turned.columns(0, shape.query), turned.columns(shape.query, shape.kv)
         return q.heads(shape.num_heads), k.heads(shape.num_kv_heads), v

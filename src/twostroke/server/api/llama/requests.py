@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from twostroke.server.api.infill import AskedMiddle, OtherText, infill_prompt, infill_tokens
-from twostroke.server.api.schema import CompletionRequest, GenerationRequest, checked_completion
+from twostroke.server.api.schema import CompletionRequest, GenerationRequest, MediaPrompt, checked_completion
 from twostroke.server.calls import Call
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.decode import body_kind, decode
@@ -44,7 +44,7 @@ class LlamaOptions(GenerationRequest, kw_only=True):
 class LlamaCompletion(LlamaOptions, kw_only=True):
     """POST /completion."""
 
-    prompt: str | list[str | int | list[int]]
+    prompt: str | list[str | int | list[int]] | MediaPrompt
 
 
 class ExtraFile(msgspec.Struct):
@@ -67,8 +67,7 @@ class LlamaInfill(LlamaOptions, kw_only=True):
 def llama_completion(body: bytes, serving: Serving) -> Call:
     """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, LlamaCompletion)
-    prompt = request.prompt if isinstance(request.prompt, str) else list(request.prompt)
-    return _call(request, prompt, serving)
+    return _call(request, request.prompt, serving)
 
 
 def llama_infill(body: bytes, serving: Serving) -> Call:
@@ -101,7 +100,7 @@ def llama_infill(body: bytes, serving: Serving) -> Call:
     return replace(call, warnings=(*call.warnings, *made.left_out))
 
 
-def _call(request: LlamaOptions, prompt: str | list[str | int | list[int]], serving: Serving) -> Call:
+def _call(request: LlamaOptions, prompt: str | list[str | int | list[int]] | MediaPrompt, serving: Serving) -> Call:
     for name, off in OFF.items():
         value = getattr(request, name)
         if value is not None and value not in off:

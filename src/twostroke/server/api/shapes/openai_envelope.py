@@ -20,12 +20,12 @@ DONE = b"data: [DONE]\n\n"
 
 def usage_of(call: Call, counts: Counts) -> dict[str, Any]:
     """Token counts: generated ones, shown or not."""
-    prompt_tokens = call.num_prompt_tokens
+    prompt_tokens, images = call.num_prompt_tokens, call.num_image_tokens
     return {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": counts.completion,
         "total_tokens": prompt_tokens + counts.completion,
-        "prompt_tokens_details": {"cached_tokens": counts.cached},
+        "prompt_tokens_details": {"cached_tokens": counts.cached, **({"image_tokens": images} if images else {})},
     }
 
 

@@ -199,10 +199,11 @@ class ResponsesShape(TurnShape):
         }
 
     def _usage(self, counts: Counts) -> dict[str, Any]:
-        prompt_tokens = self._call.num_prompt_tokens
+        prompt_tokens, images = self._call.num_prompt_tokens, self._call.num_image_tokens
+        details = {"cached_tokens": counts.cached, "cache_write_tokens": 0}
         return {
             "input_tokens": prompt_tokens,
-            "input_tokens_details": {"cached_tokens": counts.cached, "cache_write_tokens": 0},
+            "input_tokens_details": details | ({"image_tokens": images} if images else {}),
             "output_tokens": counts.completion,
             "output_tokens_details": {"reasoning_tokens": self._turn.reasoning_tokens},
             "total_tokens": prompt_tokens + counts.completion,

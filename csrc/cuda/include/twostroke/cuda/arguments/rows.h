@@ -61,6 +61,21 @@ struct PlaceScoreArgs {  // place_scores: x (rows, heads, dim) by table (heads, 
   int64_t out_stride, x_stride, rows, heads, dim, places, parts;
 };
 
+struct GivenArgs {  // replace_rows
+  float* out;
+  const float *x, *given;
+  const int32_t* marks;
+  int64_t out_stride, x_stride, given_stride, width, parts;
+  int32_t added;
+};
+
+struct JoinArgs {  // join_rows: rows of `width`, of rows of `narrow`
+  float* out;
+  const float* x;
+  const int32_t* rows;
+  int64_t out_stride, x_stride, narrow, width, parts;
+};
+
 struct MixArgs {  // mix_streams, weigh_streams: rows of `made` streams of `width`, of `read` others
   float* out;
   const float *base, *x, *weights;

@@ -24,8 +24,10 @@ struct Seen {
   TS_MEMBER_INLINE int32_t segments() const { return (end - 1) / kSegment + 1 - begin / kSegment; }
 };
 
-TS_DEVICE_INLINE Seen seen_from(const AttentionArgs& args, int32_t position, int32_t context) {
-  const int64_t end = static_cast<int64_t>(position) + 1 + args.ahead;
+// row: of the step.
+TS_DEVICE_INLINE Seen seen_from(const AttentionArgs& args, int32_t row, int32_t position, int32_t context) {
+  int64_t end = static_cast<int64_t>(position) + 1 + args.ahead;
+  if (args.ends != nullptr && args.ends[row] > end) end = args.ends[row];
   return {position, static_cast<int32_t>(first_seen(args.window, position)), end < context ? static_cast<int32_t>(end) : context};
 }
 
@@ -66,7 +68,7 @@ struct RowTile {
   int32_t rows, first, position, context;  // position: of the first row
   const int32_t* pages;
 
-  TS_MEMBER_INLINE Seen seen(const AttentionArgs& args, int32_t row) const { return seen_from(args, position + row, context); }
+  TS_MEMBER_INLINE Seen seen(const AttentionArgs& args, int32_t row) const { return seen_from(args, first + row, position + row, context); }
   // Positions that some row sees.
   TS_MEMBER_INLINE int32_t begin(const AttentionArgs& args) const { return seen(args, 0).begin; }
   TS_MEMBER_INLINE int32_t end(const AttentionArgs& args) const { return seen(args, rows - 1).end; }

@@ -1,0 +1,100 @@
+"""The heart of a replica that encodes images alone: tiles in, image rows out. It computes no request."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from twostroke.distributed.replica.page_feeds import LinkId, PageFeeds
+from twostroke.distributed.replica.page_pulls import PagePulls
+from twostroke.distributed.replica.row_feeds import RowFeeds, RowStore
+from twostroke.distributed.replica.row_pulls import RowPulls
+from twostroke.distributed.wire.frames import (
+    Assignment,
+    Frame,
+    PagesSent,
+    RecordAsked,
+    RecordSent,
+    Refused,
+    ReplicaLoad,
+    RowsSent,
+)
+from twostroke.types.errors import InvalidRequest
+from twostroke.types.grammar import Grammar, TokenMask
+
+NO_TEXT = "This replica encodes images and has no language model."
+
+
+class NoGrammars:
+    """Satisfies engine.session.Grammars: nothing is generated."""
+
+    def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
+        """Refuse a grammar."""
+        raise InvalidRequest(NO_TEXT)
+
+
+class EncodeCore:
+    """What a `ReplicaServer` serves, as `ReplicaCore` is. One thread at a time. outbox: (link, frame)."""
+
+    has_work = False
+    page_rate = 0.0
+
+    def __init__(self, rows: RowStore) -> None:
+        self.outbox: deque[tuple[LinkId, Frame]] = deque()
+        numbers = itertools.count(1)
+        self.pulls, self.feeds = PagePulls(None, numbers), PageFeeds(None, self.outbox)
+        self.row_pulls, self.row_feeds = RowPulls(None, numbers), RowFeeds(rows, self.outbox)
+
+    @property
+    def idle(self) -> bool:
+        """True while nothing is encoded."""
+        return not self.row_feeds.has_work
+
+    @property
+    def waits(self) -> bool:
+        """Has a question of another replica no answer yet?"""
+        return self.feeds.waits or self.row_feeds.waits
+
+    def open(self, link_id: LinkId) -> None:
+        """A front has connected: nothing is kept for it."""
+
+    def work(self, link_id: LinkId, work: Assignment, _masks: Sequence[TokenMask] = ()) -> None:
+        """Refuse a request."""
+        self.outbox.append((link_id, Refused(work.number, NO_TEXT)))
+
+    def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
+        """Nothing was asked for."""
+
+    def rows_came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> None:
+        """Nothing was asked for."""
+
+    def answer(self, now: float, busy: set[LinkId]) -> bool:
+        """See ReplicaCore."""
+        pages = self.feeds.answer(now, busy)
+        return self.row_feeds.answer(now, busy) or pages
+
+    def let_go(self) -> None:
+        """No pages take up room."""
+
+    def cancel(self, link_id: LinkId, number: int) -> None:
+        """End the encodes of a number."""
+        self.row_feeds.cancel(link_id, number)
+
+    def close(self, link_id: LinkId) -> None:
+        """A front or a replica is gone: its encodes and questions end."""
+        self.feeds.close(link_id)
+        self.row_feeds.cancel(link_id)
+
+    def record(self, link_id: LinkId, asked: RecordAsked) -> None:
+        """No stream has ended here."""
+        self.outbox.append((link_id, RecordSent(asked.number, None)))
+
+    def step(self) -> ReplicaLoad | None:
+        """There is no step to compute."""
+        return None
+
+    def load(self) -> ReplicaLoad:
+        """The encodes that are to be done."""
+        return ReplicaLoad(encode_s=self.row_feeds.left_s)

@@ -1,0 +1,73 @@
+"""Next to a stream a large image is encoded in pieces that are planned within what the gap rule leaves.
+
+It is opened and resized in a process of its own, which has a lower priority: tests/vision/test_pieces.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+from PIL import Image
+
+from tests.vision.families import FAMILIES
+from tests.vision.folders import picture
+from tests.vision.test_exactness import opened
+from tests.vision.test_turns import prompt_of, watched
+from twostroke.cost.encode_pieces import LEAST_ROWS, EncodePiece
+from twostroke.engine.scheduler.limits.gap_limiter import GapLimiter
+from twostroke.engine.scheduler.limits.image_turns import ImageTurns
+from twostroke.engine.scheduler.limits.limits import StepLoad
+from twostroke.runner.image_encoder import ImageEncoder
+from twostroke.types.plan import EncodeTurn
+
+SIDE, ROWS = 4096, 512
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose images may have as many rows as --image-tokens allows."""
+    made: Path = tmp_path_factory.mktemp("large")
+    family = FAMILIES["qwen3-vl"]
+    areas = {"shortest_edge": 256, "longest_edge": 1 << 24}
+    structs.replace(family, settings={**family.settings, "size": areas}).write(made)
+    return made
+
+
+def test_every_piece_next_to_a_stream_is_planned_within_the_rule(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[tuple[float, EncodeTurn]] = []
+    pieces: list[tuple[float, bool, EncodePiece]] = []
+    take, advance = ImageTurns.take, ImageEncoder.advance
+
+    def taken(own: ImageTurns, step: StepLoad, limiters: Any) -> EncodeTurn:
+        found = take(own, step, limiters)
+        left = [each.left_s(step) for each in limiters if isinstance(each, GapLimiter)]
+        if found.tile is not None and step.streams():
+            turns.append((min(left), found))
+        return found
+
+    def advanced(own: ImageEncoder, most_s: float = float("inf"), *, least: bool = True) -> EncodePiece | None:
+        found = advance(own, most_s, least=least)
+        if found is not None and most_s != float("inf"):
+            pieces.append((most_s, least, found))
+        return found
+
+    monkeypatch.setattr(ImageTurns, "take", taken)
+    monkeypatch.setattr(ImageEncoder, "advance", advanced)
+    steps = watched(monkeypatch)
+    image = Image.radial_gradient("L").resize((SIDE, SIDE)).convert("RGB")
+    with opened(folder, context=2 * ROWS, image_tokens=ROWS, max_step_tokens=None) as llm:
+        prompts = [prompt_of(llm, "words", tokens=400), prompt_of(llm, picture(32, 32), image, "x", tokens=2)]
+        span = prompts[1].images[-1]
+        llm.engine.generate(prompts)
+    assert span.tile.rows > 0.8 * ROWS, "as large as it may be"
+    assert turns and all(turn.seconds <= max(0.0, left_s) for left_s, turn in turns)
+    assert len(pieces) > 5
+    for most_s, least, piece in pieces:
+        assert piece.seconds <= most_s or (least and piece.end - piece.first <= LEAST_ROWS)
+    beside = [plan for plan, _ in steps if plan.encode is not None]
+    assert len(beside) > 1 and all(any(each.samples for each in plan.sequences) for plan in beside)

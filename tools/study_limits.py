@@ -31,7 +31,7 @@ from twostroke.lab.bench.cases import Bound, bound, decode, prefill
 from twostroke.lab.planner.doctor.layer_step import LayerStep, last_rows, one_row_each
 from twostroke.lab.planner.doctor.measure_ops import COLD_BYTES
 from twostroke.lab.planner.doctor.stopwatch import Stopwatch
-from twostroke.lab.planner.doctor.synthetic import LARGE, Layer, LayerShape, layers_in, pages_in, random_memory
+from twostroke.lab.planner.doctor.synthetic import LARGE, LayerShape, layers_in, pages_in, random_memory
 from twostroke.ops.operands import AttentionBatch, F32Array, PackedWeight, U8Array
 from twostroke.ops.quant.formats import FORMATS
 from twostroke.types.spec.formats import PAGE_TOKENS, STORED_GROUP, KVKind, WeightFormat, WeightKind
@@ -129,8 +129,8 @@ CASES = {
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One format and case. Seconds are those of one layer and one step, or one chunk of a prompt. share: of the lower of
-    the two limits, for streams with the bytes of K and V, for prompts the products alone."""
+    """One format and case. Seconds are those of one layer and one step, or one chunk of a prompt. limit_s: what the lower
+    of the two limits allows, for streams with the bytes of K and V, for prompts with the products alone."""
 
     weights: str
     kv: str
@@ -154,8 +154,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """near_ops_per_s: operations a second of 512 rows by a matrix that stays in a cache, by format. experts_s: seconds of
-    one row by the experts that it chooses, by mixture and format; experts_share: of the reading limit."""
+    """near_ops_per_s: operations a second of 512 rows by a matrix that stays in a cache, by format. experts_s: seconds
+    of one row by the experts that it chooses, by mixture and format. experts_share: what they reach of the reading
+    limit."""
 
     machine: str
     shape: str

@@ -8,7 +8,19 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from tools import study_limits
-from tools.study_limits import CASES, Case, ExpertShape, Share, Study, as_json, format_called, prompt, streams, study, table
+from tools.study_limits import (
+    CASES,
+    Case,
+    ExpertShape,
+    Share,
+    Study,
+    as_json,
+    format_called,
+    prompt,
+    streams,
+    study,
+    table,
+)
 
 from twostroke.backends.cpu.limits import Limits
 from twostroke.lab.planner.doctor.stopwatch import Stopwatch

@@ -129,8 +129,8 @@ CASES = {
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One format and case. Seconds are those of one layer and one step, or one chunk of a prompt. limit_s: what the lower
-    of the two limits allows, for streams with the bytes of K and V, for prompts with the products alone."""
+    """One format and case. Seconds are those of one layer and one step, or one chunk of a prompt. limit_s: of the lower
+    limit, which counts the bytes of K and V for streams, and the products alone for prompts."""
 
     weights: str
     kv: str
@@ -317,9 +317,11 @@ def study(
     for name, chosen in formats.items():
         kv = kv_of(chosen)
         for case in cases:
-            parts = [least["products", name, case.rows], least["attention", kv, case], least["others", kv, case.rows]]
+            products_s, others_s = least["products", name, case.rows], least["others", kv, case.rows]
             limit = case.bound(layer, chosen, kv, highest)
-            shares.append(Share(name, kv.name.lower(), case.name, *parts, case.rows / limit.tokens_per_s, limit.words))
+            at_limit = case.rows / limit.tokens_per_s, limit.words
+            attention_s = least["attention", kv, case]
+            shares.append(Share(name, kv.name.lower(), case.name, products_s, attention_s, others_s, *at_limit))
     near_ops = 2 * CHUNK * NEAR_ROWS * NEAR_COLUMNS
     near = {name: near_ops / least["near", name] for name in formats}
     experts = {

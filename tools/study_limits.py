@@ -63,7 +63,7 @@ class ExpertShape:
 
     @property
     def sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of gate and up in one, and of down."""
+        """The matrices of gate and up in one, and of down."""
         return (2 * self.inner, self.hidden), (self.hidden, self.inner)
 
 
@@ -260,7 +260,7 @@ class Bench:
 
 
 def bank_bytes(mixture: ExpertShape, chosen: WeightFormat) -> int:
-    """Of all experts, with room to align."""
+    """The bytes of all experts, with room to align."""
     return mixture.count * sum(chosen.total_bytes(*sizes) for sizes in mixture.sizes) + 4 * 64
 
 

@@ -45,7 +45,7 @@ TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Gro
 }
 
 template <int kRows>
-void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
+void int8_group(const uint8_t* data, const Group& group, const TileRows& x, FetchByTiles&, float* sums) {
   constexpr int kVectors = byte_strip(kRows);
   for (int64_t c = 0; c < kPanel; c += kVectors * kColumns) {
     group_strip<kRows, kVectors>(data + 4 * c, group.scales + 2 * c, group, x, sums + c);

@@ -30,9 +30,14 @@ struct SignedStep {
 
 using Int8Step = std::conditional_t<kAnyBytes, OffsetStep, SignedStep>;
 
+// Quads of k between two moments of fetching. One row reads memory front to back and fetches the lines after those that it reads. Several
+// rows cross a group in strips, each of which reads a part of each of its lines: they fetch the next group in equal parts.
+constexpr int quads_each(int rows) { return rows == 1 ? 1 : 4; }
+
 // One strip of one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
 template <int kRows, int kVectors>
-TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Group& group, const TileRows& x, float* sums) {
+TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Group& group, const TileRows& x, [[maybe_unused]] Fetch& ahead,
+                           float* sums) {
   __m256i integers[kRows][kVectors];
   TS_UNROLL
   for (int r = 0; r < kRows; ++r) {
@@ -42,23 +47,31 @@ TS_INLINE void group_strip(const uint8_t* data, const uint8_t* scales, const Gro
     }
   }
   const int8_t* q = x.q + group.first;
-  for (int64_t k = 0; k < group.columns; k += 4, q += 4, data += kQuadBytes) {
+  constexpr int kQuads = quads_each(kRows);
+  for (int64_t k = 0; k < group.columns; k += 4 * kQuads) {
+    if constexpr (kRows > 1) ahead.step();
     TS_UNROLL
-    for (int j = 0; j < kVectors; ++j) {
-      if (j % 2 == 0) prefetch_line(data + 32 * j);
-      const Int8Step step(data + 32 * j);
+    for (int quad = 0; quad < kQuads; ++quad, q += 4, data += kQuadBytes) {
       TS_UNROLL
-      for (int r = 0; r < kRows; ++r) integers[r][j] = step.dot(integers[r][j], q + r * x.q_stride);
+      for (int j = 0; j < kVectors; ++j) {
+        if (kRows == 1 && j % 2 == 0) prefetch_line(data + 32 * j);
+        const Int8Step step(data + 32 * j);
+        TS_UNROLL
+        for (int r = 0; r < kRows; ++r) integers[r][j] = step.dot(integers[r][j], q + r * x.q_stride);
+      }
     }
   }
   fold_columns<Columns256>(integers, x.scales + group.index * x.pair_stride, scales, sums);
 }
 
 template <int kRows>
-void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
+void int8_group(const uint8_t* data, const Group& group, const TileRows& x, [[maybe_unused]] FetchByTiles& after, float* sums) {
   constexpr int kVectors = Columns256::strip_vectors(kRows);
+  constexpr int64_t kStrips = kPanel / (kVectors * Columns256::kCount);
+  Fetch ahead = {};
+  if constexpr (kRows > 1) ahead = after.next(kStrips * group.columns / (4 * quads_each(kRows)));
   for (int64_t c = 0; c < kPanel; c += kVectors * Columns256::kCount) {
-    group_strip<kRows, kVectors>(data + 4 * c, group.scales + 2 * c, group, x, sums + c);
+    group_strip<kRows, kVectors>(data + 4 * c, group.scales + 2 * c, group, x, ahead, sums + c);
   }
 }
 

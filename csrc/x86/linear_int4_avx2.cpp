@@ -1,5 +1,6 @@
-// int4 weights of ts_linear for AVX2: rows straight from the nibbles. Elements of 4 bits times activations fit sums of 16 bits, so that the
-// multiplier of 16 columns of k is applied once to their sum, not to each element. Without VNNI, no sum of 32 bits is made of each product.
+// int4 weights of ts_linear for AVX2. Elements of 4 bits times activations fit sums of 16 bits, so that the multiplier of 16 columns of k is
+// applied once to their sum, not to each element. Without VNNI, no sum of 32 bits is made of each product. Few rows meet the nibbles; more
+// share codes and multipliers that a group was unpacked to once.
 #if defined(TS_LEVEL_AVX2)
 #include "twostroke/x86/linear_avx2.h"
 
@@ -8,8 +9,8 @@ namespace {
 
 constexpr int kLanes = 8;                         // columns of one register
 constexpr int64_t kMostSubgroups = kMaxGroup / kSubgroup;
-constexpr int64_t kStepLines = kInt4StepBytes / 64;
 constexpr int kParts = kStep / kSubgroup;
+constexpr int kCodesAcross = 4;  // registers of a strip of unpacked codes
 
 // Registers across a strip: as many as leave room for sums, totals, multipliers and nibbles.
 constexpr int strip_vectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
@@ -52,9 +53,7 @@ TS_INLINE void group_strip(const uint8_t* data, int64_t column, const Group& gro
 }
 
 template <int kRows>
-void int4_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
-  constexpr int kAcross = strip_vectors(kRows);
-  Beginnings<kRows> beginnings;
+TS_INLINE void begin_subgroups(const Group& group, const TileRows& x, Beginnings<kRows>& beginnings) {
   const int64_t subgroups = group.columns / kSubgroup;
   for (int r = 0; r < kRows; ++r) {
     const int32_t* corrections = x.sub_corrections + r * x.subgroups + group.first / kSubgroup;
@@ -63,14 +62,98 @@ void int4_group(const uint8_t* data, const Group& group, const TileRows& x, floa
       beginnings[r][n] = kAnyBytes ? corrections[n] : static_cast<int32_t>((half & 0xffff) | half << 16);
     }
   }
-  constexpr int64_t kMoments = kParts * kPanel / (kAcross * kLanes);  // of a step
-  Fetch ahead = {group.after, group.columns / kStep * kStepLines, (kStepLines + kMoments - 1) / kMoments};
+}
+
+template <int kRows>
+void int4_group(const uint8_t* data, const Group& group, const TileRows& x, FetchByTiles& after, float* sums) {
+  constexpr int kAcross = strip_vectors(kRows);
+  Beginnings<kRows> beginnings;
+  begin_subgroups(group, x, beginnings);
+  Fetch ahead = after.next(group.columns / kSubgroup * kPanel / (kAcross * kLanes));
   for (int64_t column = 0; column < kPanel; column += kAcross * kLanes) {
     group_strip<kRows, kAcross>(data, column, group, x, beginnings, &ahead, sums);
   }
 }
 
+// One strip of four registers. Sums, the rows' quads and a code fit 16 registers with three rows; totals wait in the first-level cache, where
+// each is taken once in 16 columns. Fewer registers across need a rows' quad for fewer products: a quad takes a port of products.
+template <int kRows>
+TS_INLINE void codes_strip(const uint8_t* codes, const uint8_t* multipliers, int64_t column, const Group& group, const TileRows& x,
+                           const Beginnings<kRows>& beginnings, Fetch* ahead, float* sums) {
+  __m256i totals[kRows][kCodesAcross];
+  for (auto& row : totals) {
+    for (__m256i& total : row) total = _mm256_setzero_si256();
+  }
+  const int8_t* q = x.q + group.first;
+  codes += 4 * column;
+  multipliers += 4 * column;
+  for (int64_t n = 0; n < group.columns / kSubgroup; ++n, multipliers += kQuadBytes) {
+    ahead->step();
+    __m256i of_subgroup[kRows][kCodesAcross];
+    TS_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      TS_UNROLL
+      for (int j = 0; j < kCodesAcross; ++j) of_subgroup[r][j] = _mm256_set1_epi32(beginnings[r][n]);
+    }
+    TS_UNROLL
+    for (int quad = 0; quad < 4; ++quad, q += 4, codes += kQuadBytes) {
+      __m256i quads[kRows];
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) quads[r] = broadcast_quad(q + r * x.q_stride);
+      TS_UNROLL
+      for (int j = 0; j < kCodesAcross; ++j) {
+        const __m256i code = load(codes + 32 * j);
+        TS_UNROLL
+        for (int r = 0; r < kRows; ++r) of_subgroup[r][j] = Bytes<__m256i>::add_quad(of_subgroup[r][j], code, quads[r]);
+      }
+    }
+    TS_UNROLL
+    for (int j = 0; j < kCodesAcross; ++j) {
+      const __m256i multiplier = load(multipliers + 32 * j);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) totals[r][j] = Bytes<__m256i>::add_multiplied(totals[r][j], of_subgroup[r][j], multiplier);
+    }
+  }
+  fold_columns<Columns256>(totals, x.scales + group.index * x.pair_stride, group.scales + 2 * column, sums + column);
+}
+
+template <int kRows>
+void int4_codes_group(const uint8_t* block, const Group& group, const TileRows& x, FetchByTiles& after, float* sums) {
+  constexpr int64_t kColumns = kCodesAcross * kLanes;
+  Beginnings<kRows> beginnings;
+  begin_subgroups(group, x, beginnings);
+  Fetch ahead = after.next(group.columns / kSubgroup * (kPanel / kColumns));
+  for (int64_t column = 0; column < kPanel; column += kColumns) {
+    codes_strip<kRows>(block, block + group.columns * kPanel, column, group, x, beginnings, &ahead, sums);
+  }
+}
+
 }  // namespace
+
+void unpack_int4_codes(const uint8_t* packed, int64_t columns, uint8_t* block) {
+  uint8_t* multipliers = block + columns * kPanel;
+  for (int64_t k = 0; k < columns; k += kStep, packed += kInt4StepBytes) {
+    for (int part = 0; part < kParts; ++part, multipliers += kQuadBytes) {
+      const uint8_t* octs = packed + kMultiplierBytes + part * 2 * kQuadBytes;
+      for (int64_t column = 0; column < kPanel; column += kLanes) {
+        _mm256_store_si256(reinterpret_cast<__m256i*>(multipliers + 4 * column), multipliers_of(packed, part, column));
+      }
+      for (int oct = 0; oct < 2; ++oct, octs += kQuadBytes, block += 2 * kQuadBytes) {
+        for (int64_t at = 0; at < kQuadBytes; at += 4 * kLanes) {
+          __m256i low, high;
+          split_nibbles<kNoTable>(load(octs + at), low, high);
+          _mm256_store_si256(reinterpret_cast<__m256i*>(block + at), low);
+          _mm256_store_si256(reinterpret_cast<__m256i*>(block + kQuadBytes + at), high);
+        }
+      }
+    }
+  }
+}
+
+GroupKernel int4_codes_kernel(int64_t rows) {
+  constexpr GroupKernel kernels[] = {int4_codes_group<1>, int4_codes_group<2>, int4_codes_group<3>};
+  return kernels[rows - 1];
+}
 
 GroupKernel int4_kernel(int64_t rows) {
   constexpr GroupKernel kernels[kTileRows] = {int4_group<1>, int4_group<2>, int4_group<3>, int4_group<4>};

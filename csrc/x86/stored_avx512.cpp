@@ -275,7 +275,7 @@ TileKernel stored_few_rows(int32_t kind, int64_t rows, bool in_turn) { return ke
 
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
   const StoredShape shape = stored_shape(kind);
-  if (rows >= kTallRows && shape.high > 0 && shape.super && !shape.alone) return multiply_stored_tall(kind, group, x, rows, sums);
+  if (rows >= kTallRows && !shape.alone) return multiply_stored_tall(kind, group, x, rows, sums);
   kernels(kind).some(group, stored_shape(kind).sub, x, rows, sums);
 }
 

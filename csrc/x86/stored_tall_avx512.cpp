@@ -1,6 +1,6 @@
-// Products of many rows with codes of 5 and 6 bits, for AVX-512 with VNNI: putting such codes together takes long, so that a group's become
-// bytes once, in the first-level cache, and meet blocks of rows. A block has 16 columns: one register of codes meets all its rows, and every
-// sum stays in a register.
+// Products of many rows with stored codes, for AVX-512 with VNNI: a group's codes become bytes once, in the first-level cache, and meet
+// blocks of rows. A block has 16 columns: one register of codes meets all its rows, and every sum stays in a register. What the codes were is
+// known while they become bytes alone: the blocks of all kinds differ in minima and in the scales of the rows.
 #if defined(TS_LEVEL_AVX512)
 #include "twostroke/x86/stored_codes_avx512.h"
 
@@ -8,27 +8,36 @@ namespace twostroke {
 namespace {
 
 constexpr int kBlockRows = 12;  // 12 sums, 12 totals, codes, multipliers, minima: 27 of 32 registers
+constexpr int kFewestRows = 8;  // of a block where there are kTallRows or more
 constexpr int64_t kMostSteps = kStoredGroup / kSubgroup;
 
-// One group: bytes (columns / 4, 64, 4), code + kMore, and what they are multiplied by.
-template <int32_t kKind>
-struct UnpackedGroup {
-  Head<kKind> head;
-  alignas(64) uint8_t codes[kStoredGroup * kPanel];
+static_assert(kTallRows >= 2 * kFewestRows && 2 * kBlockRows + 1 >= 3 * kFewestRows, "blocks of nearly equal height are no lower");
+
+// One group: codes (columns / 4, 64, 4), `more` too large, and what they are multiplied by.
+struct BytesOfGroup {
+  const uint8_t* codes;
+  const float *multipliers, *minima;
+  int64_t sub;
+  int32_t more;
 };
 
 template <int32_t kKind>
 TS_INLINE void unpack(const uint8_t* from, int64_t columns, uint8_t* to) {
-  constexpr int kHigh = static_cast<int>(stored_shape(kKind).high), kPairs = 4 / kHigh;
+  constexpr StoredShape kShape = stored_shape(kKind);
+  constexpr int kHigh = static_cast<int>(kShape.high), kPairs = kHigh == 0 ? 1 : 4 / kHigh;
   for (int64_t k = 0; k < columns; k += 8 * kPairs) {
     const uint8_t* bits = from;
-    from += kQuadBytes;
+    if constexpr (kHigh > 0) from += kQuadBytes;
     TS_UNROLL
     for (int pair = 0; pair < kPairs; ++pair, from += kQuadBytes, to += 2 * kQuadBytes) {
       TS_UNROLL
       for (int j = 0; j < kVectors; ++j) {
         __m512i low, high;
-        split_pair<kHigh>(load(from + 64 * j), load(bits + 64 * j), pair, low, high);
+        if constexpr (kHigh > 0) {
+          split_pair<kHigh>(load(from + 64 * j), load(bits + 64 * j), pair, low, high);
+        } else {
+          split_nibbles<kShape.table>(load(from + 64 * j), low, high);
+        }
         _mm512_store_si512(to + 64 * j, low);
         _mm512_store_si512(to + kQuadBytes + 64 * j, high);
       }
@@ -37,13 +46,14 @@ TS_INLINE void unpack(const uint8_t* from, int64_t columns, uint8_t* to) {
 }
 
 // What some rows have of one group. q: side by side, because rows of a whole product may be apart by a power of two, and then few of
-// them fit the first-level cache. whole: where the sums of a step begin, because codes are kMore too large. sums: of the rounded
-// activations of a step.
-template <int kRows>
+// them fit the first-level cache. whole: where the sums of a step begin, because codes are too large. sums: of the rounded activations
+// of a step. scales: theirs, where a step has one. Sums are multiplied by them then.
+template <int kRows, bool kFine>
 struct RowsOfGroup {
   alignas(64) int8_t q[kRows * kStoredGroup];
   alignas(64) int32_t whole[kRows][kMostSteps];
   alignas(64) float sums[kRows][kMostSteps];
+  alignas(64) float scales[kFine ? kMostSteps : 1][kRows];
 };
 
 // Neighbours added, 1, 2, 4 or 8 of them: of 16 numbers the first 16 / parts are sums then.
@@ -54,8 +64,8 @@ TS_INLINE __m512i sums_of(__m512i numbers, int64_t parts) {
   return numbers;
 }
 
-template <int32_t kKind, int kRows>
-TS_INLINE void gather(RowsOfGroup<kRows>& rows, int64_t sub, const Group& group, const TileRows& x) {
+template <int kRows, bool kFine>
+TS_INLINE void gather(RowsOfGroup<kRows, kFine>& rows, const BytesOfGroup& bytes, const Group& group, const TileRows& x) {
   static_assert(kStoredGroup == 16 * kSubgroup, "a group has one register of corrections");
   const __mmask16 there = static_cast<__mmask16>((1u << (group.columns / kSubgroup)) - 1);
   TS_UNROLL
@@ -67,23 +77,32 @@ TS_INLINE void gather(RowsOfGroup<kRows>& rows, int64_t sub, const Group& group,
       memcpy(rows.q + r * kStoredGroup, q, static_cast<size_t>(group.columns));
     }
     const int32_t* corrections = x.sub_corrections + r * x.subgroups + group.first / kSubgroup;
-    const __m512i eights = sums_of(_mm512_maskz_loadu_epi32(there, corrections), sub / kSubgroup);
+    const __m512i eights = sums_of(_mm512_maskz_loadu_epi32(there, corrections), bytes.sub / kSubgroup);
     const __m512i less = _mm512_srai_epi32(eights, 3);  // minus the sum: eights are minus 8 times it
-    _mm512_store_si512(rows.whole[r], _mm512_mullo_epi32(less, _mm512_set1_epi32(Head<kKind>::kMore)));
+    _mm512_store_si512(rows.whole[r], _mm512_mullo_epi32(less, _mm512_set1_epi32(bytes.more)));
     _mm512_store_ps(rows.sums[r], _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_setzero_si512(), less)));
+  }
+  if constexpr (kFine) {
+    for (int64_t s = 0; s < group.columns / bytes.sub; ++s) {
+      const float* scales = fine_scales(x, group, s * bytes.sub);
+      TS_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        rows.scales[s][r] = scales[r];
+        rows.sums[r][s] *= scales[r];
+      }
+    }
   }
 }
 
 // sums += one group, by kRows rows. The order of each row's arithmetic is that of few rows (stored_avx512.cpp).
-template <int32_t kKind, int kRows>
-__attribute__((noinline)) void add_block_of_rows(const Head<kKind>& head, const uint8_t* codes, int64_t sub, const Group& group,
-                                                 const TileRows& x, const GroupAfter& ahead, float* sums) {
-  constexpr bool kMinimum = stored_shape(kKind).minimum;
-  const int64_t steps = group.columns / sub;
-  RowsOfGroup<kRows> own;
-  gather<kKind>(own, sub, group, x);
+template <bool kMinimum, bool kFine, int kRows>
+__attribute__((noinline)) void add_block_of_rows(const BytesOfGroup& bytes, const Group& group, const TileRows& x, const GroupAfter& ahead,
+                                                 float* sums) {
+  const int64_t sub = bytes.sub, steps = group.columns / sub;
+  RowsOfGroup<kRows, kFine> own;
+  gather(own, bytes, group, x);
   for (int j = 0; j < kVectors; ++j) {
-    const uint8_t* from = codes + 64 * j;
+    const uint8_t* from = bytes.codes + 64 * j;
     const int8_t* q = own.q;
     __m512 totals[kRows];
     TS_UNROLL
@@ -103,55 +122,84 @@ __attribute__((noinline)) void add_block_of_rows(const Head<kKind>& head, const 
           }
         }
       }
-      const __m512 step = _mm512_load_ps(head.multipliers + s * kPanel + 16 * j);
+      const __m512 step = _mm512_load_ps(bytes.multipliers + s * kPanel + 16 * j);
       TS_UNROLL
       for (int r = 0; r < kRows; ++r) {
-        totals[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r]), step, totals[r]);
+        const __m512 factor = kFine ? _mm512_mul_ps(step, _mm512_set1_ps(own.scales[kFine ? s : 0][r])) : step;
+        totals[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(integers[r]), factor, totals[r]);
         if constexpr (kMinimum) {
-          totals[r] = _mm512_fnmadd_ps(_mm512_load_ps(head.minima + s * kPanel + 16 * j), _mm512_set1_ps(own.sums[r][s]), totals[r]);
+          totals[r] = _mm512_fnmadd_ps(_mm512_load_ps(bytes.minima + s * kPanel + 16 * j), _mm512_set1_ps(own.sums[r][s]), totals[r]);
         }
       }
     }
     TS_UNROLL
     for (int r = 0; r < kRows; ++r) {
       float* sum = sums + r * kPanel + 16 * j;
-      const __m512 scale = _mm512_set1_ps(x.scales[group.index * x.pair_stride + r]);
-      _mm512_storeu_ps(sum, _mm512_fmadd_ps(totals[r], scale, _mm512_loadu_ps(sum)));
+      const __m512 before = _mm512_loadu_ps(sum);
+      _mm512_storeu_ps(sum, kFine ? _mm512_add_ps(totals[r], before)
+                                  : _mm512_fmadd_ps(totals[r], _mm512_set1_ps(group_scales(x, group)[r]), before));
     }
   }
 }
 
-template <int32_t kKind>
-using BlockKernel = void (*)(const Head<kKind>&, const uint8_t* codes, int64_t sub, const Group&, const TileRows&, const GroupAfter&, float* sums);
+using BlockKernel = void (*)(const BytesOfGroup&, const Group&, const TileRows&, const GroupAfter&, float* sums);
 
-template <int32_t kKind>
-void multiply_of(const Group& group, int64_t sub, TileRows x, int64_t rows, float* sums) {
-  UnpackedGroup<kKind> bytes;
-  const uint8_t* codes = bytes.head.read(group.data, group.columns / sub, Nothing());
-  unpack<kKind>(codes, group.columns, bytes.codes);
-  // Blocks of nearly equal height.
+template <bool kMinimum, bool kFine>
+BlockKernel block_kernel(int64_t rows) {
+  return kernel_of<BlockKernel, kBlockRows - kFewestRows + 1>(rows - kFewestRows + 1, [](auto number) {
+    return add_block_of_rows<kMinimum, kFine, decltype(number)::value + kFewestRows - 1>;
+  });
+}
+
+// Blocks of nearly equal height.
+template <bool kMinimum, bool kFine>
+void add_blocks(const BytesOfGroup& bytes, const StoredShape& shape, const Group& group, TileRows x, int64_t rows, float* sums) {
   int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
-  Fetch ahead = fetch_after(stored_shape(kKind), group, blocks * kVectors * (group.columns / sub));
+  Fetch ahead = fetch_after(shape, group, blocks * kVectors * (group.columns / bytes.sub));
   for (; blocks > 0; --blocks) {
     const int64_t count = (rows + blocks - 1) / blocks;
-    kernel_of<BlockKernel<kKind>, kBlockRows>(count, [](auto number) {
-      return add_block_of_rows<kKind, decltype(number)::value>;
-    })(bytes.head, bytes.codes, sub, group, x, GroupAfter{&ahead}, sums);
+    block_kernel<kMinimum, kFine>(count)(bytes, group, x, GroupAfter{&ahead}, sums);
     x = rows_after(x, count);
     rows -= count;
     sums += count * kPanel;
   }
 }
 
+template <int32_t kKind>
+void multiply_of(const Group& group, const TileRows& x, int64_t rows, float* sums) {
+  constexpr StoredShape kShape = stored_shape(kKind);
+  Head<kKind> head;
+  const uint8_t* codes = head.read(group.data, group.columns / kShape.sub, Nothing());
+  alignas(64) uint8_t unpacked[kShape.nibbles ? kStoredGroup * kPanel : 1];
+  if constexpr (kShape.nibbles) {
+    unpack<kKind>(codes, group.columns, unpacked);
+    codes = unpacked;
+  }
+  const BytesOfGroup bytes = {codes, head.multipliers, head.minima, kShape.sub, Head<kKind>::kMore};
+  add_blocks<kShape.minimum, kShape.fine>(bytes, kShape, group, x, rows, sums);
+}
+
+using Multiply = void (*)(const Group&, const TileRows&, int64_t rows, float* sums);
+
+template <int32_t kKind>
+constexpr Multiply multiply_of_kind() {
+  if constexpr (stored_shape(kKind).alone) {
+    return nullptr;  // planes: stored_avx512.cpp
+  } else {
+    return multiply_of<kKind>;
+  }
+}
+
+template <int32_t... kBefore>
+Multiply multiply_among(std::integer_sequence<int32_t, kBefore...>, int32_t kind) {
+  constexpr Multiply all[] = {multiply_of_kind<TS_W_FLAT8 + kBefore>()...};
+  return all[kind - TS_W_FLAT8];
+}
+
 }  // namespace
 
 void multiply_stored_tall(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums) {
-  const int64_t sub = stored_shape(kind).sub;
-  switch (kind) {
-    case TS_W_SUPER5_MIN: return multiply_of<TS_W_SUPER5_MIN>(group, sub, x, rows, sums);
-    case TS_W_SUPER6: return multiply_of<TS_W_SUPER6>(group, sub, x, rows, sums);
-    default: return multiply_of<TS_W_SUPER6_MIN>(group, sub, x, rows, sums);
-  }
+  multiply_among(std::make_integer_sequence<int32_t, TS_W_LAST - TS_W_FLAT8 + 1>(), kind)(group, x, rows, sums);
 }
 
 }  // namespace twostroke

@@ -62,6 +62,7 @@ def test_the_names_are_those_of_functions(level: str) -> None:
         ("block_group", "blocks_by_group"),
         ("int4_kernel", "int4_by_group"),
         ("unpack_int4", "unpacked_by_group"),
+        ("int4_codes_kernel", "codes_by_group"),
     ],
 )
 def test_a_kernel_is_taken_in_one_place_alone(kernel: str, way: str) -> None:

@@ -45,7 +45,7 @@ void schedule(Job& job, const ts_context* context, int64_t num_together) {
 // Where sums are, and an unpacked group.
 int64_t lay_out_room(Job& job, const ts_context* context, Arena arena) {
   if (job.slice_groups < job.groups) job.partial = arena.take<float>(job.panels * job.parts * job.tokens * kPanel);
-  job.room_bytes = job.panels_each * job.parts * job.tokens * kPanel * 4 + kPanel * kMaxGroup;
+  job.room_bytes = job.panels_each * job.parts * job.tokens * kPanel * 4 + kBlockBytes;
   job.room = arena.take<uint8_t>(ts_threads(context) * job.room_bytes);
   return arena.used;
 }

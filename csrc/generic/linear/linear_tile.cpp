@@ -23,7 +23,7 @@ void dot_quads(const uint8_t* weights, const int8_t* q, int32_t* integers) {
 }
 
 template <int kRows>
-void int8_group(const uint8_t* data, const Group& group, const TileRows& x, float* sums) {
+void int8_group(const uint8_t* data, const Group& group, const TileRows& x, FetchByTiles&, float* sums) {
   int32_t integers[kRows][kPanel];
   for (int r = 0; r < kRows; ++r) {
     for (int64_t c = 0; c < kPanel; ++c) integers[r][c] = x.corrections[group.index * x.pair_stride + r];

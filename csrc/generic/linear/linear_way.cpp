@@ -68,23 +68,46 @@ inline void blocks_by_group(const Job& job, const Group& group, int64_t first_ro
   block_group(job.w.kind, group, tile_rows(job, first_row), last_row - first_row, block, sums);
 }
 
-inline void int8_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
-  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    int8_kernel(rows)(group.data, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
+// What the next tile needs of its rows: it lies in the second-level cache or farther, and a tile takes longer than a CPU looks ahead.
+inline void fetch_rows(const TileRows& x, const Group& group, int64_t rows, const float* sums) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const int8_t* q = x.q + r * x.q_stride + group.first;
+    for (int64_t k = 0; k < group.columns; k += 64) __builtin_prefetch(q + k, 0, 3);
+    for (int64_t c = 0; c < kPanel; c += 16) __builtin_prefetch(sums + r * kPanel + c, 0, 3);
+  }
+}
+
+// kernel: of a number of rows. data: the group's, or what it was unpacked to.
+inline void tiles_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, GroupKernel (*kernel)(int64_t),
+                           const uint8_t* data, int64_t most = kTileRows) {
+  const int64_t tiles = (last_row - first_row + most - 1) / most;
+  FetchByTiles ahead = {group.after, panel_bytes(job.w.kind, group.columns) / 64, tiles};
+  each_tile(first_row, last_row, most, [&](int64_t row, int64_t rows) {
+    float* const at = sums + (row - first_row) * kPanel;
+    const int64_t left = last_row - row - rows;
+    if (left > 0) fetch_rows(tile_rows(job, row + rows), group, left < most ? left : most, at + rows * kPanel);
+    kernel(rows)(data, group, tile_rows(job, row), ahead, at);
   });
 }
 
+inline void int8_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
+  tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int8_kernel(rows); }, group.data);
+}
+
 inline void int4_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t*) {
-  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    int4_kernel(rows)(group.data, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
-  });
+  tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int4_kernel(rows); }, group.data);
 }
 
 inline void unpacked_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
   unpack_int4(group.data, group.columns, block);
-  each_tile(first_row, last_row, kTileRows, [&](int64_t row, int64_t rows) {
-    int8_kernel(rows)(block, group, tile_rows(job, row), sums + (row - first_row) * kPanel);
-  });
+  tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int8_kernel(rows); }, block);
+}
+
+constexpr int64_t kCodesRows = 3;  // of a tile: see linear_int4_avx2.cpp
+
+inline void codes_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, uint8_t* block) {
+  unpack_int4_codes(group.data, group.columns, block);
+  tiles_by_group(job, group, first_row, last_row, sums, [](int64_t rows) { return int4_codes_kernel(rows); }, block, kCodesRows);
 }
 
 // Names are those of the functions that multiply; tests look for them in the sources.
@@ -100,6 +123,7 @@ inline constexpr Way kSeveralRows = {"several_rows_kernel", read_several_on, nul
 inline constexpr Way kBlocks = {"block_group", nullptr, blocks_by_group};
 inline constexpr Way kInt8 = {"int8_kernel", nullptr, int8_by_group};
 inline constexpr Way kInt4 = {"int4_kernel", nullptr, int4_by_group};
+inline constexpr Way kInt4Codes = {"unpack_int4_codes, then int4_codes_kernel", nullptr, codes_by_group};
 inline constexpr Way kUnpackedInt4 = {"unpack_int4, then int8_kernel", nullptr, unpacked_by_group};
 
 }  // namespace ways
@@ -121,7 +145,8 @@ const Way& way_of(int32_t kind, int64_t rows, [[maybe_unused]] bool in_turn) {
     if constexpr (kInt4Rows > 0) {
       if (rows <= kInt4Rows) return ways::kInt4;
     }
-    return ways::kUnpackedInt4;
+    if constexpr (kLevel.int4_codes) return ways::kInt4Codes;
+    else return ways::kUnpackedInt4;
   }
 }
 

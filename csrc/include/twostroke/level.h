@@ -17,6 +17,7 @@ struct Level {
   // Products of packed weights, by the number of rows of activations.
   int64_t tile_rows = 4;                  // of a register tile
   int64_t int4_rows = 0;                  // up to so many multiply int4 from its nibbles; more share one unpacking to bytes
+  bool int4_codes = false;                // more than int4_rows share codes and multipliers apart, not their products
   int64_t blocked_rows = kNever;          // from so many on, rows of a block are multiplied together
   int64_t read_rows = 1;                  // a block is read in whole multiples: what no row fills must be zeros
   int64_t stream_rows = 0;                // up to so many read whole panels as they lie packed
@@ -40,7 +41,8 @@ constexpr Level generic() { return {}; }
 constexpr Level avx2() {
   Level level = generic();
   level.name = "avx2";
-  level.int4_rows = kNever;
+  level.int4_rows = 7;  // unpacking takes as long as three rows
+  level.int4_codes = true;  // sums of codes times activations fit 16 bits, those of bytes do not
   level.stored_few_rows = 4;  // one tile
   return level;
 }
@@ -50,6 +52,7 @@ constexpr Level avxvnni() {
   level.name = "avxvnni";
   level.byte_products = true;
   level.int4_rows = 4 * level.tile_rows;
+  level.int4_codes = false;
   return level;
 }
 

@@ -6,6 +6,7 @@
 #include "twostroke/abi.h"
 #include "twostroke/level.h"
 #include "twostroke/packed.h"
+#include "twostroke/stream.h"
 #include "twostroke/unrolled.h"
 
 namespace twostroke {
@@ -49,8 +50,8 @@ struct TileRows {
 // sums (rows, 64) = the products, without bias; `rows` is fixed by the kernel. A row's arithmetic is the same in every kernel.
 typedef void (*TileKernel)(const Panel&, const TileRows&, float* sums);
 
-// sums (rows, 64) += one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums).
-typedef void (*GroupKernel)(const uint8_t* data, const Group&, const TileRows&, float* sums);
+// sums (rows, 64) += one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums). ahead: what is read next.
+typedef void (*GroupKernel)(const uint8_t* data, const Group&, const TileRows&, FetchByTiles& ahead, float* sums);
 
 // The kernel for a float ts_weight_kind and 1..kTileRows rows.
 TileKernel float_kernel(int32_t kind, int64_t rows);
@@ -79,6 +80,12 @@ StreamKernel int4_streams(int64_t rows);
 
 // Packed int4 to (columns / 4, 64, 4) bytes, element * multiplier + 128.
 void unpack_int4(const uint8_t* packed, int64_t columns, uint8_t* bytes);
+
+// At levels with int4_codes: packed int4 to (columns / 4, 64, 4) bytes, element + 8, then (columns / 16, 64) multipliers of 32 bits, and the
+// kernel of what was unpacked so. A block has room for the codes and the multipliers of kMaxGroup columns.
+constexpr int64_t kBlockBytes = kPanel * kMaxGroup + (kLevel.int4_codes ? kMaxGroup / kSubgroup * kPanel * 4 : 0);
+void unpack_int4_codes(const uint8_t* packed, int64_t columns, uint8_t* block);
+GroupKernel int4_codes_kernel(int64_t rows);
 
 constexpr int64_t kRowBlock = 16;
 // Once before a thread's block_group calls, and after them. Matrix registers need it.

@@ -24,6 +24,7 @@ constexpr RegisterTiles avx2() {
   tiles.wide_rows = 6;
   tiles.thin_rows = 2;
   tiles.rotated_lanes = 8;
+  tiles.rate_sums = 5;  // two registers a vector: 10 sums and the four of the factors fit 16 registers
   return tiles;
 }
 

@@ -26,8 +26,8 @@ void multiply_stored(const StoredGroup& weights, const Group& group, const TileR
 // Levels that multiply codes as they lie have these. As many rows meet a panel in one go:
 constexpr int64_t kStoredFewRows = kLevel.stored_few_rows;
 
-// The same sums += one group, of any number of rows. From kTallRows on, codes of 5 and 6 bits are put together once for all
-// of them: at AVX-512 those of super kinds; at AVX2 all, and those of 4 bits too.
+// The same sums += one group, of any number of rows. From kTallRows on, codes of 4, 5 and 6 bits become bytes once for all of them. At
+// AVX-512 blocks of rows meet these bytes and codes of 8 bits (stored_tall_avx512.cpp).
 constexpr int64_t kTallRows = 20;
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);
 void multiply_stored_tall(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);

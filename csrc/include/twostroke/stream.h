@@ -59,4 +59,20 @@ struct Fetch {
   }
 };
 
+// The same by several tiles of rows, one after the other, each of which fetches an equal part.
+struct FetchByTiles {
+  const uint8_t* line;
+  int64_t left, tiles;
+
+  // What the next tile fetches in so many steps.
+  __attribute__((always_inline)) Fetch next(int64_t steps) {
+    const int64_t lines = (left + tiles - 1) / tiles;
+    const Fetch part = {line, lines, (lines + steps - 1) / steps};
+    line += 64 * lines;
+    left -= lines;
+    --tiles;
+    return part;
+  }
+};
+
 }  // namespace twostroke

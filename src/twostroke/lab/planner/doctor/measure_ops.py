@@ -16,10 +16,11 @@ from twostroke.backends.cpu.recorded import CallRecorder
 from twostroke.cost.calibration import AttentionRates, LinearRates
 from twostroke.cost.curve import Curve
 from twostroke.cost.step_work import visible_positions
+from twostroke.lab.planner.doctor.layer_step import LayerStep, last_rows, one_row_each
 from twostroke.lab.planner.doctor.stopwatch import Call, Stopwatch, usual
-from twostroke.lab.planner.doctor.synthetic import LARGE, SMALL, Layer, LayerShape, layers_in, pages_in
+from twostroke.lab.planner.doctor.synthetic import LARGE, SMALL, LayerShape, layers_in, pages_in
 from twostroke.ops.attention.kv_pages import read_pages
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer, RopeTable, U8Array
+from twostroke.ops.operands import F32Array, I32Array, KVLayer, U8Array
 from twostroke.ops.quant.formats import INT8
 from twostroke.types.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
 
@@ -119,7 +120,7 @@ class OpTimer:
         layers = layers_in(self._memory, SMALL, INT8, SMALL_BYTES)
         points, moved = [], SMALL.other_bytes()
         for rows in OTHER_ROWS:
-            step = _Step(self._normal, rows, SMALL, kv)
+            step = LayerStep(self._normal, rows, SMALL, kv)
             whole, products = (
                 [partial(record, layer=layer) for layer in layers] for record in (step.all, step.products)
             )
@@ -131,7 +132,7 @@ class OpTimer:
     def layer_s(self) -> float:
         """Seconds to start the ops of one layer, on next to nothing."""
         tiny = LayerShape(64, 64, 1, 1, 64)
-        step = _Step(self._normal, 1, tiny, pages_in(self._memory, KVKind.BF16, tiny))
+        step = LayerStep(self._normal, 1, tiny, pages_in(self._memory, KVKind.BF16, tiny))
         return self._usual([partial(step.all, layer=layers_in(self._memory, tiny, F32, 0)[0])])
 
     def _linear(
@@ -143,7 +144,7 @@ class OpTimer:
         """
         layers = layers_in(self._memory, shape, weight_format, ring_bytes)
         kv = pages_in(self._memory, KVKind.BF16, shape)
-        steps = {count: _Step(self._normal, count, shape, kv) for count in rows}
+        steps = {count: LayerStep(self._normal, count, shape, kv) for count in rows}
         calls = {
             count: self._calls([partial(step.products, layer=layer) for layer in layers])
             for count, step in steps.items()
@@ -168,7 +169,7 @@ class OpTimer:
         order = np.resize(order, (batches, DECODE_SEQUENCES, pages))
 
         def record(table: I32Array) -> Record:
-            batch = _batch(DECODE_SEQUENCES, context, np.ascontiguousarray(table))
+            batch = one_row_each(context, np.ascontiguousarray(table))
             return lambda ops: ops.attention(out, q, layer, batch, LARGE.head_dim**-0.5, 0)
 
         return self._usual([record(table) for table in order])
@@ -191,8 +192,7 @@ class OpTimer:
         """Seconds and FLOPs of the last `rows` of `context` positions of one sequence."""
         q = self._queries(layer, rows, LARGE.heads)
         out = np.empty_like(q)
-        table = np.arange(context // PAGE_TOKENS, dtype=np.int32)[None, :]
-        batch = AttentionBatch(np.array([0, rows], np.int32), np.array([context], np.int32), table)
+        batch = last_rows(rows, context)
 
         def record(ops: CallRecorder) -> None:
             ops.attention(out, q, layer, batch, LARGE.head_dim**-0.5, 0)
@@ -226,61 +226,3 @@ def _rising(taken_s: dict[int, float]) -> dict[int, float]:
     for count in sorted(taken_s):
         highest = found[count] = max(highest, taken_s[count])
     return found
-
-
-class _Step:
-    """The ops of one layer over `rows` rows of one sequence: all layers read and write the same activations."""
-
-    def __init__(self, normal: Callable[..., F32Array], rows: int, shape: LayerShape, kv: KVLayer) -> None:
-        self._kv, self._heads, self._scale = kv, shape.heads, shape.head_dim**-0.5
-        self._ones = np.ones(shape.hidden, np.float32)
-        self._hidden, self._normed = normal(rows, shape.hidden), normal(rows, shape.hidden)
-        self._qkv = normal(rows, shape.heads + 2 * shape.kv_heads, shape.head_dim)
-        self._attended, self._activated = normal(rows, shape.heads, shape.head_dim), normal(rows, shape.inner)
-        half = shape.head_dim // 2
-        self._angles = RopeTable(np.ones((rows, half), np.float32), np.zeros((rows, half), np.float32))
-        self._positions = np.arange(rows, dtype=np.int32)
-        table = np.arange(-(-rows // PAGE_TOKENS), dtype=np.int32)[None, :]
-        self._batch = AttentionBatch(np.array([0, rows], np.int32), np.array([rows], np.int32), table)
-
-    def all(self, ops: CallRecorder, layer: Layer) -> None:
-        """Run all ops of a layer in the order of `pre_layer` of models/common/blocks/layers.py."""
-        flat = len(self._positions), -1
-        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
-        ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
-        self._place(ops)
-        self.attention(ops)
-        ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
-        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
-        self._feed_forward(ops, layer)
-
-    def products(self, ops: CallRecorder, layer: Layer) -> None:
-        """Run the four products."""
-        flat = len(self._positions), -1
-        ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
-        ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
-        self._feed_forward(ops, layer)
-
-    def attention(self, ops: CallRecorder) -> None:
-        """Run attention over these rows alone."""
-        ops.attention(self._attended, self._qkv[:, : self._heads], self._kv, self._batch, self._scale, 0)
-
-    def others(self, ops: CallRecorder) -> None:
-        """Run the ops that are neither products nor attention."""
-        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
-        self._place(ops)
-        ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
-
-    def _place(self, ops: CallRecorder) -> None:
-        turned = self._heads + self._kv.kv_heads
-        ops.rope(self._qkv[:, :turned], self._angles, self._positions)
-        ops.kv_write(self._kv, self._qkv[:, self._heads : turned], self._qkv[:, turned:], self._positions)
-
-    def _feed_forward(self, ops: CallRecorder, layer: Layer) -> None:
-        ops.feed_forward(self._hidden, self._normed, layer.gate_up, layer.down, self._activated)
-
-
-def _batch(sequences: int, context: int, table: I32Array) -> AttentionBatch:
-    """One new row of each sequence."""
-    starts = np.arange(sequences + 1, dtype=np.int32)
-    return AttentionBatch(starts, np.full(sequences, context, np.int32), table)

@@ -8,7 +8,7 @@ import sys
 CODE = """
 import gc
 
-from twostroke.cli.server.collector import lasting_heap
+from twostroke.cli.shared.garbage import lasting_heap
 
 kept = [[number] for number in range(1000)]
 before = gc.get_freeze_count()

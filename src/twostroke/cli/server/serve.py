@@ -16,6 +16,7 @@ from twostroke.assembly.settings.server_settings import ListenSettings
 from twostroke.cli.server.run_built import facts_text, listening, serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 from twostroke.cli.shared.flag_fields import flag, taking
+from twostroke.cli.shared.garbage import resume
 from twostroke.cli.shared.interrupt import finish_undisturbed
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.types.errors import ConfigError
@@ -162,6 +163,7 @@ def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     def say(text: str) -> None:
         click.echo(f"supervisor: {text}", err=True)
 
+    resume()
     with listening(place_of(collect(options, asked_by_environment()))) as listener:
         supervisor = Supervisor(worker, listener, environment, say, SystemdNotifier(notify_address()))
         return asyncio.run(_to_the_end(supervisor))

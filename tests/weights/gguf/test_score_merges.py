@@ -35,9 +35,11 @@ def test_merges_are_those_of_the_definition_in_its_order(words: list[str], rando
     assert merges_of_scores(vocab, scores, made) == by_definition(vocab, scores, made)
 
 
-@pytest.mark.parametrize("bits", [1, 3])
-def test_texts_that_share_a_number_are_told_apart(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+@pytest.mark.parametrize(("bits", "base"), [(1, score_merges._BASE), (24, 1), (3, 3)])
+def test_texts_that_share_a_number_are_told_apart(monkeypatch: pytest.MonkeyPatch, bits: int, base: int) -> None:
+    """With base 1 a number is a sum, and bca, cab and abc have the same; the others share bits alone."""
     monkeypatch.setattr(score_merges, "_BITS", bits)
+    monkeypatch.setattr(score_merges, "_BASE", base)
     vocab = {text: place for place, text in enumerate(("a", "b", "c", "ab", "abc", "bca", "cab", "abcab", "abcabx"))}
     scores = -np.arange(len(vocab), dtype=np.float32)
     found = merges_of_scores(vocab, scores, [True] * len(vocab))

@@ -28,7 +28,7 @@ from twostroke.weights.gguf.pooling import sentence_files
 from twostroke.weights.gguf.sampling import sampling_of
 from twostroke.weights.gguf.tensors import GgufTensor, NumbersOfKeys
 from twostroke.weights.gguf.vocabulary.token_list import TokenList
-from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates, special_texts, tokenizer_json
+from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates, special_texts, tokenizer_text
 from twostroke.weights.json_file import read_object
 from twostroke.weights.kept_folder import make_folder
 
@@ -109,7 +109,7 @@ def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
             said["chat_template"] = templates["default"]
     return {
         "config.json": as_json(config),
-        "tokenizer.json": as_json(tokenizer_json(vocabulary)),
+        "tokenizer.json": tokenizer_text(vocabulary),
         "tokenizer_config.json": as_json(said),
         "generation_config.json": as_json({"eos_token_id": vocabulary.end_ids, **sampling_of(values)}),
         **sentence_files(family.task, keys),

@@ -122,6 +122,7 @@ def _on_nodes(model: str, options: dict[str, Any], *, alone: bool) -> tuple[dict
 def _serve(
     model: str, options: dict[str, Any], as_json: bool, verbose: bool, worker_fds: tuple[int, int, int] | None
 ) -> None:
+    import twostroke.server.serve  # noqa: F401 (while the disk reads: after the load nothing is left to import)
     from twostroke.server.build import build_server
     from twostroke.server.process.crash_notes import CrashNotes
 

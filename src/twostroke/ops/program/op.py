@@ -156,7 +156,7 @@ class Op:
 
     def operands(self) -> tuple[Any, ...]:
         """The fields' contents, in order."""
-        return self.READ(self)
+        return type(self).READ(self)
 
     def reads(self) -> tuple[Value, ...]:
         """The values that it reads: all but a fresh result."""

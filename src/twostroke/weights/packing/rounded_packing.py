@@ -51,7 +51,7 @@ class _Matrix(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Rows that are being read: the array and the bytes of the checkpoint. first_panel: of the matrix."""
+    """Rows that are being read: the array and the bytes of the checkpoint. first_panel: the place in the matrix."""
 
     matrix: _Matrix
     first_panel: int
@@ -84,7 +84,7 @@ class RoundedPacking:
         order: NDArray[np.int64] | None,
         done: Callable[[int], None],
     ) -> None:
-        """All matrices of a weight, each in blocks of rows. order: of its columns, where they are sorted. done: called
+        """All matrices of a weight, each in blocks of rows. order: the order of its columns, where they are sorted. done: called
         with the bytes read, by this thread. Raises CorruptModel, OSError, of this weight or one before."""
         checkpoint, columns, rows = self._checkpoint, weight.columns, weight.rows
         dtypes = {readable_dtype(part.name, checkpoint.info(part.name)) for part in weight.parts}
@@ -193,7 +193,7 @@ def as_f32(values: SourceArray) -> F32Array:
 
 
 def unusable(name: str) -> CorruptModel:
-    """The error of values that no packer takes. name: of their tensor."""
+    """The error of values that no packer takes. name: the name of their tensor."""
     return CorruptModel(
         f"Tensor {name} (or one fused with it) holds values that are NaN, infinite or beyond 2^60.",
         why="One of them in the weights makes every answer NaN.",

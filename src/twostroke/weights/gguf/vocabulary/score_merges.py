@@ -26,7 +26,8 @@ Places = NDArray[np.int64]
 
 def merges_of_scores(vocab: Mapping[str, int], scores: NDArray[Any], made: Sequence[bool]) -> list[list[str]]:
     """All pairs of texts of the vocabulary whose join is a piece, by the join's score; among equals longer first parts,
-    and then longer second parts, come first. scores: a number for each id. made: for each id, whether its text can be a join.
+    and then longer second parts, come first. scores: a number for each id. made: for each id, whether its text can be a
+    join.
     """
     texts = [text for text in vocab if 0 < len(text) <= LONGEST]
     ids = np.fromiter((vocab[text] for text in texts), np.int64, len(texts))

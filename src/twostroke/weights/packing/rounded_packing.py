@@ -84,8 +84,10 @@ class RoundedPacking:
         order: NDArray[np.int64] | None,
         done: Callable[[int], None],
     ) -> None:
-        """All matrices of a weight, each in blocks of rows. order: the order of its columns, where they are sorted. done:
-        called with the bytes read, by this thread. Raises CorruptModel, OSError, of this weight or one before."""
+        """All matrices of a weight, each in blocks of rows. order: the order of its columns, where it is sorted.
+
+        done: called with the bytes read, by this thread. Raises CorruptModel, OSError, of this weight or one before.
+        """
         checkpoint, columns, rows = self._checkpoint, weight.columns, weight.rows
         dtypes = {readable_dtype(part.name, checkpoint.info(part.name)) for part in weight.parts}
         dtype = np.dtype(np.uint16 if dtypes == {np.dtype("<u2")} else np.float32)

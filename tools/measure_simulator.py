@@ -20,10 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from twostroke.cli.server.collector import lasting_heap
-
 from twostroke.assembly.engine import build_heart
 from twostroke.assembly.find import find_model
+from twostroke.cli.shared.garbage import lasting_heap
 from twostroke.cost.history.record import StepRecord
 from twostroke.cost.history.record_json import Record
 from twostroke.cost.model_cost import step_cost

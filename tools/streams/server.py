@@ -90,8 +90,7 @@ def tell(facts: dict[str, Any]) -> None:
 
 def serve_http(kind: str, replicas: list[tuple[str, int]]) -> None:
     """Serve HTTP until SIGTERM."""
-    from twostroke.cli.server.collector import lasting_heap
-
+    from twostroke.cli.shared.garbage import lasting_heap
     from twostroke.server.build import build_server
     from twostroke.server.build_front import build_front
     from twostroke.server.serve import run

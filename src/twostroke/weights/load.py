@@ -65,8 +65,8 @@ def pack_into(
             if chosen.keeps_codes:
                 stored.add(weight, chosen, done)
             else:
-                sorts = weight.order is not None
-                order = _numbers_of(checkpoint, weight.order.parts[0]).astype(np.int64) if sorts else None
+                sorting = weight.order
+                order = None if sorting is None else _numbers_of(checkpoint, sorting.parts[0]).astype(np.int64)
                 rounded.add(weight, chosen, order, done)
     for vector in program.vectors:
         _copy_vector(target, vector.key, checkpoint, vector)

@@ -111,11 +111,9 @@ class RoundedPacking:
 
     def _read(self, matrix: _Matrix, source: _Rows, first: int, room: U8Array) -> tuple[SourceArray, int]:
         """In the thread that reads."""
-        rows: SourceArray = room.view(matrix.dtype).reshape(-1, matrix.weight.columns)
+        rows: Any = room.view(matrix.dtype).reshape(-1, matrix.weight.columns)
         read_bytes = source.read(first, rows)
-        if matrix.order is not None:
-            rows = np.ascontiguousarray(rows[:, matrix.order])
-        return rows, read_bytes
+        return (rows if matrix.order is None else np.ascontiguousarray(rows[:, matrix.order])), read_bytes
 
     def _pack_first(self) -> None:
         (weight, chosen, _, _, done), first_panel, read = self._waiting.popleft()

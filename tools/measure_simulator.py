@@ -22,7 +22,7 @@ from typing import Any
 
 from twostroke.assembly.engine import build_heart
 from twostroke.assembly.find import find_model
-from twostroke.cli.server.collector import lasting_heap
+from twostroke.cli.shared.garbage import lasting_heap
 from twostroke.cost.history.record import StepRecord
 from twostroke.cost.history.record_json import Record
 from twostroke.cost.model_cost import step_cost

@@ -28,6 +28,10 @@ HEAVY = (
 )
 
 
+MOST_MODULES = 800
+"""Modules of the package in a server of one text model: each takes half a millisecond of a start. Raise it for a reason
+alone."""
+
 GGUF_START = """
 from twostroke import LLM, SamplingParams
 from twostroke.weights.gguf import container
@@ -81,6 +85,32 @@ def test_a_start_of_a_gguf_file_reads_its_header_once_and_loads_its_model_file_a
     assert lazy & loaded == set()
     others = {"twostroke.weights.quantized.schemes", "twostroke.weights.hub.resume"}
     assert not loaded & {*HEAVY, *others} - {"numpy", "tokenizers", "msgspec"}
+
+
+FIRST_START_ONLY = (
+    "twostroke.weights.gguf.members",
+    "twostroke.weights.gguf.vocabulary",
+    "twostroke.weights.vocabularies.sentencepiece",
+    "twostroke.weights.vocabularies.rank_files",
+    "twostroke.weights.packed.numpy_packer",
+)
+"""What makes the small files of a GGUF file's folder, vocabularies, or packed weights without kernels."""
+SERVER = """
+from twostroke.server.build import build_server
+import twostroke.server.serve
+with build_server(sys.argv[1], {"cache": sys.argv[2], "context": 64, "kv_memory": "8MB"}) as built:
+    assert built.parts.serving.engine is not None
+"""
+
+
+def test_a_later_start_of_a_server_imports_nothing_that_only_the_first_one_needs(tmp_path: Path) -> None:
+    path, cache = write_gguf(spark_path(), tmp_path / "spark.gguf", "llama"), tmp_path / "cache"
+    loaded_after(GGUF_START, str(path), str(cache))
+    loaded = loaded_after(SERVER, str(path), str(cache))
+    assert not loaded.intersection(FIRST_START_ONLY)
+    assert "twostroke.weights.gguf.families.table" in loaded, "which a folder's start does without"
+    assert "twostroke.weights.gguf.families.table" not in loaded_after(SERVER, str(spark_path()), str(cache))
+    assert sum(name.startswith("twostroke.") for name in loaded) < MOST_MODULES
 
 
 def test_the_table_of_model_files_names_each_architecture() -> None:

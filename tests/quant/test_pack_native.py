@@ -88,6 +88,16 @@ def test_unusable_values_are_refused(weight_format: WeightFormat, bad: float, pa
     check(packer, values, weight_format)
 
 
+@pytest.mark.parametrize("place", [(0, 0), (7, 7), (8, 15), (63, 42), (64, 40), (69, 3), (70, 42)])
+@pytest.mark.parametrize("bits", [False, True], ids=["f32", "bf16"])
+def test_an_unusable_value_is_found_in_any_place(place: tuple[int, int], bits: bool, packer: NativePacker) -> None:
+    """Most values are read eight by eight; those of the last rows and columns alone."""
+    values = np.ones((71, 43), np.float32)
+    values[place] = -np.inf
+    with pytest.raises(CorruptModel):
+        native(packer, f32_to_bf16(values) if bits else values, GROUPED[0])
+
+
 @all_formats
 @pytest.mark.parametrize("level", LEVELS)
 def test_row_ranges_make_the_whole(weight_format: WeightFormat, level: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -19,11 +20,11 @@ from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import load_folder
 from twostroke.types.errors import CorruptModel, ModelError, ModelNotFound, UnsupportedModel
 from twostroke.types.spec.formats import BF16, F32, WeightFormat, WeightKind
-from twostroke.weights import load
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.packing import rounded_packing
 
 INT8 = WeightFormat(WeightKind.INT8, 64)
 INT4 = WeightFormat(WeightKind.INT4, 64)
@@ -35,7 +36,7 @@ ALL_CONFIGS = pytest.mark.parametrize(
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """One panel a block, so that tiny matrices take the path of large ones."""
-    monkeypatch.setattr(load, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(rounded_packing, "BLOCK_BYTES", 1)
 
 
 def expected_matrices(config, tensors) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
@@ -125,7 +126,7 @@ def test_formats_by_role_and_block_sizes(tmp_path, monkeypatch):
 
     results = []
     for block_bytes in (1, 20_000, 1 << 24):
-        monkeypatch.setattr(load, "BLOCK_BYTES", block_bytes)
+        monkeypatch.setattr(rounded_packing, "BLOCK_BYTES", block_bytes)
         with Checkpoint.open(tmp_path) as checkpoint:
             results.append(by_short(load_weights(checkpoint, spec, choose, NumpyPacker())))
     assert results[0]["head"].format == BF16 and results[0]["1.down"].format == INT8
@@ -145,7 +146,7 @@ def test_progress_goes_up_to_the_bytes_of_the_checkpoint(tmp_path):
 
 
 def test_peak_memory_is_packed_weights_and_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "BLOCK_BYTES", 1 << 16)
+    monkeypatch.setattr(rounded_packing, "BLOCK_BYTES", 1 << 16)
     config = {**CONFIG, "hidden_size": 256, "intermediate_size": 1024, "vocab_size": 4000, "head_dim": 64}
     folder = write(tmp_path, config, random_tensors(config))
     spec = read_model(config)
@@ -187,6 +188,42 @@ def test_weights_that_no_codec_takes(dtype, value, tmp_path):
     tensors = random_tensors(CONFIG, dtype)
     tensors["model.layers.1.self_attn.k_proj.weight"][7, 3] = value
     break_and_load(tmp_path, CONFIG, tensors, CorruptModel, "NaN, infinite or beyond")
+
+
+def readers() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("twostroke-read")]
+
+
+def test_rows_are_read_while_those_before_are_packed(tmp_path, monkeypatch):
+    """The packer waits until the next block is read: it would wait for ever for a reader that waits for it."""
+    read, packed = threading.Semaphore(0), []
+    whole = rounded_packing.RoundedPacking._read
+    monkeypatch.setattr(rounded_packing.RoundedPacking, "_read", lambda *given: (whole(*given), read.release())[0])
+
+    class Waiting(NumpyPacker):
+        def pack(self, source, weight_format, data, scales):
+            is_last = len(packed) + 1 == blocks
+            packed.append(read.acquire(timeout=60) and (is_last or read.acquire(timeout=60)))
+            read.release()  # the next block counts for the next call, too
+            super().pack(source, weight_format, data, scales)
+
+    tensors, spec = random_tensors(CONFIG), read_model(CONFIG)
+    blocks = sum(-(-weight.rows // 64) for weight in spec.program.weights)
+    with Checkpoint.open(write(tmp_path, CONFIG, tensors)) as checkpoint:
+        weights = load_weights(checkpoint, spec, lambda weight: F32, Waiting())
+    check_against(CONFIG, tensors, weights, F32)
+    assert len(packed) == blocks > 4 and all(packed) and readers() == []
+
+
+@pytest.mark.parametrize("fault", [OSError("the disk"), MemoryError()])
+def test_what_fails_in_the_thread_that_reads_ends_the_load(fault, tmp_path, monkeypatch):
+    def fail(*given):
+        raise fault
+
+    monkeypatch.setattr(rounded_packing._Rows, "read", fail)
+    with pytest.raises(type(fault)):
+        load_folder(write(tmp_path, CONFIG, random_tensors(CONFIG)), F32)
+    assert readers() == []
 
 
 def test_integer_checkpoints_are_refused(tmp_path):

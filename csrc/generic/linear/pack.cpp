@@ -2,6 +2,7 @@
 #include "twostroke/context.h"
 #include "twostroke/pack_rounding.h"
 #include "twostroke/rotate.h"
+#include "twostroke/transpose.h"
 
 namespace twostroke {
 namespace {
@@ -22,10 +23,52 @@ struct PackJob {
   int32_t* refused;     // one for each thread
 };
 
-float source_value(const PackJob& job, int64_t row, int64_t k) {
-  const int64_t i = row * job.source_stride + k;
-  if (job.source_kind == 0) return static_cast<const float*>(job.source)[i];
-  return bf16_to_f32(static_cast<const uint16_t*>(job.source)[i]);
+typedef uint16_t EightHalves __attribute__((vector_size(2 * kEight)));
+
+uint32_t bits_at(const float* from) { return float_bits(*from); }
+uint32_t bits_at(const uint16_t* from) { return static_cast<uint32_t>(*from) << 16; }
+
+TS_INLINE void load_eight(const float* from, EightBits& to) { memcpy(&to, from, sizeof(to)); }
+
+TS_INLINE void load_eight(const uint16_t* from, EightBits& to) {
+  EightHalves halves;
+  memcpy(&halves, from, sizeof(halves));
+  to = __builtin_convertvector(halves, EightBits) << 16;
+}
+
+// `rows` rows of `columns` columns into a block with 64 lanes; the largest bits of a magnitude.
+template <class Source>
+uint32_t fill_block(const Source* source, int64_t stride, int64_t rows, int64_t columns, float* block) {
+  uint32_t largest = 0;
+  const auto look_at = [&](uint32_t bits) {
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    largest = magnitude > largest ? magnitude : largest;
+  };
+  const int64_t whole_rows = rows / kEight * kEight, whole_columns = columns / kEight * kEight;
+  EightBits most = {};
+  for (int64_t r = 0; r < whole_rows; r += kEight) {
+    for (int64_t k = 0; k < whole_columns; k += kEight) {
+      EightBits x[kEight];
+      TS_UNROLL
+      for (int64_t i = 0; i < kEight; ++i) {
+        load_eight(source + (r + i) * stride + k, x[i]);
+        const EightBits magnitude = x[i] & 0x7fffffffu;
+        most = magnitude > most ? magnitude : most;
+      }
+      transpose(x);
+      TS_UNROLL
+      for (int64_t i = 0; i < kEight; ++i) memcpy(block + (k + i) * kPanel + r, &x[i], sizeof(EightBits));
+    }
+  }
+  for (int64_t i = 0; i < kEight; ++i) look_at(most[i]);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t k = r < whole_rows ? whole_columns : 0; k < columns; ++k) {
+      const uint32_t bits = bits_at(source + r * stride + k);
+      look_at(bits);
+      memcpy(block + k * kPanel + r, &bits, 4);
+    }
+  }
+  return largest;
 }
 
 // Columns [first, first + width) of 64 source rows into block (width, 64), zeros outside; false for an unusable value.
@@ -33,15 +76,10 @@ bool load_block(const PackJob& job, int64_t row, int64_t first, int64_t width, f
   const int64_t rows = job.count - row < kPanel ? job.count - row : kPanel;
   const int64_t columns = job.columns - first < width ? job.columns - first : width;
   if (rows < kPanel || columns < width) memset(block, 0, static_cast<size_t>(width * kPanel) * 4);
-  uint32_t largest = 0;
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t k = 0; k < columns; ++k) {
-      const float value = source_value(job, row + r, first + k);
-      const uint32_t magnitude = float_bits(value) & 0x7fffffffu;
-      largest = magnitude > largest ? magnitude : largest;
-      block[k * kPanel + r] = value;
-    }
-  }
+  const int64_t at = row * job.source_stride + first;
+  const uint32_t largest =
+      job.source_kind == 0 ? fill_block(static_cast<const float*>(job.source) + at, job.source_stride, rows, columns, block)
+                           : fill_block(static_cast<const uint16_t*>(job.source) + at, job.source_stride, rows, columns, block);
   return largest < kLimitBits;
 }
 
@@ -146,38 +184,37 @@ void int4_scales(const float* block, int64_t width, uint16_t* scales, float* mul
   }
 }
 
-// bytes (width, 64) = q + offset of a block (width, 64).
-void round_block(const float* block, int64_t width, const float* scale, float low, float high, int32_t offset,
-                 uint8_t* bytes) {
-  float inverse[kPanel];
-  for (int64_t r = 0; r < kPanel; ++r) inverse[r] = inverse_of(scale[r]);
-  for (int64_t i = 0; i < width; ++i) {
-    for (int64_t r = 0; r < kPanel; ++r) {
-      const float q = clip(round_even(block[i * kPanel + r] * inverse[r]), low, high);
-      bytes[i * kPanel + r] = static_cast<uint8_t>(static_cast<int32_t>(q) + offset);
-    }
-  }
+// What is written of a column: its rounded number and an offset, between 0 and 255.
+TS_INLINE uint32_t byte_of(float value, float inverse, float low, float high, int32_t offset) {
+  return static_cast<uint32_t>(static_cast<int32_t>(clip(round_even(value * inverse), low, high)) + offset);
 }
 
 void pack_int8(const float* block, int64_t width, uint16_t* scales, uint8_t* data) {
   int8_scales(block, width, scales);
-  float scale[kPanel];
-  for (int64_t r = 0; r < kPanel; ++r) scale[r] = bf16_to_f32(scales[r]);
-  uint8_t bytes[4 * kPanel];
+  float inverse[kPanel];
+  for (int64_t r = 0; r < kPanel; ++r) inverse[r] = inverse_of(bf16_to_f32(scales[r]));
   for (int64_t k = 0; k < width; k += 4, data += 4 * kPanel) {
-    round_block(block + k * kPanel, 4, scale, -127.0f, 127.0f, 128, bytes);
-    for (int64_t i = 0; i < 4 * kPanel; ++i) data[i] = bytes[i % 4 * kPanel + i / 4];
+    const float* columns = block + k * kPanel;
+    uint32_t quads[kPanel];
+    for (int64_t r = 0; r < kPanel; ++r) {
+      uint32_t quad = 0;
+      for (int c = 0; c < 4; ++c) quad |= byte_of(columns[c * kPanel + r], inverse[r], -127.0f, 127.0f, 128) << 8 * c;
+      quads[r] = quad;
+    }
+    memcpy(data, quads, sizeof(quads));
   }
 }
 
 // Eight columns of one multiplier each lane.
 void pack_nibbles(const float* block, const float* step, uint8_t* data) {
-  uint8_t bytes[8 * kPanel];
-  round_block(block, 8, step, -8.0f, 7.0f, 8, bytes);
-  for (int64_t i = 0; i < 4 * kPanel; ++i) {
-    const int64_t at = i % 4 * kPanel + i / 4;
-    data[i] = static_cast<uint8_t>(bytes[at] | bytes[at + 4 * kPanel] << 4);
+  uint32_t quads[kPanel];
+  for (int64_t r = 0; r < kPanel; ++r) {
+    const float inverse = inverse_of(step[r]);
+    uint32_t quad = 0;
+    for (int c = 0; c < 8; ++c) quad |= byte_of(block[c * kPanel + r], inverse, -8.0f, 7.0f, 8) << (c % 4 * 8 + c / 4 * 4);
+    quads[r] = quad;
   }
+  memcpy(data, quads, sizeof(quads));
 }
 
 void pack_int4(const float* block, int64_t width, uint16_t* scales, uint8_t* data) {

@@ -2,20 +2,39 @@
 // `pack_stored` of ops/stored_layout.py, bit for bit.
 #include "twostroke/ggml_blocks.h"
 #include "twostroke/linear.h"
+#include "twostroke/transpose.h"
 
 namespace twostroke {
 namespace {
 
-// A group of a panel. more: what is added to a code so that it is the kind's; columns: packed, of which `there` are the file's.
+constexpr int64_t kQuads = kStoredGroup / 4;
+
+// A group of a panel. more: what is added to a code so that it is the kind's; columns: packed, of which `there` are the file's. quads:
+// the codes of four columns of each row.
 struct GroupOfRows {
   StoredShape shape;
   BlockShape block;
   uint8_t more;
   int64_t columns, there, rows;
   RowOfGroup row[kPanel];
+  uint32_t quads[kQuads][kPanel];
 };
 
 bool finite(uint16_t half) { return (half & 0x7c00) != 0x7c00; }
+
+// The codes of all rows, four columns side by side.
+void fill_quads(GroupOfRows& group) {
+  for (int64_t r = 0; r < kPanel; r += kEight) {
+    for (int64_t quad = 0; quad < kQuads; quad += kEight) {
+      EightBits x[kEight];
+      TS_UNROLL
+      for (int64_t i = 0; i < kEight; ++i) memcpy(&x[i], group.row[r + i].codes + 4 * quad, sizeof(EightBits));
+      transpose(x);
+      TS_UNROLL
+      for (int64_t i = 0; i < kEight; ++i) memcpy(&group.quads[quad + i][r], &x[i], sizeof(EightBits));
+    }
+  }
+}
 
 // Missing rows and columns: the codes of zeros, and scales of zero. False for a scale that is no number.
 bool read_rows(int32_t type, const uint8_t* raw, int64_t row_bytes, GroupOfRows& group) {
@@ -39,6 +58,7 @@ bool read_rows(int32_t type, const uint8_t* raw, int64_t row_bytes, GroupOfRows&
     memset(row.codes + filled, nothing, static_cast<size_t>(kStoredGroup - filled));
     for (int64_t s = 0; s < kStoredGroup / 32; ++s) usable = usable && finite(row.scales[s]) && finite(row.least[s]);
   }
+  fill_quads(group);
   return usable;
 }
 
@@ -67,11 +87,7 @@ uint8_t* write_head(const GroupOfRows& group, uint8_t* to) {
   return to;
 }
 
-uint32_t quad_at(const GroupOfRows& group, int64_t row, int64_t k) {
-  uint32_t quad;
-  memcpy(&quad, group.row[row].codes + k, 4);
-  return quad;
-}
+uint32_t quad_at(const GroupOfRows& group, int64_t row, int64_t k) { return group.quads[k / 4][row]; }
 
 // One number of 4 bytes for each row.
 template <class Of>
@@ -145,7 +161,7 @@ int32_t ts_pack_blocks(int32_t type, const uint8_t* raw, int64_t raw_bytes, int6
   const int64_t padded = padded_columns(kind, columns), row_bytes = columns / block.elements * block.bytes;
   const int64_t panels = (rows + kPanel - 1) / kPanel;
   if (raw_bytes != rows * row_bytes || data_bytes != panels * stored_panel_bytes(stored_shape(kind), padded)) return TS_BAD_SHAPE;
-  GroupOfRows group = {stored_shape(kind), block, static_cast<uint8_t>(stored_shape(kind).offset - block.offset), 0, 0, 0, {}};
+  GroupOfRows group = {stored_shape(kind), block, static_cast<uint8_t>(stored_shape(kind).offset - block.offset), 0, 0, 0, {}, {}};
   for (int64_t row = 0; row < rows; row += kPanel, raw += kPanel * row_bytes) {
     group.rows = rows - row < kPanel ? rows - row : kPanel;
     for (int64_t first = 0; first < padded; first += kStoredGroup) {

@@ -100,22 +100,28 @@ void rounded_steps(const float* part, const float* scale, float* step, int8_t* m
 
 // 16 columns: stored_layout.py.
 void pack_part(const float* part, const float* step, uint8_t* to) {
-  uint8_t codes[kSubgroup * kPanel];
-  float inverse[kPanel];
-  for (int64_t r = 0; r < kPanel; ++r) inverse[r] = inverse_of(step[r]);
-  for (int64_t k = 0; k < kSubgroup; ++k) {
-    for (int64_t r = 0; r < kPanel; ++r) {
-      const float q = clip(round_even(part[k * kPanel + r] * inverse[r]), kLow, kHigh);
-      codes[k * kPanel + r] = static_cast<uint8_t>(static_cast<int32_t>(q) + 32);
+  uint32_t quads[4][kPanel];  // codes of four columns each
+  for (int64_t r = 0; r < kPanel; ++r) {
+    const float inverse = inverse_of(step[r]);
+    for (int n = 0; n < 4; ++n) {
+      uint32_t quad = 0;
+      for (int c = 0; c < 4; ++c) {
+        const float q = clip(round_even(part[(4 * n + c) * kPanel + r] * inverse), kLow, kHigh);
+        quad |= static_cast<uint32_t>(static_cast<int32_t>(q) + 32) << 8 * c;
+      }
+      quads[n][r] = quad;
     }
   }
-  const auto code = [&](int64_t quad, int64_t i) -> int32_t { return codes[(4 * quad + i % 4) * kPanel + i / 4]; };
-  for (int64_t i = 0; i < 4 * kPanel; ++i) {
-    const int32_t high = code(0, i) >> 4 | code(1, i) >> 4 << 2 | code(2, i) >> 4 << 4 | code(3, i) >> 4 << 6;
-    to[i] = static_cast<uint8_t>(high);
-    to[4 * kPanel + i] = static_cast<uint8_t>((code(0, i) & 15) | (code(1, i) & 15) << 4);
-    to[8 * kPanel + i] = static_cast<uint8_t>((code(2, i) & 15) | (code(3, i) & 15) << 4);
+  constexpr uint32_t kNibbles = 0x0f0f0f0fu, kHighBits = 0x03030303u;
+  uint32_t planes[3][kPanel];
+  for (int64_t r = 0; r < kPanel; ++r) {
+    uint32_t high = 0;
+    for (int n = 0; n < 4; ++n) high |= (quads[n][r] >> 4 & kHighBits) << 2 * n;
+    planes[0][r] = high;
+    planes[1][r] = (quads[0][r] & kNibbles) | (quads[1][r] & kNibbles) << 4;
+    planes[2][r] = (quads[2][r] & kNibbles) | (quads[3][r] & kNibbles) << 4;
   }
+  memcpy(to, planes, sizeof(planes));
 }
 
 }  // namespace

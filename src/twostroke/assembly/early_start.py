@@ -14,10 +14,15 @@ LOADING = frozenset({"serve", "generate", "chat", "run", "replica", "start", "se
 """Verbs, and other words for them, that load a model in this process or in one that it starts at once."""
 
 
+def loads_a_model(words: Sequence[str]) -> bool:
+    """Whether the command of these words loads a model."""
+    return bool(words) and words[0] in LOADING
+
+
 def read_early(words: Sequence[str]) -> None:
     """Begin to read what the command of these words will load, where that is known and not in memory. Words that mean
     nothing are no error here: the command itself names what is wrong with them."""
-    if not words or words[0] not in LOADING:
+    if not loads_a_model(words):
         return
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # of a home or a folder that is not there
         files = list(expected_files(words[1:]))

@@ -152,7 +152,7 @@ def build_heart(
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
     ends = frozenset({*generation.eos_token_ids, *spec.eos_token_ids}) | tokenizer.end_token_ids
     ends |= turn_end_ids(template, tokenizer)
-    grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
+    grammars, grammars_ahead = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, found.machine, closing)
     loaded = load_named(found.folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)
@@ -192,7 +192,7 @@ def build_heart(
     before = nothing_before if kept is None else kept.before_step
     loop = StepLoop(kept or book, executor, time.perf_counter, report_fault, place.probe, flight, before)
     sound = ranks.sound_with(weights_check.require_sound, group)
-    begin_close(found.machine, weights_check, settler, backing)
+    begin_close(found.machine, weights_check, settler, backing, grammars_ahead)
     return Heart(
         stepper=Stepper(loop, session, sound, ranks.alarm_of(group)),
         tokenizer=tokenizer,

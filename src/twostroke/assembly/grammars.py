@@ -1,20 +1,52 @@
-"""The compiler of a model's grammars, made ready while the weights of a server are loaded."""
+"""The compiler of a model's grammars, made ready by a server after its first answers."""
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 
 from twostroke.assembly.machine.heap import trim
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 
+DELAY_S = 1.0
+"""Reading the vocabulary and starting a process take a second of processor time for 262,144 tokens. The end of the
+start and the first answer should not share cores, and the interpreter's lock, with that."""
+
+
+class GrammarsAhead:
+    """Makes what the first grammar needs, in the background. A grammar that comes earlier has the same made at once.
+
+    wanted: False for an engine without a server, which makes it with the first grammar.
+    """
+
+    def __init__(self, compiler: GrammarCompiler, *, wanted: bool) -> None:
+        self._compiler, self._wanted = compiler, wanted
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="twostroke-grammars", daemon=True)
+
+    def start(self) -> None:
+        """Begin, after DELAY_S."""
+        if self._wanted:
+            self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. Closing twice is harmless."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        if not self._stop.wait(DELAY_S):
+            self._compiler.prepare(trim)
+
 
 def grammars_of(
     tokenizer: Tokenizer, vocab_size: int, ends: frozenset[int], closing: ExitStack, *, serving: bool
-) -> GrammarCompiler:
-    """serving: any request may ask for a form, so what grammars need is made at once, in the background."""
+) -> tuple[GrammarCompiler, GrammarsAhead]:
+    """The compiler, and what makes it ready once that is started. serving: any request may ask for a form."""
     made = GrammarCompiler(tokenizer, vocab_size, ends)
     closing.callback(made.close)
-    if serving:
-        made.prepare(trim)
-    return made
+    ahead = GrammarsAhead(made, wanted=serving)
+    closing.callback(ahead.close)
+    return made, ahead

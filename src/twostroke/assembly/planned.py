@@ -77,7 +77,8 @@ def read_texts(found: Found) -> ModelTexts:
     generation, closing = read_generation_defaults(folder), ExitStack()
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     ends |= turn_end_ids(template, tokenizer)
-    grammars = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=True)
+    grammars, ahead = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=True)
+    ahead.start()
     context = resolved.steps.context
     limits = EngineLimits(
         context,

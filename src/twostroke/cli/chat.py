@@ -19,6 +19,7 @@ from twostroke.assembly.settings.options import ENGINE_OPTIONS
 from twostroke.assembly.settings.server_settings import TalkSettings
 from twostroke.cli.generate import explained, timing_line
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
+from twostroke.cli.shared.garbage import resume
 from twostroke.cli.shared.images import image_part, message_of, paths_in
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
@@ -57,6 +58,7 @@ def command(
 
         with progress_bar("load") as progress:
             llm = LLM(model, progress=progress, **values)
+        resume()
         with llm:
             printer = ChatJson() if as_json else ChatText()
             params, shown = take_sampling(sampling, llm.sampling_defaults), [image_part(name) for name in image_files]

@@ -12,6 +12,7 @@ import click
 from twostroke.assembly.settings.options import ENGINE_OPTIONS
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
+from twostroke.cli.shared.garbage import resume
 from twostroke.cli.shared.images import image_part, message_of
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
@@ -58,6 +59,7 @@ def command(
 
         with progress_bar("load") as progress:
             llm = LLM(asked.model, progress=progress, **values)
+        resume()
         with llm:
             params = replace(take_sampling(sampling, llm.sampling_defaults), logprobs=asked.logprobs)
             made = prompt_of(llm, text, asked.system, asked.image_files, raw=asked.raw)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 
-from twostroke.assembly.early_start import read_early
+from twostroke.assembly.early_start import loads_a_model, read_early
+from twostroke.cli.shared.garbage import put_off
 from twostroke.cli.shared.interrupt import end_quietly
 
 
 def run() -> None:
     """The command with the words of this process. Ends the process."""
     end_quietly()
-    read_early(sys.argv[1:])
+    words = sys.argv[1:]
+    if loads_a_model(words):
+        put_off()
+    read_early(words)
     from twostroke.cli.main import main
 
     main(prog_name="twostroke")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twostroke.models.common.fields.nested import with_own_head
 from twostroke.models.common.forms import Form
@@ -14,19 +14,25 @@ from twostroke.ops.program.model import Model
 from twostroke.ops.program.values import Weight
 from twostroke.ops.quant.formats import KEPT_WIDE
 from twostroke.types.errors import ModelError
+from twostroke.types.lazy_module import LazyModule
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import F32, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
-from twostroke.weights.load import Packer, Progress, load_weights
+from twostroke.weights.load import Progress, load_weights
 from twostroke.weights.loaded import ModelWeights
-from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.packing.rounded_packing import Packer
 from twostroke.weights.quantized.recipe import scheme_in
 from twostroke.weights.stored import column_orders, stored_formats
 from twostroke.weights.stored_dtype import stored_dtype
 from twostroke.weights.tensors import with_prefix
 from twostroke.weights.tied import HEAD, has_other_head
+
+if TYPE_CHECKING:
+    from twostroke.weights.packed import numpy_packer
+else:
+    numpy_packer = LazyModule("twostroke.weights.packed.numpy_packer")  # engines have a packer of their own
 
 
 def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = None, apart: bool | None = None) -> Model:
@@ -103,4 +109,4 @@ def load_folder(
         return F32 if weight.role in KEPT_WIDE else weight_format
 
     with Checkpoint.open(folder) as checkpoint:
-        return model, load_weights(checkpoint, model, format_for, packer or NumpyPacker(), progress)
+        return model, load_weights(checkpoint, model, format_for, packer or numpy_packer.NumpyPacker(), progress)

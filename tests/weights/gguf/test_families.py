@@ -33,8 +33,8 @@ from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.load import _Rows, load_weights
 from twostroke.weights.packed.blobs import Blob, MemoryTarget
 from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.packing.stored_packing import StoredPacking, stored_rows
 from twostroke.weights.stored import stored_formats
-from twostroke.weights.stored_packing import StoredPacking, stored_rows
 from twostroke.weights.tensors import check_tensors
 
 ROUNDED = {

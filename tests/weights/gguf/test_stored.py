@@ -24,11 +24,11 @@ from twostroke.ops.quant.formats import STORED, format_choice
 from twostroke.ops.unpack import unpack
 from twostroke.runner.folder import read_folder
 from twostroke.types.spec.formats import BF16, F32, WeightKind
-from twostroke.weights import stored_packing
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.packing import stored_packing
 from twostroke.weights.stored import HELD, expanded_sentence, rows_in_file, stored_format
 from twostroke.weights.tensor_source import TensorInfo
 

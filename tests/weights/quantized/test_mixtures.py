@@ -31,9 +31,9 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.load import load_weights
 from twostroke.weights.packed.blobs import Blob, MemoryTarget
 from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.packing.stored_packing import StoredPacking
 from twostroke.weights.quantized.tensor import QuantizedTensor
 from twostroke.weights.stored import kept_sentence, stored_formats, tell_stored
-from twostroke.weights.stored_packing import StoredPacking
 
 LAYER = "model.layers.0."
 DOWN, UP, GATE = (f"{LAYER}mlp.{name}_proj" for name in ("down", "up", "gate"))

@@ -23,7 +23,7 @@ BLOCK_NUMBERS = {
 
 
 class NativePacker(NativeContext):
-    """Satisfies `weights.load.Packer`: bit for bit what ops/quant/codec.py and ops/stored_layout.py define."""
+    """Satisfies `rounded_packing.Packer`: bit for bit what ops/quant/codec.py and ops/stored_layout.py define."""
 
     block_types = frozenset(BLOCK_NUMBERS)
 
@@ -47,7 +47,7 @@ class NativePacker(NativeContext):
             raise BackendError(f"pack was refused: {STATUSES.get(status, status)}.")
 
     def pack_blocks(self, block: str, raw: U8Array, columns: int, kind: WeightKind, data: U8Array) -> bool:
-        """See `weights.stored_packing.BlockPacker`. Raises BackendError where the kind does not hold such blocks."""
+        """See `stored_packing.BlockPacker`. Raises BackendError where the kind does not hold such blocks."""
         if not (raw.flags.c_contiguous and data.flags.c_contiguous):
             raise BackendError("pack_blocks: blocks and packed bytes must be contiguous.")
         source = (BLOCK_NUMBERS[block], raw.ctypes.data, raw.nbytes, len(raw), columns)

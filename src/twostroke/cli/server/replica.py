@@ -18,6 +18,7 @@ from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.reports import report_listening, reports
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
+from twostroke.cli.shared.garbage import lasting_heap
 from twostroke.cli.shared.interrupt import finish_undisturbed
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.distributed.wire.frames import ReplicaRole
@@ -85,7 +86,7 @@ def command(model: str, asked: ReplicaFlags, as_json: bool, verbose: bool, **opt
             report_listening(asked.report_fd)
             signal.signal(signal.SIGTERM, lambda *_: built.replica.drain())
             try:
-                with built.heart, short_turns():
+                with built.heart, short_turns(), lasting_heap():
                     built.replica.serve()
             finally:
                 finish_undisturbed()

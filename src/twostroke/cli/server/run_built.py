@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twostroke.cli.server.collector import lasting_heap
 from twostroke.cli.shared.command import print_json
+from twostroke.cli.shared.garbage import lasting_heap
 from twostroke.cli.shared.interrupt import finish_undisturbed
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from twostroke.assembly.settings.server_settings import ListenSettings
 from twostroke.cli.server.run_built import facts_text, listening, serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 from twostroke.cli.shared.flag_fields import flag, taking
+from twostroke.cli.shared.garbage import resume
 from twostroke.cli.shared.interrupt import finish_undisturbed
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.types.errors import ConfigError
@@ -121,6 +122,7 @@ def _on_nodes(model: str, options: dict[str, Any], *, alone: bool) -> tuple[dict
 def _serve(
     model: str, options: dict[str, Any], as_json: bool, verbose: bool, worker_fds: tuple[int, int, int] | None
 ) -> None:
+    import twostroke.server.serve  # noqa: F401 (while the disk reads: after the load nothing is left to import)
     from twostroke.server.build import build_server
     from twostroke.server.process.crash_notes import CrashNotes
 
@@ -162,6 +164,7 @@ def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
     def say(text: str) -> None:
         click.echo(f"supervisor: {text}", err=True)
 
+    resume()
     with listening(place_of(collect(options, asked_by_environment()))) as listener:
         supervisor = Supervisor(worker, listener, environment, say, SystemdNotifier(notify_address()))
         return asyncio.run(_to_the_end(supervisor))

@@ -20,6 +20,7 @@ from twostroke.cli.chat import ChatJson, ChatText, Conversation, converse
 from twostroke.cli.generate import prompt_of, stream_answer
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags, print_json
 from twostroke.cli.shared.flag_fields import flag, taking
+from twostroke.cli.shared.garbage import resume
 from twostroke.cli.shared.images import image_part, paths_in
 from twostroke.cli.shared.progress import progress_bar
 from twostroke.cli.shared.sampling_flags import pop_sampling, sampling_flags, take_sampling
@@ -103,6 +104,7 @@ def _answering(model: str, options: dict[str, Any], asked: RunFlags) -> Iterator
     """What answers: a server that has the model, or an engine in this process. Raises TwostrokeError."""
     served = None if asked.local or (options and asked.url is None) else _served(model, asked.url, asked.api_key)
     if served is not None:
+        resume()
         yield served
         return
     _bring(model, options.get(ModelSettings.revision.name))
@@ -110,6 +112,7 @@ def _answering(model: str, options: dict[str, Any], asked: RunFlags) -> Iterator
 
     with progress_bar("load") as progress:
         llm = LLM(model, progress=progress, **options)
+    resume()
     with llm:
         yield llm
 

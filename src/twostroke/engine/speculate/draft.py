@@ -10,7 +10,6 @@ back afterwards, and the next call reads the accepted tokens in the pass that re
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from msgspec import Struct, field
 
 from twostroke.engine.cache.holdings import Tables
 from twostroke.engine.cache.manager import CacheManager
+from twostroke.engine.speculate.median import median
 from twostroke.engine.speculate.proposer import LONGEST_GUESS, NO_GUESS, Guess, GuessWanted
 from twostroke.types.plan import Plan, PlannedSequence, Role
 from twostroke.types.request import Request
@@ -115,7 +115,7 @@ class DraftProposer:
         self._faults = 0
         if found:  # what reading known tokens takes, which comes before any guess, next to what each further one takes
             self._ask_times.append(max(0.0, self.spent_s - self._writing_s - self.token_s) / len(wanted))
-            self.ask_s = statistics.median(self._ask_times)
+            self.ask_s = median(self._ask_times)
         return [found.get(each.request.request_id, NO_GUESS) for each in wanted]
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
@@ -142,7 +142,7 @@ class DraftProposer:
             )
             self._step_times.append(self._clock() - before_s)
             self._writing_s += self._step_times[-1]
-            self.token_s = statistics.median(self._step_times)
+            self.token_s = median(self._step_times)
         self._states_back(ready)
         return {name: Guess(each.text[len(each.wanted.known) :]) for name, each in ready.items() if each.guessed}
 

@@ -5,11 +5,11 @@ Source: Medusa (Cai et al. 2024), one chain of the likeliest tokens; MODELS.md, 
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from twostroke.engine.speculate.median import median
 from twostroke.engine.speculate.proposer import NO_GUESS, Guess, GuessWanted
 from twostroke.types.request import Request
 
@@ -61,7 +61,7 @@ class MedusaProposer:
         self._faults = 0
         self.spent_s = self._clock() - begin_s
         self._times.append(self.spent_s / len(wanted))
-        self.ask_s = statistics.median(self._times)
+        self.ask_s = median(self._times)
         return [Guess(token_ids) if token_ids else NO_GUESS for token_ids in found]
 
     def ended(self, request: Request, known: Sequence[int]) -> None:

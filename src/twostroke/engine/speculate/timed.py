@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from twostroke.engine.speculate.median import median
 from twostroke.engine.speculate.proposer import Guess, GuessWanted, Proposer
 from twostroke.types.request import Request
 
@@ -30,7 +30,7 @@ class TimedProposer:
         self.spent_s = self._clock() - begin_s
         if asks:
             self._times.append(self.spent_s / len(asks))
-            self.ask_s = statistics.median(self._times)
+            self.ask_s = median(self._times)
         return found
 
     def ended(self, request: Request, known: Sequence[int]) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import operator
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -127,6 +128,9 @@ class Op:
     COLUMN_VECTOR: ClassVar[str] = ""
     """The vector that may have one number for each column of the result."""
 
+    READ: ClassVar[Callable[[Any], tuple[Any, ...]]]
+    """Gives the contents of its fields, in order."""
+
     reference: ClassVar[Callable[..., None]]
 
     def cost(self, formats: StoredFormats) -> OpCost:
@@ -152,7 +156,7 @@ class Op:
 
     def operands(self) -> tuple[Any, ...]:
         """The fields' contents, in order."""
-        return tuple(getattr(self, operand.name) for operand in signature(type(self)))
+        return type(self).READ(self)
 
     def reads(self) -> tuple[Value, ...]:
         """The values that it reads: all but a fresh result."""
@@ -175,7 +179,15 @@ def op(kind: type[Kind]) -> type[Kind]:
     made = dataclasses.dataclass(frozen=True, eq=False, slots=True)(kind)
     made.NAME = module.__name__.rpartition(".")[2]
     made.reference = staticmethod(module.reference)
+    made.READ = staticmethod(_reader(tuple(field.name for field in dataclasses.fields(made))))  # type: ignore[arg-type]
     return made
+
+
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """attrgetter reads several fields in one call of C; of one field, it gives no tuple."""
+    if len(names) < 2:
+        return lambda call: tuple(getattr(call, name) for name in names)
+    return operator.attrgetter(*names)
 
 
 _KINDS = {

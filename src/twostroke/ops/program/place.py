@@ -6,7 +6,7 @@ long as it lives (greedy by size; Pisarchyk and Lee, 2020).
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -29,6 +29,10 @@ class Placement(Struct, frozen=True, eq=False):
     num_bytes: int
 
 
+def _first_byte(placed: tuple[int, int, _Life]) -> int:
+    return placed[0]
+
+
 class _Life(Struct):
     """Calls [first, last] between which a value's memory is its own."""
 
@@ -46,12 +50,12 @@ def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
     offsets: dict[Value, int] = {}
     for root, life in sorted(lives.items(), key=lambda item: -item[1].num_bytes):
         at = 0
-        for begin, end, other in sorted(placed, key=lambda item: item[0]):
+        for begin, end, other in placed:
             apart = other.last < life.first or life.last < other.first
             if not apart and begin < at + life.num_bytes and at < end:
                 at = end
         offsets[root] = at
-        placed.append((at, at + life.num_bytes, life))
+        insort(placed, (at, at + life.num_bytes, life), key=_first_byte)
     return Placement(offsets, max((end for _, end, _ in placed), default=0))
 
 

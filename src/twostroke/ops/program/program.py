@@ -47,8 +47,9 @@ class Program:
         first = is_head.index(True) if True in is_head else len(calls)
         if not all(is_head[first:]):
             raise ValueError("a call of all rows follows one of the rows that need logits")
+        operands = [item for call in calls for item in call.operands()]
         weights, vectors, caches, ropes = (
-            tuple(dict.fromkeys(item for call in calls for item in call.operands() if isinstance(item, kind)))
+            tuple(dict.fromkeys(item for item in operands if isinstance(item, kind)))
             for kind in (Weight, Vector, Cache, Rope)
         )
         rates = (rope.rates for rope in ropes if isinstance(rope, Rope) and rope.rates is not None)

@@ -63,13 +63,20 @@ class Value(Struct, frozen=True, eq=False):
 
     @property
     def root(self) -> Value:
-        """The value that owns the memory."""
-        return self if self.base is None else self.base.root
+        """The value that owns the memory. The residual of a model is written twice a layer: a long way."""
+        found = self
+        while found.base is not None:
+            found = found.base
+        return found
 
     @property
     def offset(self) -> int:
         """Elements of the root's row before the first element of this one."""
-        return self.first + (0 if self.base is None else self.base.offset)
+        found, elements = self, self.first
+        while found.base is not None:
+            found = found.base
+            elements += found.first
+        return elements
 
     def fresh(self, *shape: int) -> Value:
         """A new value with as many rows; of this shape, or of the given one."""

@@ -22,9 +22,10 @@ from twostroke.ops.step_memory import MemorySizes, StepMemory, StepSizes
 from twostroke.types.made_once import made_once
 from twostroke.types.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.load import Packer, pack_into
+from twostroke.weights.load import pack_into
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.blobs import MemoryTarget, plan_blobs, weights_from_blobs
+from twostroke.weights.packing.rounded_packing import Packer
 
 LOGIT_ROWS = 64
 """Rows of logits at a time."""

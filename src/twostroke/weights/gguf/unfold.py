@@ -11,26 +11,28 @@ VERSION: another file, or a program that unfolds otherwise, has another folder.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from twostroke.types.errors import CorruptModel
-from twostroke.weights.gguf.config import config_of
+from twostroke.types.lazy_module import LazyModule
 from twostroke.weights.gguf.container import GgufFile, GgufHeader, StoredTensor, open_split
-from twostroke.weights.gguf.families.table import family_of
-from twostroke.weights.gguf.header import Value
-from twostroke.weights.gguf.naming import named_tensors, rotation_divisors
-from twostroke.weights.gguf.pooling import sentence_files
-from twostroke.weights.gguf.sampling import sampling_of
+from twostroke.weights.gguf.naming import named_tensors
 from twostroke.weights.gguf.tensors import GgufTensor, NumbersOfKeys
-from twostroke.weights.gguf.vocabulary.token_list import TokenList
-from twostroke.weights.gguf.vocabulary.tokenizer import as_json, chat_templates, special_texts, tokenizer_json
 from twostroke.weights.json_file import read_object
 from twostroke.weights.kept_folder import make_folder
+
+if TYPE_CHECKING:
+    from twostroke.weights.gguf import members
+    from twostroke.weights.gguf.families import table
+else:
+    members = LazyModule("twostroke.weights.gguf.members")  # a start that finds the folder needs none of it
+    table = LazyModule("twostroke.weights.gguf.families.table")
 
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
@@ -78,7 +80,7 @@ def open_named(folder: Path) -> tuple[dict[str, GgufFile], dict[str, GgufTensor 
     files = open_split(Path(named))
     try:
         values = next(iter(files.values())).values
-        _, family, _ = family_of(values, Path(named).name, _all_tensors(files))
+        _, family, _ = table.family_of(values, Path(named).name, _all_tensors(files))
         return files, dict(named_tensors(files, family, read_object(folder / "config.json")))
     except BaseException:
         for file in files.values():
@@ -97,24 +99,8 @@ def _digest(path: Path, files: Mapping[str, GgufFile]) -> str:
 
 def _members(path: Path, files: Mapping[str, GgufFile]) -> dict[str, str]:
     """File name -> text."""
-    values: Mapping[str, Value] = files[path.name].values
-    _, family, keys = family_of(values, path.name, _all_tensors(files))
-    vocabulary = TokenList.read(values, path.name)  # a file that is no language model may have none
-    config = config_of(family, keys, vocabulary, rotation_divisors(files))
-    templates = chat_templates(values, path.name)
-    said: dict[str, Any] = dict(special_texts(vocabulary))
-    if templates:
-        said["chat_template"] = [{"name": name, "template": text} for name, text in templates.items()]
-        if list(templates) == ["default"]:
-            said["chat_template"] = templates["default"]
-    return {
-        "config.json": as_json(config),
-        "tokenizer.json": as_json(tokenizer_json(vocabulary)),
-        "tokenizer_config.json": as_json(said),
-        "generation_config.json": as_json({"eos_token_id": vocabulary.end_ids, **sampling_of(values)}),
-        **sentence_files(family.task, keys),
-        NAME_FILE: as_json({"file": str(path)}),
-    }
+    made = members.members_of(path, files, _all_tensors(files))
+    return {**made, NAME_FILE: json.dumps({"file": str(path)}, ensure_ascii=False)}
 
 
 def _all_tensors(files: Mapping[str, GgufFile]) -> dict[str, StoredTensor]:

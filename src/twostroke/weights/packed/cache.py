@@ -24,7 +24,7 @@ from twostroke.ops.program.op import FormatChoice
 from twostroke.ops.program.values import Weight
 from twostroke.types.spec.formats import WeightFormat
 from twostroke.weights.checkpoint import Checkpoint
-from twostroke.weights.load import Packer, Progress, pack_into
+from twostroke.weights.load import Progress, pack_into
 from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.background_check import MappedFile
 from twostroke.weights.packed.blobs import plan_blobs, weights_from_blobs
@@ -34,6 +34,7 @@ from twostroke.weights.packed.fingerprint import fingerprint
 from twostroke.weights.packed.fresh_file import FreshFile, PackedImage
 from twostroke.weights.packed.header import FilePlan, Key, StaleFile, plan_file
 from twostroke.weights.packed.room import KeptFolder
+from twostroke.weights.packing.rounded_packing import Packer
 from twostroke.weights.tensors import check_tensors
 
 LAYOUT = "4"

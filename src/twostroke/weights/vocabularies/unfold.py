@@ -12,14 +12,22 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twostroke.text.template_files import read_sources
-from twostroke.weights.gguf.vocabulary.tokenizer import as_json
+from twostroke.types.lazy_module import LazyModule
 from twostroke.weights.json_file import read_object
 from twostroke.weights.kept_folder import make_folder
-from twostroke.weights.vocabularies import rank_files, sentencepiece, tekken
-from twostroke.weights.vocabularies.tokenizer_files import TokenizerFiles
+
+if TYPE_CHECKING:
+    from twostroke.weights.gguf.vocabulary import tokenizer
+    from twostroke.weights.vocabularies import rank_files, sentencepiece, tekken
+    from twostroke.weights.vocabularies.tokenizer_files import TokenizerFiles
+else:
+    tokenizer = LazyModule("twostroke.weights.gguf.vocabulary.tokenizer")  # a folder with tokenizer.json needs none
+    rank_files = LazyModule("twostroke.weights.vocabularies.rank_files")
+    sentencepiece = LazyModule("twostroke.weights.vocabularies.sentencepiece")
+    tekken = LazyModule("twostroke.weights.vocabularies.tekken")
 
 UNFOLDED = "vocabularies"
 """The part of the cache folder that is this module's."""
@@ -64,7 +72,7 @@ def _members(folder: Path, read: Callable[[Path], TokenizerFiles]) -> dict[str, 
     own = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     config: dict[str, Any] = {**vocabulary.texts, **own}
     links = {path.name: path for path in folder.iterdir() if path.name not in (MADE, CONFIG)}
-    made: dict[str, str | Path] = {MADE: as_json(vocabulary.members), CONFIG: as_json(config)}
+    made: dict[str, str | Path] = {MADE: tokenizer.as_json(vocabulary.members), CONFIG: tokenizer.as_json(config)}
     if vocabulary.template is not None and not read_sources(folder):
         made[TEMPLATE] = vocabulary.template
     return {**links, **made}

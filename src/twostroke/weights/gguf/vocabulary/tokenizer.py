@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from twostroke.types.errors import UnsupportedModel
@@ -20,6 +21,7 @@ from twostroke.weights.gguf.vocabulary.encoder_tokenizers import piece_of, unigr
 from twostroke.weights.gguf.vocabulary.greedy import greedy
 from twostroke.weights.gguf.vocabulary.post_processors import around
 from twostroke.weights.gguf.vocabulary.pre_splits import NEWLINES, PRE_SPLITS, PreSplit
+from twostroke.weights.gguf.vocabulary.score_merges import merges_of_scores
 from twostroke.weights.gguf.vocabulary.token_list import (
     CONTROL,
     NORMAL,
@@ -177,23 +179,10 @@ def _spaced_decoder(strips: bool) -> dict[str, Any]:
 
 
 def _merges_of_scores(vocabulary: TokenList, vocab: dict[str, int]) -> list[list[str]]:
-    """All pairs of pieces whose join is a piece, by the join's score; among equals by the order of the pieces."""
     scores = vocabulary.values.get(PREFIX + "scores")
     if not isinstance(scores, np.ndarray) or len(scores) != len(vocabulary.tokens) or not np.isfinite(scores).all():
         raise corrupt(vocabulary.place, "tokenizer.ggml.scores is not one number for each token")
-    found: list[tuple[float, int, int, str, str]] = []
-    for piece, index in vocab.items():
-        if vocabulary.types[index] not in (NORMAL, USER_DEFINED) or len(piece) > 512:
-            continue
-        score = float(scores[index])
-        pairs = []
-        for middle in range(1, len(piece)):
-            left, right = vocab.get(piece[:middle]), vocab.get(piece[middle:])
-            if left is not None and right is not None:
-                pairs.append((left, right, middle))
-        found += [(-score, m, len(piece) - m, piece[:m], piece[m:]) for _, _, m in sorted(pairs)]
-    found.sort(key=lambda merge: (merge[0], -merge[1], -merge[2]))
-    return [[left, right] for _, _, _, left, right in found]
+    return merges_of_scores(vocab, scores, [kind in (NORMAL, USER_DEFINED) for kind in vocabulary.types])
 
 
 MAKERS: Mapping[str, Callable[[TokenList], dict[str, Any]]] = {
@@ -210,3 +199,12 @@ MAKERS: Mapping[str, Callable[[TokenList], dict[str, Any]]] = {
 def as_json(members: Mapping[str, Any]) -> str:
     """Members of a file as its text."""
     return json.dumps(members, ensure_ascii=False)
+
+
+def tokenizer_text(vocabulary: TokenList) -> str:
+    """tokenizer.json. msgspec writes a large vocabulary in a fifth of json's time."""
+    members = tokenizer_json(vocabulary)
+    try:
+        return msgspec.json.encode(members).decode("utf-8")
+    except (OverflowError, UnicodeEncodeError):  # a number of more than 64 bits, half of a surrogate pair
+        return as_json(members)

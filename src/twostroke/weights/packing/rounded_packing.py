@@ -1,0 +1,203 @@
+"""Packing of matrices of floats: rows are read in bounded blocks, rounded panel by panel, and handed over.
+
+A thread reads the next block while the packer rounds the one before, also where one matrix ends and the next begins.
+Two blocks of source rows are held.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
+from twostroke.ops.program.values import Tensor, Weight
+from twostroke.types.errors import CorruptModel
+from twostroke.types.spec.formats import PANEL_ROWS, WeightFormat
+from twostroke.weights.checkpoint import Checkpoint
+from twostroke.weights.packed.blobs import BlobTarget
+from twostroke.weights.packing.stored_packing import BlockPacker
+from twostroke.weights.tensor_source import SourceArray, readable_dtype
+
+BLOCK_BYTES = 16 << 20
+"""Source rows read at a time: enough panels for all threads of a packer, little next to a model."""
+
+
+class Packer(BlockPacker, Protocol):
+    """Quantizes and lays out rows. A panel's bytes depend on its rows alone: blocks of panels may be packed apart."""
+
+    def pack(self, source: SourceArray, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
+        """source: (rows, columns) C-contiguous float32, or uint16 bf16 bits -> all of `data` and `scales`.
+
+        data: (weight_format.data_bytes(rows, columns),), 64-byte aligned. scales: (scale_bytes / 2,), None for floats.
+        Missing rows of the last panel and missing columns are zeros. Raises CorruptModel where a value is NaN, infinite
+        or of magnitude 2^60 and more.
+        """
+
+
+class _Matrix(NamedTuple):
+    """What the blocks of a matrix have in common. done: called with the bytes of the checkpoint that were read."""
+
+    weight: Weight
+    format: WeightFormat
+    dtype: np.dtype[Any]
+    order: NDArray[np.int64] | None
+    done: Callable[[int], None]
+
+
+class _Block(NamedTuple):
+    """Rows that are being read: the array and the bytes of the checkpoint. first_panel: the place in the matrix."""
+
+    matrix: _Matrix
+    first_panel: int
+    read: Future[tuple[SourceArray, int]]
+
+
+class RoundedPacking:
+    """Matrices one after the other. A context: what was added is packed when it ends."""
+
+    def __init__(self, target: BlobTarget, checkpoint: Checkpoint, packer: Packer) -> None:
+        self._target, self._checkpoint, self._packer = target, checkpoint, packer
+        self._reader = ThreadPoolExecutor(1, "twostroke-read")
+        self._waiting: deque[_Block] = deque()
+        self._memory = [np.empty(0, np.uint8), np.empty(0, np.uint8)]  # of the blocks in turn
+
+    def __enter__(self) -> RoundedPacking:
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *exception: object) -> None:
+        try:
+            while self._waiting and failed is None:
+                self._pack_first()
+        finally:
+            self._reader.shutdown(cancel_futures=True)
+
+    def add(
+        self,
+        weight: Weight,
+        weight_format: WeightFormat,
+        order: NDArray[np.int64] | None,
+        done: Callable[[int], None],
+    ) -> None:
+        """All matrices of a weight, each in blocks of rows. order: the order of its columns, where it is sorted.
+
+        done: called with the bytes read, by this thread. Raises CorruptModel, OSError, of this weight or one before.
+        """
+        checkpoint, columns, rows = self._checkpoint, weight.columns, weight.rows
+        dtypes = {readable_dtype(part.name, checkpoint.info(part.name)) for part in weight.parts}
+        dtype = np.dtype(np.uint16 if dtypes == {np.dtype("<u2")} else np.float32)
+        step = max(1, BLOCK_BYTES // (dtype.itemsize * columns * PANEL_ROWS)) * PANEL_ROWS
+        matrix, source = _Matrix(weight, weight_format, dtype, order, done), _Rows(checkpoint, weight.parts)
+        for number in range(weight.matrices):
+            for first in range(0, rows, step):
+                count, at = min(step, rows - first), number * rows + first
+                self._memory.reverse()
+                read = self._reader.submit(self._read, matrix, source, at, self._room(count * columns * dtype.itemsize))
+                first_panel = number * math.ceil(rows / PANEL_ROWS) + first // PANEL_ROWS
+                self._waiting.append(_Block(matrix, first_panel, read))
+                if len(self._waiting) > 1:
+                    self._pack_first()
+
+    def _room(self, num_bytes: int) -> U8Array:
+        """Memory in which no block lies that is still to be packed."""
+        if self._memory[0].size < num_bytes:
+            self._memory[0] = np.empty(num_bytes, np.uint8)
+        return self._memory[0][:num_bytes]
+
+    def _read(self, matrix: _Matrix, source: _Rows, first: int, room: U8Array) -> tuple[SourceArray, int]:
+        """In the thread that reads."""
+        rows: Any = room.view(matrix.dtype).reshape(-1, matrix.weight.columns)
+        read_bytes = source.read(first, rows)
+        return (rows if matrix.order is None else np.ascontiguousarray(rows[:, matrix.order])), read_bytes
+
+    def _pack_first(self) -> None:
+        (weight, chosen, _, _, done), first_panel, read = self._waiting.popleft()
+        rows, read_bytes = read.result()
+        panels, columns = math.ceil(len(rows) / PANEL_ROWS), weight.columns
+        panel_bytes, panel_scale_bytes = chosen.data_bytes(1, columns), chosen.scale_bytes(1, columns)
+        data = self._target.area(weight.key + ".data", first_panel * panel_bytes, panels * panel_bytes)
+        scales = None
+        if panel_scale_bytes:
+            scales_key, first_byte = weight.key + ".scales", first_panel * panel_scale_bytes
+            scales = self._target.area(scales_key, first_byte, panels * panel_scale_bytes)
+        try:
+            self._packer.pack(rows, chosen, data, None if scales is None else scales.view(np.uint16))
+        except CorruptModel:
+            raise unusable(weight.parts[0].name) from None
+        if scales is not None:
+            self._target.put(scales_key, first_byte, scales)
+        self._target.put(weight.key + ".data", first_panel * panel_bytes, data)
+        done(read_bytes)
+
+
+class _Rows:
+    """The rows of several tensors, one after the other; one tensor, or one matrix of a stack, is held at a time that is
+    transposed or whose rows are read in another order."""
+
+    def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
+        self._checkpoint, self._parts = checkpoint, parts
+        self._held_part: Tensor | None = None
+        self._held: Any = None
+
+    def read(self, first: int, out: SourceArray) -> int:
+        """Rows [first, first + len(out)) -> `out`; returns the bytes read."""
+        done, part_first, read_bytes = 0, 0, 0
+        for part in self._parts:
+            part_end = part_first + part.length
+            begin, end = max(first + done, part_first), min(first + len(out), part_end)
+            if begin < end:
+                slot = out[done : done + end - begin]
+                shift = (part.rows[0] if part.rows else 0) - part_first
+                self._read_part(part, begin + shift, slot)
+                info = self._checkpoint.info(part.name)
+                of_part = info.num_bytes if part.matrix is None else info.num_bytes // info.rows
+                read_bytes += (end - begin) * of_part // max(1, part.length)
+                done += end - begin
+            part_first = part_end
+        return read_bytes
+
+    def _read_part(self, part: Tensor, first: int, slot: SourceArray) -> None:
+        bits_to_f32 = self._checkpoint.info(part.name).dtype == "BF16" and slot.dtype == np.float32
+        if part.transposed or part.order is not None or part.matrix is not None:
+            rows = self._whole(part)[first : first + len(slot)]
+            slot[...] = as_f32(rows) if bits_to_f32 else rows
+            return
+        slot = slot.reshape(len(slot), *part.shape[1:])  # the kernel of a convolution, read as rows
+        if bits_to_f32:
+            slot[...] = as_f32(self._checkpoint.read_rows(part.name, first, len(slot)))
+        else:
+            self._checkpoint.read_rows(part.name, first, len(slot), out=slot)
+
+    def _whole(self, part: Tensor) -> Any:
+        """The part's rows in the order of the matrix."""
+        if self._held_part != part:
+            if part.matrix is not None:
+                stored = self._checkpoint.read_rows(part.name, part.matrix, 1)[0]
+            elif part.columns is not None:
+                first, end = part.columns
+                stored = self._checkpoint.read_rows(part.name, first, end - first)
+            else:
+                stored = self._checkpoint.read(part.name)
+            rows = stored.T if part.transposed else stored
+            self._held = np.ascontiguousarray(rows if part.order is None else rows[list(part.order.index)])
+            self._held_part = part
+        return self._held
+
+
+def as_f32(values: SourceArray) -> F32Array:
+    """Floats as they are read, in float32."""
+    return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else values.astype(np.float32, copy=False)
+
+
+def unusable(name: str) -> CorruptModel:
+    """The error of values that no packer takes. name: the name of their tensor."""
+    return CorruptModel(
+        f"Tensor {name} (or one fused with it) holds values that are NaN, infinite or beyond 2^60.",
+        why="One of them in the weights makes every answer NaN.",
+        fix="Download the model again; if that does not help, the checkpoint itself is broken.",
+    )

@@ -45,6 +45,14 @@ def test_shards_without_an_index_are_all_read(tmp_path: Path) -> None:
     assert numbers(tmp_path / "one") == usual
 
 
+def test_an_index_may_be_larger_than_other_json_files(tmp_path: Path) -> None:
+    """That of a model with 384 experts a layer, each with codes and scales, has over 20 MB."""
+    usual = numbers(write(tmp_path / "one", CONFIG, TENSORS, 2))
+    with (tmp_path / "one" / INDEX_NAME).open("a") as index:
+        index.write(" " * (17 << 20))
+    assert numbers(tmp_path / "one") == usual
+
+
 def test_what_is_missing_or_unclear_is_named(tmp_path: Path) -> None:
     folder = without_index(tmp_path / "lost", 3)
     (folder / "model-00002-of-00003.safetensors").unlink()

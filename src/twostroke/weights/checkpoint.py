@@ -25,6 +25,8 @@ from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSourc
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 MAX_INDEX_ENTRIES = 1 << 20
+MAX_INDEX_BYTES = 256 << 20
+"""An index has a line for each tensor: hundreds of thousands where each of 384 experts has codes and scales."""
 MAX_SHARDS = 4096
 NOT_THE_MODEL = ("adapter_model", "consolidated", "mmproj", ".")
 """Beginnings of names of safetensors files that hold something else, or the same weights under other names."""
@@ -228,7 +230,7 @@ def shards_without_index(folder: Path) -> list[str]:
 
 
 def _read_weight_map(path: Path) -> dict[str, str]:
-    weight_map: Any = read_object(path).get("weight_map")
+    weight_map: Any = read_object(path, MAX_INDEX_BYTES).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map or len(weight_map) > MAX_INDEX_ENTRIES:
         raise CorruptModel(f"{path.name}: weight_map must be an object of tensor names.", fix=DOWNLOAD_AGAIN)
     for tensor, name in weight_map.items():

@@ -37,14 +37,15 @@ def read_back(
     keys: Mapping[str, KeyValue], plans: Mapping[str, StoredPlan], divisors: Mapping[str, list[float]]
 ) -> dict[str, Any]:
     """config.json as the reader makes it of the file. Raises ModelError."""
-    values = {name: _as_read(value) for name, value in keys.items()}
+    values = {name: as_read(value) for name, value in keys.items()}
     tensors = {name: StoredTensor(BLOCK_TYPES[0], plan.shape, 0) for name, plan in plans.items()}
     _, family, own = family_of(values, "The file", tensors)
     found = tuple([float(np.float32(one)) for one in each] for each in divisors.values()) or None
     return config_of(family, own, TokenList.read(values, "The file"), found)
 
 
-def _as_read(value: KeyValue) -> Any:
+def as_read(value: KeyValue) -> Any:
+    """A value as the reader of files returns it."""
     if isinstance(value, float):
         return float(np.float32(value))
     if isinstance(value, str | bool | int):

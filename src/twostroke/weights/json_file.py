@@ -32,9 +32,9 @@ def parse_object(raw: bytes, place: str) -> dict[str, Any]:
     return value
 
 
-def read_object(path: Path, max_bytes: int = MAX_CONFIG_BYTES) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises CorruptModel where it is missing, too large or not an object."""
-    return parse_object(without_mark(read_bytes(path, max_bytes)), path.name)
+    return parse_object(without_mark(read_bytes(path)), path.name)
 
 
 def without_mark(raw: bytes) -> bytes:

@@ -56,6 +56,10 @@ def test_bad_options_get_one_clear_error(options, needle):
         (LLAMA3_70B, {"weights": "int8", "device": "cpu"}, "int8"),
         (LLAMA3_70B, {"weights": "int8", "kv_format": "bf16"}, "bf16"),
         (PUBLISHED["openbmb/MiniCPM3-4B"][0], {"weights": "int8"}, "bf16"),
+        ({**LLAMA3_70B, "head_dim": 192}, {"weights": "int8"}, "int8"),
+        ({**LLAMA3_70B, "head_dim": 256}, {"weights": "int8"}, "bf16"),
+        ({**LLAMA3_70B, "head_dim": 256}, {"weights": "int4", "kv_format": "int8"}, "int8"),
+        ({**LLAMA3_70B, "head_dim": 256}, {"weights": "f32"}, "f32"),
     ],
 )
 def test_k_and_v_are_bytes_where_weights_are_rounded_and_attention_multiplies_bytes(config, options, kv_format):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
+import twostroke
 from twostroke.assets import spark_path
 from twostroke.text import tokenizer_file
-from twostroke.text.tokenizer_file import read_tokenizer, with_merges
+from twostroke.text.tokenizer_file import read_tokenizer, tokenizer_members, with_merges
 from twostroke.types.errors import CorruptModel
 
 from .kinds import CORPUS, byte_fallback, byte_level
@@ -208,3 +210,23 @@ def test_a_start_builds_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizer_file, "with_merges", noted)
     read_tokenizer(spark_path())
     assert built == [(spark_path() / "tokenizer.json").stat().st_size]
+
+
+def test_members_of_a_file_that_is_larger_than_other_json_files_may_be(tmp_path: Path) -> None:
+    text = byte_fallback().to_str()
+    (tmp_path / "tokenizer.json").write_text("\ufeff" + text + " " * (17 << 20))
+    assert tokenizer_members(tmp_path) == json.loads(text)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000, "\xff"])
+def test_members_of_a_broken_file_are_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CorruptModel, match=r"tokenizer\.json is no usable tokenizer"):
+        tokenizer_members(tmp_path)
+
+
+def test_one_module_reads_the_file() -> None:
+    """Readers of other JSON files stop at 16 MB, and published vocabularies have more."""
+    sources = {path: path.read_text() for path in Path(twostroke.__file__).parent.rglob("*.py")}
+    reading = re.compile(r"read_\w+\([^()]*\"tokenizer\.json\"")
+    assert [path.name for path, text in sources.items() if reading.search(text)] == []

@@ -35,6 +35,7 @@ from twostroke.ops.quant.formats import format_choice
 from twostroke.ops.step_memory import MemorySizes, StepMemory
 from twostroke.runner.folder import read_folder
 from twostroke.text.tokenizer import Tokenizer
+from twostroke.text.tokenizer_file import tokenizer_bytes
 from twostroke.types.cache_pools import CachePools
 from twostroke.types.errors import ConfigError
 from twostroke.types.pooling import Task
@@ -185,8 +186,7 @@ def build_draft(
 
 def _same_tokens(draft: Path, model: Path, vocab_size: int) -> bool:
     """Do both write the same text for every token id?"""
-    files = [folder / "tokenizer.json" for folder in (draft, model)]
-    if all(file.is_file() for file in files) and files[0].read_bytes() == files[1].read_bytes():
+    if tokenizer_bytes(draft) == tokenizer_bytes(model):
         return True
     first, second = Tokenizer.from_folder(draft), Tokenizer.from_folder(model)
     return all(first.token_text(token_id) == second.token_text(token_id) for token_id in range(vocab_size))

@@ -13,6 +13,7 @@ from twostroke.assembly.settings.engine_settings import ImageSettings
 from twostroke.assembly.settings.resolver import Resolver
 from twostroke.images.families import read_settings
 from twostroke.ops.program.model import Model
+from twostroke.text.tokenizer_file import tokenizer_members
 from twostroke.types.errors import CorruptModel, ModelNotFound
 from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.file_names import ENDING, projectors_for
@@ -48,7 +49,7 @@ def sight_files(resolver: Resolver, spec: Model, folder: Path, config: Mapping[s
     projector = read_projector(path)
     refuse_other_model(projector, spec.architecture, spec.hidden_size, str(resolver.resolved().model.model))
     text = read_object(folder / "config.json")
-    token = token_of_mark(read_object(folder / "tokenizer.json").get("added_tokens"), projector.kind.mark)
+    token = token_of_mark(tokenizer_members(folder).get("added_tokens"), projector.kind.mark)
     if token is None:
         raise CorruptModel(
             f"The model has no token {projector.kind.mark}, which {path.name} needs.",

@@ -1,4 +1,4 @@
-"""A tokenizer.json made into a tokenizer of the library.
+"""tokenizer.json: its bytes, its members, and the tokenizer of the library that is made of it.
 
 The library decodes the vocabulary of a file three times, each time into other objects. A vocabulary with merges is
 decoded here once and handed over, and the library builds the same tokenizer of it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,7 +23,9 @@ from twostroke.types.unreadable import fix_unreadable, why_unreadable
 if TYPE_CHECKING:
     import tokenizers
 
+NAME = "tokenizer.json"
 MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
+"""That of published Gemma 3 has 33 MB, which is more than is read of other JSON files."""
 COMMENT = "#version"
 """How a line among the merges begins that the library leaves out."""
 
@@ -83,9 +86,9 @@ _OPTIONS = (
 )
 
 
-def read_tokenizer(folder: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a model's folder. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
-    path = folder / "tokenizer.json"
+def tokenizer_bytes(folder: Path) -> bytes:
+    """The file of a model's folder, without a byte order mark. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
+    path = folder / NAME
     if not path.is_file():
         slow = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
         if slow:
@@ -98,21 +101,43 @@ def read_tokenizer(folder: Path) -> tokenizers.Tokenizer:
     if path.stat().st_size > MAX_TOKENIZER_BYTES:
         raise CorruptModel(f"{path} is larger than {MAX_TOKENIZER_BYTES:,} bytes.", fix="Check the download.")
     try:
-        raw = path.read_bytes().removeprefix(BYTE_ORDER_MARK)
+        return path.read_bytes().removeprefix(BYTE_ORDER_MARK)
     except OSError as error:
         fix = fix_unreadable(error, "Download the model again.")
         raise CorruptModel(f"{path} cannot be read.", why=why_unreadable(error), fix=fix) from None
+
+
+def tokenizer_members(folder: Path) -> dict[str, Any]:
+    """The members of the file as it has them. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
+    raw = tokenizer_bytes(folder)
     try:
-        return _built(raw)
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise _unusable(folder, error) from None
+    if not isinstance(found, dict):
+        raise _unusable(folder, "It is no JSON object")
+    return found
+
+
+def read_tokenizer(folder: Path) -> tokenizers.Tokenizer:
+    """The tokenizer of a model's folder. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
+    raw = tokenizer_bytes(folder)
+    try:
+        return built(raw)
     except BaseException as error:
         # The library raises bare Exception, and PanicException (a BaseException) where its Rust code panics.
         if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
             raise
-        raise CorruptModel(f"{path} is no usable tokenizer.", why=f"{error}.", fix="Download it again.") from error
+        raise _unusable(folder, error) from error
 
 
-def _built(raw: bytes) -> tokenizers.Tokenizer:
-    """The quick way where it succeeds. The library itself says what is wrong with a file, so no error is passed on."""
+def _unusable(folder: Path, why: object) -> CorruptModel:
+    return CorruptModel(f"{folder / NAME} is no usable tokenizer.", why=f"{why}.", fix="Download it again.")
+
+
+def built(raw: bytes) -> tokenizers.Tokenizer:
+    """The tokenizer of a file's bytes, the quick way where it succeeds. Raises what the library raises, which itself
+    says what is wrong with a file."""
     import tokenizers
 
     with contextlib.suppress(Exception), _few_collections():

@@ -148,7 +148,10 @@ def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) ->
         and (resolver.asked_value(CpuSettings.cpu_level) or best_level) == "generic"
     ):
         where = " at the level generic"
-    return usual_kv_format(weights, bool(where)), f"default with {weights} weights{where}"
+    chosen = usual_kv_format(weights, bool(where), spec.widest_head)
+    if not where and chosen != usual_kv_format(weights, False, 0):
+        where = f" and heads of {spec.widest_head} dimensions"
+    return chosen, f"default with {weights} weights{where}"
 
 
 def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:

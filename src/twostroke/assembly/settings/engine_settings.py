@@ -49,7 +49,7 @@ class CacheSettings(Group):
         "FORMAT",
         one_of(*KEPT),
         "KV cache format: f32, bf16, int8 or int4.",
-        "f32 or bf16 as the weights; else int8 (bf16 with latents and at level generic)",
+        "f32 or bf16 as the weights; else int8 (bf16 with latents, with heads of 256 and more, and at level generic)",
     )
     kv_memory: Option[int] = Option(
         "SIZE",

@@ -14,13 +14,15 @@ from twostroke.lab.bench.checkpoints import shape_folder, write_checkpoint
 from twostroke.lab.bench.random_tensors import Progress
 from twostroke.quantize.driver.calibrate import no_progress
 from twostroke.quantize.gguf.write import GgufMix, write_folder
+from twostroke.runner.folder import read_folder
 from twostroke.types.errors import ConfigError, TwostrokeError
 from twostroke.weights.gguf.file_names import quant_of
 from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub.hub import resolve_model
 
-EXACT = GgufMix("F32", 0, "F32", "F32")
-"""Weights of a file that are not rounded."""
+EXACT = {"bfloat16": GgufMix("BF16", 32, "BF16", "BF16")}
+"""What keeps weights of a dtype as they are. Others are written in float32. Readers take a file's dtype from it."""
+ANY_EXACT = GgufMix("F32", 0, "F32", "F32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ def write_exact_file(subject: Subject) -> str | None:
         return None
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{subject.name}-exact-") as place:
-            os.replace(write_folder(subject.model, Path(place) / "made", EXACT, "exact", no_progress), target)
+            mix = EXACT.get(read_folder(subject.folder).dtype, ANY_EXACT)
+            os.replace(write_folder(subject.model, Path(place) / "made", mix, "exact", no_progress), target)
     except (TwostrokeError, OSError) as error:
         return str(error)
     return None

@@ -95,7 +95,7 @@ def make_ask(
     Raises ConfigError naming the option that cannot be.
     """
     chosen = weights or usual_weights(spec)
-    kept = kv_format or usual_kv_format(chosen, spec.has_latents)
+    kept = kv_format or usual_kv_format(chosen, spec.has_latents, spec.widest_head)
     total = context or min(spec.max_positions, DEFAULT_CONTEXT)
     if total > spec.longest_context:
         raise ConfigError(

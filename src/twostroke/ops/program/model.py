@@ -119,6 +119,11 @@ class Model(CommonFacts):
         return any(isinstance(kind, LatentKV) for kind in self.program.paged())
 
     @property
+    def widest_head(self) -> int:
+        """The most dimensions of a head of K; 0 in a model without K and V."""
+        return max((kind.head_dim for kind in self.program.paged()), default=0)
+
+    @property
     def whole_prompts(self) -> bool:
         """Do positions see later ones, so that a prompt must be computed in one step?"""
         return any(kind.ahead for kind in self.program.paged())

@@ -1,5 +1,6 @@
 """Blocks of ggml: numbers to bytes, with searches of scales like those of llama.cpp's quantizers without importance.
 
+    BF16  1             the upper 16 bits of a float32, rounded
     Q4_0  32 elements   d float16; value d (q - 8); byte j: element j low, j + 16 high
     Q5_0  32            d float16, the fifth bits of all codes, their low 4 bits as Q4_0; value d (q - 16)
     Q8_0  32            d float16; value d q, int8
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from twostroke.ops.operands import f32_to_bf16
 from twostroke.quantize.mathematics.moments import F32Array
 from twostroke.quantize.mathematics.solved import U8Array
 
@@ -175,6 +177,11 @@ def q6_k(blocks: F32Array) -> U8Array:
     return np.concatenate(parts_of, axis=1)
 
 
+def bf16(blocks: F32Array) -> U8Array:
+    """See the module."""
+    return _octets(f32_to_bf16(blocks))
+
+
 def f32(blocks: F32Array) -> U8Array:
     """The blocks' bytes, unchanged."""
     return _octets(blocks)
@@ -184,6 +191,7 @@ TYPES: Mapping[str, WrittenBlock] = {
     each.name: each
     for each in (
         WrittenBlock("F32", 0, 1, 4, f32),
+        WrittenBlock("BF16", 30, 1, 2, bf16),
         WrittenBlock("Q4_0", 2, 32, 18, q4_0),
         WrittenBlock("Q5_0", 6, 32, 22, q5_0),
         WrittenBlock("Q8_0", 8, 32, 34, q8_0),

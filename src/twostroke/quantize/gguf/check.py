@@ -18,6 +18,7 @@ from twostroke.models.common.registry import read_model
 from twostroke.ops.attention.rope_tables import inverse_frequencies
 from twostroke.ops.program.model import Model
 from twostroke.ops.program.values import Rope
+from twostroke.quantize.gguf.blocks import WrittenBlock
 from twostroke.quantize.gguf.container import KeyValue
 from twostroke.quantize.gguf.names import FIX, StoredPlan
 from twostroke.types.errors import ModelError, UnsupportedModel
@@ -34,17 +35,21 @@ SKIPPED = frozenset({"trace", "stored", "key"})
 
 
 def read_back(
-    keys: Mapping[str, KeyValue], plans: Mapping[str, StoredPlan], divisors: Mapping[str, list[float]]
+    keys: Mapping[str, KeyValue],
+    plans: Mapping[str, StoredPlan],
+    types: Mapping[str, WrittenBlock],
+    divisors: Mapping[str, list[float]],
 ) -> dict[str, Any]:
-    """config.json as the reader makes it of the file. Raises ModelError."""
-    values = {name: _as_read(value) for name, value in keys.items()}
-    tensors = {name: StoredTensor(BLOCK_TYPES[0], plan.shape, 0) for name, plan in plans.items()}
+    """config.json as the reader makes it of the file. types: those of the tensors. Raises ModelError."""
+    values = {name: as_read(value) for name, value in keys.items()}
+    tensors = {name: StoredTensor(BLOCK_TYPES[types[name].number], plan.shape, 0) for name, plan in plans.items()}
     _, family, own = family_of(values, "The file", tensors)
     found = tuple([float(np.float32(one)) for one in each] for each in divisors.values()) or None
     return config_of(family, own, TokenList.read(values, "The file"), found)
 
 
-def _as_read(value: KeyValue) -> Any:
+def as_read(value: KeyValue) -> Any:
+    """A value as the reader of files returns it."""
     if isinstance(value, float):
         return float(np.float32(value))
     if isinstance(value, str | bool | int):

@@ -30,14 +30,16 @@ def refused(why: str) -> UnsupportedModel:
 
 
 def listed(vocab: Mapping[str, int], said: Mapping[str, Any], vocab_size: int) -> Lists:
-    """Texts and types of all ids; ids that have no token are unused."""
+    """Texts and types of all ids; ids that have no token are unused. Tokens that the model has no row for are left out:
+    Gemma 3 1B has none for the token of an image, which its tokenizer shares with larger models."""
     tokens = [f"[PAD{index}]" for index in range(vocab_size)]
     types = [UNUSED] * vocab_size
-    for text, index in vocab.items():
-        tokens[index], types[index] = text, NORMAL
+    found = [(text, index, NORMAL) for text, index in vocab.items()]
     for token in said.get("added_tokens", ()):
-        tokens[token["id"]] = token["content"]
-        types[token["id"]] = CONTROL if token["special"] else USER_DEFINED
+        found.append((token["content"], token["id"], CONTROL if token["special"] else USER_DEFINED))
+    for text, index, kind in found:
+        if index < vocab_size:
+            tokens[index], types[index] = text, kind
     return tokens, types
 
 

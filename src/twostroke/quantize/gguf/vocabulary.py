@@ -1,5 +1,5 @@
 """Makes the keys of a tokenizer from tokenizer.json. This file does tokenizers with merges over bytes,
-encoder_vocabulary.py those of encoders.
+merged_vocabulary.py those with merges over characters, encoder_vocabulary.py those of encoders.
 
 How texts are split before merges is a name in GGUF; it is found by the patterns that the reader knows. Other tokenizers
 are refused.
@@ -13,6 +13,8 @@ from typing import Any
 
 from twostroke.quantize.gguf.container import KeyValue
 from twostroke.quantize.gguf.encoder_vocabulary import frame_keys, listed, refused, unigram_keys, wordpiece_keys
+from twostroke.quantize.gguf.merged_vocabulary import checked_keys, merged_keys
+from twostroke.text.tokenizer_file import read_tokenizer, tokenizer_members
 from twostroke.weights.gguf.vocabulary.pre_splits import GPT2, PRE_SPLITS
 from twostroke.weights.gguf.vocabulary.token_list import PREFIX
 from twostroke.weights.json_file import read_object
@@ -20,12 +22,11 @@ from twostroke.weights.json_file import read_object
 
 def vocabulary_keys(folder: Path, config: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
     """The keys of a folder's vocabulary. Raises UnsupportedModel."""
-    said = read_object(folder / "tokenizer.json")
-    model = said.get("model")
-    kind = model.get("type") if isinstance(model, dict) else None
-    if not isinstance(model, dict) or kind not in MAKERS or (kind == "BPE" and model.get("byte_fallback")):
-        raise refused(f"Its kind is none of merges over bytes, {', '.join(MAKERS)}.")
-    keys = MAKERS[str(kind)](said, vocab_size)
+    said = tokenizer_members(folder)
+    kind = _kind(said)
+    if kind not in MAKERS:
+        raise refused(f"Its kind is none of {', '.join(MAKERS)}.")
+    keys = MAKERS[kind](said, vocab_size)
     for ours, theirs in (("bos_token_id", "bos_token_id"), ("eos_token_id", "eos_token_id")):
         found = config.get(ours)
         found = found[0] if isinstance(found, list) and found else found
@@ -39,7 +40,17 @@ def vocabulary_keys(folder: Path, config: Mapping[str, Any], vocab_size: int) ->
     template = _template(folder)
     if template:
         keys["tokenizer.chat_template"] = template
-    return keys
+    return checked_keys(read_tokenizer(folder), said, keys) if kind == CHARACTERS else keys
+
+
+def _kind(said: Mapping[str, Any]) -> str:
+    """The kind of a model, as MAKERS names it."""
+    model = said.get("model")
+    kind = str(model.get("type")) if isinstance(model, dict) else ""
+    if kind != "BPE" or not isinstance(model, dict) or not model.get("byte_fallback"):
+        return kind
+    over_bytes = any(step.get("type") == "ByteLevel" for step in _steps(said.get("pre_tokenizer")))
+    return kind if over_bytes else CHARACTERS
 
 
 def _bytes(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
@@ -54,8 +65,10 @@ def _bytes(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
     }
 
 
+CHARACTERS = "BPE with byte_fallback"
 MAKERS: Mapping[str, Callable[[Mapping[str, Any], int], dict[str, KeyValue]]] = {
     "BPE": _bytes,
+    CHARACTERS: merged_keys,
     "WordPiece": wordpiece_keys,
     "Unigram": unigram_keys,
 }

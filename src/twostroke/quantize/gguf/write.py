@@ -61,6 +61,8 @@ KEPT = (
     *("altup_", "laurel_", "per_layer_model_proj"),
 )
 """What the names of tensors that are never rounded begin with: they are small, and read as vectors."""
+OUTPUT = "output.weight"
+"""The head's tensor; a file without it has the embedding in its place."""
 DECAY = "ssm_a"
 """It is never rounded either. Names that begin with it are of matrices, which are rounded as all others."""
 NARROW: Mapping[str, str] = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}
@@ -94,9 +96,9 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
         vocabulary = vocabulary_keys(folder, config, model.vocab_size)
         shapes = {name: checkpoint.info(name).shape for name in checkpoint.names}
         read = _reader(checkpoint)
-        described = describe(config, model, shapes, read, vocabulary, sentence.pooling)
+        described = describe(config, model, shapes, read, vocabulary, sentence.pooling, mix)
         keys = {**general_keys(described.arch, name, mix.file_type), **described.keys, **vocabulary}
-        tensors = _Tensors(checkpoint, described, model.num_layers, mix, progress).all()
+        tensors = _Tensors(checkpoint, described, progress).all()
         path = output / f"{name}-{mix.name}.gguf"
         try:
             output.mkdir(parents=True, exist_ok=True)
@@ -113,13 +115,14 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Described:
-    """A model in the terms of the file. plans: the plans of its tensors, by stored name. config: the config that the
-    reader will make of the keys.
+    """A model in the terms of the file. plans, types: the plans and the types of its tensors, by stored name. config:
+    the config that the reader will make of the keys.
     """
 
     arch: str
     family: Family
     plans: Mapping[str, StoredPlan]
+    types: Mapping[str, WrittenBlock]
     divisors: Mapping[str, list[float]]
     keys: Mapping[str, KeyValue]
     config: Config
@@ -136,6 +139,7 @@ def describe(
     read: Callable[[str], F32Array],
     vocabulary: Mapping[str, KeyValue],
     pooling: Pooling | None,
+    mix: GgufMix,
 ) -> Described:
     """The description by the first entry of the reader's tables whose file is read back as the same model.
 
@@ -158,9 +162,10 @@ def describe(
             keys[f"{arch}.vocab_size"] = model.vocab_size
             keys |= pooling_keys(arch, model.task, pooling)
             said = {**general_keys(arch, "", 0), **keys, **vocabulary}
-            back = read_back(said, plans, divisors)
+            types = {name: mixed_type(plan, model.num_layers, OUTPUT not in plans, mix) for name, plan in plans.items()}
+            back = read_back(said, plans, types, divisors)
             require_same(config, back)
-            return Described(arch, family, plans, divisors, keys, back)
+            return Described(arch, family, plans, types, divisors, keys, back)
         except UnsupportedModel as error:
             refused = refused or error
         except CorruptModel as error:
@@ -185,21 +190,18 @@ def _require_all(plans: Mapping[str, StoredPlan], shapes: Mapping[str, Shape], m
 class _Tensors:
     """All tensors of a checkpoint under llama.cpp's names."""
 
-    def __init__(
-        self, checkpoint: Checkpoint, described: Described, layers: int, mix: GgufMix, progress: Progress
-    ) -> None:
-        self._checkpoint, self._described, self._mix = checkpoint, described, mix
-        self._layers = layers
+    def __init__(self, checkpoint: Checkpoint, described: Described, progress: Progress) -> None:
+        self._checkpoint, self._described = checkpoint, described
         self._progress, self._done = progress, 0
         self._total = sum(checkpoint.info(name).num_bytes for name in checkpoint.names)
 
     def all(self) -> dict[str, GgufTensorToWrite]:
         described = self._described
         divisors = {name: _whole(np.array(each, np.float32)) for name, each in described.divisors.items()}
-        return {**divisors, **{name: self._tensor(plan) for name, plan in described.plans.items()}}
+        made = {name: self._tensor(plan, described.types[name]) for name, plan in described.plans.items()}
+        return {**divisors, **made}
 
-    def _tensor(self, plan: StoredPlan) -> GgufTensorToWrite:
-        block = mixed_type(plan, self._layers, "output.weight" not in self._described.plans, self._mix)
+    def _tensor(self, plan: StoredPlan, block: WrittenBlock) -> GgufTensorToWrite:
         rows = math.prod(plan.shape[:-1])
 
         def chunks() -> Iterator[memoryview]:

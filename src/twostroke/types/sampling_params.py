@@ -1,4 +1,4 @@
-"""How the tokens of one request are chosen."""
+"""The parameters by which the tokens of one request are chosen."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ class SamplingParams(SamplerFields):
     length_penalty: float = 1.0
     early_stopping: bool | str = False
     has_chain: bool = field(default=False, init=False, repr=False, compare=False)
-    """`narrows`, asked for once: the sampler reads it at every token."""
+    """The value of `narrows`, computed once because the sampler reads it at every token."""
     allowed_ids_i32: bytes = field(default=b"", init=False, repr=False, compare=False)
-    """allowed_token_ids as 32-bit integers, made once: the sampler reads them at every token."""
+    """allowed_token_ids as 32-bit integers, made once because the sampler reads them at every token."""
 
     def __post_init__(self) -> None:
         self._make_exact()
@@ -148,7 +148,7 @@ class SamplingParams(SamplerFields):
 
     @property
     def num_answers(self) -> int:
-        """Answers that are made, of which n are given."""
+        """The number of answers that are made, of which n are given."""
         return self.n if self.best_of is None else self.best_of
 
     @property

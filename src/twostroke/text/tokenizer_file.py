@@ -1,7 +1,7 @@
-"""A tokenizer.json made into a tokenizer of the library.
+"""Builds a tokenizer of the library from a tokenizer.json.
 
-The library decodes the vocabulary of a file three times, each time into other objects. A vocabulary with merges is
-decoded here once and handed over, and the library builds the same tokenizer of it.
+The library decodes the vocabulary of a file three times, each time into other objects. This module decodes a vocabulary
+with merges once and hands it over, and the library builds the same tokenizer of it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
 MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
 COMMENT = "#version"
-"""How a line among the merges begins that the library leaves out."""
+"""The beginning of a line among the merges that the library leaves out."""
 
 
 class _Strict(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file has besides these fields might mean something to the library, which then reads the file itself."""
+    """A part of a file that may have no other fields. Other fields might mean something to the library, which then
+    reads the file itself."""
 
 
 class _Token(_Strict):
@@ -42,7 +43,7 @@ class _Token(_Strict):
 
 
 class _Merges(_Strict):
-    """The model of a vocabulary with merges. A model that leaves out merges at random is built by the library."""
+    """The model of a vocabulary with merges. A model that leaves out merges at random is left to the library."""
 
     type: Literal["BPE"]
     vocab: dict[str, int]
@@ -84,7 +85,7 @@ _OPTIONS = (
 
 
 def read_tokenizer(folder: Path) -> tokenizers.Tokenizer:
-    """The tokenizer of a model's folder. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
+    """Returns the tokenizer of a model's folder. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
     path = folder / "tokenizer.json"
     if not path.is_file():
         slow = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
@@ -112,7 +113,8 @@ def read_tokenizer(folder: Path) -> tokenizers.Tokenizer:
 
 
 def _built(raw: bytes) -> tokenizers.Tokenizer:
-    """The quick way where it succeeds. The library itself says what is wrong with a file, so no error is passed on."""
+    """Builds the tokenizer in the quick way where that succeeds, else with the library. The library itself explains the
+    faults of a file, so no error of the quick way is passed on."""
     import tokenizers
 
     with contextlib.suppress(Exception), _few_collections():
@@ -121,7 +123,8 @@ def _built(raw: bytes) -> tokenizers.Tokenizer:
 
 
 def with_merges(raw: bytes) -> tokenizers.Tokenizer:
-    """The tokenizer of a file whose model is a vocabulary with merges. Raises some Exception for every other file."""
+    """Returns the tokenizer of a file whose model is a vocabulary with merges. Raises some Exception for every other
+    file."""
     import tokenizers
     from tokenizers import models
 
@@ -136,7 +139,7 @@ def with_merges(raw: bytes) -> tokenizers.Tokenizer:
 
 
 def _pairs(merges: list[Any]) -> list[Any]:
-    """Merges as pairs. An older file has them as text: two tokens with a space between them."""
+    """Returns the merges as pairs. An older file has them as text: two tokens with a space between them."""
     if not merges or isinstance(merges[0], tuple):
         return merges
     return [tuple(line.split(" ")) for line in merges if not line.startswith(COMMENT)]
@@ -157,7 +160,8 @@ def _added(token: _Token) -> tokenizers.AddedToken:
 
 @contextlib.contextmanager
 def _few_collections() -> Iterator[None]:
-    """Without garbage collections: a million new objects bring them about, and nothing of them is garbage yet."""
+    """Turns garbage collection off for the block: a million new objects would trigger collections, and none of them is
+    garbage yet."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Reading of bits out of blocks of bytes."""
+"""Reads bits out of blocks of bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stored tensors are which of ours: names of GGUF files against those of our checkpoints."""
+"""Maps names of stored tensors in GGUF files to the names of our checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _ONE_EXPERT = re.compile(r"(ffn_(?:gate|up|down))\.(\d{1,5})\.(weight|bias)")
 _ENDING = re.compile(r"\.(weight|bias)$")
 
 ROTATION_DIVISORS = (("rope_freqs.weight",), ("rope_factors_short.weight", "rope_factors_long.weight"))
-"""Read into config.json: what frequencies of rotation are divided by; the second for short and for long contexts."""
+"""Tensors that are read into config.json: the divisors of the frequencies of rotation; the second entry is for short
+and for long contexts."""
 
 _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 
@@ -30,8 +31,8 @@ _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 def named_tensors(
     files: Mapping[str, GgufFile], family: Family, config: Config
 ) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-    """All tensors of the files under our names, and those that keys hold; those that the table does not know keep their
-    own."""
+    """Yields all tensors of the files under our names, and those that keys hold. Tensors that the table does not know
+    keep their own names."""
     yield from ((name, NumbersOfKeys(values)) for name, values in family.numbers(config).items())
     by_layer: dict[str | None, dict[str, tuple[GgufFile, str]]] = {}
     for file in files.values():
@@ -55,8 +56,8 @@ def named_tensors(
 
 
 class _Names(Struct, frozen=True):
-    """The names of one layer, or of the tensors of no layer. table: stored name -> ours. prefix: of our names. layer:
-    its number, 0 for none."""
+    """The names of one layer, or of the tensors outside the layers. table: stored name -> our name. prefix: the
+    beginning of our names. layer: the layer's number, 0 outside the layers."""
 
     family: Family
     config: Config
@@ -65,7 +66,7 @@ class _Names(Struct, frozen=True):
     layer: int
 
     def of(self, rest: str, file: GgufFile, stored: str) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-        """One stored tensor under our names. rest: its name in the layer. Raises CorruptModel."""
+        """Yields one stored tensor under our names. rest: the tensor's name in the layer. Raises CorruptModel."""
         try:
             yield from self._found(rest, file, stored)
         except (ArithmeticError, LookupError, TypeError, ValueError):

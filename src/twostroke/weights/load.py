@@ -1,4 +1,4 @@
-"""Packing at load: rows are read in bounded blocks, packed panel by panel, and never held twice.
+"""Packs weights while they are loaded: rows are read in bounded blocks, packed panel by panel, and never held twice.
 
 Peak memory is the packed weights, one block of source rows and one block of packed panels.
 """
@@ -26,24 +26,26 @@ from twostroke.weights.tensor_source import SourceArray, readable_dtype
 from twostroke.weights.tensors import check_tensors
 
 BLOCK_BYTES = 16 << 20
-"""Source rows read at a time: enough panels for all threads of a packer, little next to a model."""
+"""The bytes of source rows that are read at a time: enough panels for all threads of a packer, and little next to a
+model."""
 
 SHORTEST = 1e-12
-"""A row of a matrix is divided by no less."""
+"""The least length by which a row of a matrix is divided."""
 
 LIMIT = 2.0**60
 LIMIT_BF16_BITS = 0x5D80
-"""The bits of 2^60 in bf16: exponents grow with the bits."""
+"""The bits of 2^60 in bf16. A larger number has larger bits, so bits can be compared."""
 
 Progress = Callable[[int, int, str], None]
 """progress(done_bytes, total_bytes, tensor_name), in bytes of the checkpoint."""
 
 
 class Packer(BlockPacker, Protocol):
-    """Quantizes and lays out rows. A panel's bytes depend on its rows alone: blocks of panels may be packed apart."""
+    """Quantizes and lays out rows. A panel's bytes depend on its rows alone: blocks of panels may be packed separately.
+    """
 
     def pack(self, source: SourceArray, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
-        """source: (rows, columns) C-contiguous float32, or uint16 bf16 bits -> all of `data` and `scales`.
+        """Packs source, (rows, columns) C-contiguous float32 or uint16 bf16 bits, into all of `data` and `scales`.
 
         data: (weight_format.data_bytes(rows, columns),), 64-byte aligned. scales: (scale_bytes / 2,), None for floats.
         Missing rows of the last panel and missing columns are zeros.
@@ -53,7 +55,7 @@ class Packer(BlockPacker, Protocol):
 def load_weights(
     checkpoint: Checkpoint, model: Model, format_for: FormatChoice, packer: Packer, progress: Progress | None = None
 ) -> ModelWeights:
-    """Read, check and pack a whole checkpoint into memory. Raises CorruptModel or UnsupportedModel."""
+    """Reads, checks and packs a whole checkpoint into memory. Raises CorruptModel or UnsupportedModel."""
     checkpoint = check_tensors(checkpoint, model)
     target = MemoryTarget(plan_blobs(model, format_for))
     pack_into(target, checkpoint, model, format_for, packer, progress)
@@ -68,9 +70,9 @@ def pack_into(
     packer: Packer,
     progress: Progress | None = None,
 ) -> None:
-    """Fill every blob of `plan_blobs`, of a checkpoint that `check_tensors` gave.
+    """Fills every blob of `plan_blobs` from a checkpoint that `check_tensors` returned.
 
-    Raises CorruptModel, UnsupportedModel, or what `target` raises (OSError).
+    Raises CorruptModel, UnsupportedModel, or the errors of `target` (OSError).
     """
     program = model.program
     sources: tuple[Weight | Vector, ...] = (*program.weights, *program.vectors)
@@ -90,15 +92,15 @@ def pack_into(
 
 
 def in_order_of_file(weights: Sequence[Weight], checkpoint: Checkpoint) -> list[Weight]:
-    """The weights as they lie in their file, so that a disk reads forwards. What is packed does not depend on it.
-    Several files hold layers one after the other, as the program has them."""
+    """Returns the weights in the order of their file, so that a disk reads forwards. The packed bytes do not depend on
+    the order. Several files hold layers one after the other, as the program has them, so their order is not changed."""
     if len(checkpoint.shards) != 1:
         return list(weights)
     return sorted(weights, key=lambda weight: min(checkpoint.info(part.name).offset for part in weight.parts))
 
 
 class _Meter:
-    """Adds up what was read."""
+    """Adds up the bytes that were read."""
 
     def __init__(self, progress: Progress | None, total_bytes: int) -> None:
         self._progress = progress
@@ -139,7 +141,7 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
 
 
 def _product(checkpoint: Checkpoint, vector: Vector) -> F32Array:
-    """See VectorForm.PRODUCT. No library for matrices: its sums may depend on its count of threads."""
+    """See VectorForm.PRODUCT. No library for matrices is used: its sums may depend on its number of threads."""
     read = [_numbers_of(checkpoint, part).reshape(part.shape) for part in vector.parts]
     for values, part in zip(read, vector.parts, strict=True):
         _check_usable(values, part.name)
@@ -168,11 +170,12 @@ MADE: Mapping[VectorForm, Callable[[Checkpoint, Vector], F32Array]] = {
     VectorForm.PRODUCT: _product,
     VectorForm.INVERSE_LENGTHS: _inverse_lengths,
 }
-"""What makes the numbers of a vector that no tensor holds."""
+"""The functions that compute the numbers of a vector that no tensor holds."""
 
 
 def _numbers_of(checkpoint: Checkpoint, part: Tensor) -> F32Array:
-    """A tensor, or the rows of it that are meant, as one row of numbers. transposed: its first axis changes fastest."""
+    """Returns a tensor, or the selected rows of it, as one row of numbers. transposed: the tensor's first axis changes
+    fastest."""
     if part.matrix is not None:
         values = _as_f32(checkpoint.read_rows(part.name, part.matrix, 1))
         values = values.reshape(part.shape[1], -1).T.reshape(-1) if part.transposed else values.reshape(-1)
@@ -194,7 +197,7 @@ def _pack_matrix(
     packer: Packer,
     meter: _Meter,
 ) -> None:
-    """All matrices of a bank one after the other, each in blocks of rows."""
+    """Packs all matrices of a bank one after the other, each in blocks of rows."""
     columns, rows = weight.columns, weight.rows
     dtypes = {readable_dtype(part.name, checkpoint.info(part.name)) for part in weight.parts}
     keep_bits = dtypes == {np.dtype("<u2")}
@@ -226,8 +229,8 @@ def _pack_matrix(
 
 
 class _Rows:
-    """The rows of several tensors, one after the other; one tensor, or one matrix of a stack, is held at a time that is
-    transposed or whose rows are read in another order."""
+    """The rows of several tensors, one after the other. Only a tensor (or a matrix of a stack) that is transposed, or
+    whose rows are read in another order, is held in memory, one at a time."""
 
     def __init__(self, checkpoint: Checkpoint, parts: tuple[Tensor, ...]) -> None:
         self._checkpoint, self._parts = checkpoint, parts
@@ -235,7 +238,7 @@ class _Rows:
         self._held: Any = None
 
     def read(self, first: int, out: SourceArray) -> int:
-        """Rows [first, first + len(out)) -> `out`; returns the bytes read."""
+        """Reads rows [first, first + len(out)) into `out`; returns the number of bytes read."""
         done, part_first, read_bytes = 0, 0, 0
         for part in self._parts:
             part_end = part_first + part.length
@@ -264,7 +267,7 @@ class _Rows:
             self._checkpoint.read_rows(part.name, first, len(slot), out=slot)
 
     def _whole(self, part: Tensor) -> Any:
-        """The part's rows in the order of the matrix."""
+        """Returns the part's rows in the order of the matrix."""
         if self._held_part != part:
             if part.matrix is not None:
                 stored = self._checkpoint.read_rows(part.name, part.matrix, 1)[0]
@@ -284,7 +287,8 @@ def _as_f32(values: SourceArray) -> F32Array:
 
 
 def _check_usable(values: SourceArray, name: str) -> None:
-    """Codecs square weights in float32, so the bound is theirs: below 2^60, which leaves NaN and infinity out too."""
+    """Raises CorruptModel for values that cannot be used. Codecs square weights in float32, so values must be below
+    2^60, which also excludes NaN and infinity."""
     if values.dtype == np.uint16:
         usable = int((values.view(np.uint16) & np.uint16(0x7FFF)).max(initial=0)) < LIMIT_BF16_BITS
     else:

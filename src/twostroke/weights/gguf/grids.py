@@ -1,8 +1,8 @@
 """The grids of ggml's I types: the combinations of levels for which the codes stand.
 
 Source: ggml-common.h of llama.cpp (MIT License). Each grid is stored as the places of its numbers among its levels, in
-2 bits (up to 4 levels) or 4 bits, lowest first, compressed and written in base 85. A test compares all grids with the
-`gguf` package's.
+2 bits (up to 4 levels) or 4 bits, lowest first. The result is compressed and written in base 85. A test compares all
+grids with the `gguf` package's.
 """
 
 from __future__ import annotations

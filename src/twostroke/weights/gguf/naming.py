@@ -123,14 +123,15 @@ def _misfit(file: GgufFile, stored: str) -> CorruptModel:
 
 
 def order_of_pairs(family: Family, config: Config, stem: str, rows: int) -> I32Array | None:
-    """Where rows of a stored tensor lie as pairs that turn together: our row -> the stored one."""
+    """Returns our row -> the stored row, where rows of a stored tensor lie as pairs that turn together; None for any
+    other tensor."""
     heads = int(config.get("num_attention_heads") or 0)
     each = {"attn_q": heads, "attn_k": int(config.get("num_key_value_heads") or heads)}.get(stem, 0)
     return halves_of_pairs(rows, each) if family.pairs and each and rows % (2 * each) == 0 else None
 
 
 def _fitting(joined: Joined, tensors: Mapping[str, tuple[GgufFile, str]], config: Config) -> GgufTensor:
-    """What its pieces make. Raises CorruptModel where they do not fit together."""
+    """Returns the tensor that its pieces form. Raises CorruptModel where they do not fit together."""
     file, stored = tensors[joined.pieces[0]]
     try:
         found = _joined(joined, tensors, config)
@@ -170,7 +171,8 @@ def _joined(joined: Joined, tensors: Mapping[str, tuple[GgufFile, str]], config:
 
 
 def _parts(file: GgufFile, stored: str, place: Place, name: str, config: Config) -> Iterator[tuple[str, GgufTensor]]:
-    """One tensor for each of the first axis. Raises ValueError where there are more or fewer than the names."""
+    """Yields one tensor for each index of the first axis. Raises ValueError where there are more or fewer than the
+    names."""
     tensor = file.tensors[stored]
     rows = tensor.rows // len(place.parts)
     if tensor.shape[0] != len(place.parts):
@@ -181,7 +183,7 @@ def _parts(file: GgufFile, stored: str, place: Place, name: str, config: Config)
 
 
 def _slices(file: GgufFile, stored: str, tensor: StoredTensor, name: str) -> Iterator[tuple[str, GgufTensor]]:
-    """A stack (experts, rows, columns) as one tensor for each expert."""
+    """Yields a stack (experts, rows, columns) as one tensor for each expert."""
     if len(tensor.shape) != 3:
         yield stored, GgufTensor((whole(file, stored),), tensor.shape)
         return
@@ -191,7 +193,7 @@ def _slices(file: GgufFile, stored: str, tensor: StoredTensor, name: str) -> Ite
 
 
 def rotation_divisors(files: Mapping[str, GgufFile]) -> tuple[list[float], ...] | None:
-    """The divisors, where the files have them. Raises CorruptModel where one of two is not there."""
+    """Returns the divisors; None where the files have none. Raises CorruptModel where one of two tensors is missing."""
     places = {name: file for file in files.values() for name in _DIVISORS & file.tensors.keys()}
     for names in ROTATION_DIVISORS:
         if places.keys() >= set(names):

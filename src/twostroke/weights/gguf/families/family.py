@@ -46,9 +46,9 @@ class Joined(Struct, frozen=True):
     """One of our tensors whose rows lie in several stored tensors of a layer.
 
     name: our name with its ending. pieces: the stored names with their endings; a layer that lacks the first piece has
-    no such tensor. turned_pieces: the pieces that are stacks whose matrices are stored as (columns, rows). order: as in
-    Place, but from the shapes of the pieces. matrices: whether our tensor is a stack as the pieces are. turned: whether
-    our checkpoints have the tensor as (columns, rows).
+    no such tensor. turned_pieces: the pieces that are stacks whose matrices are stored as (columns, rows). order: like
+    the order of a Place, but from the shapes of the pieces. matrices: whether our tensor is a stack as the pieces are.
+    turned: whether our checkpoints have the tensor as (columns, rows).
     """
 
     name: str

@@ -39,7 +39,7 @@ class OpenFile:
         return here.read_at(self._descriptor, num_bytes, offset)
 
     def _read_into(self, target: NDArray[Any], offset: int, name: str) -> None:
-        """Fill a contiguous array from the file. name: of the tensor, for errors. Raises CorruptModel."""
+        """Fills a contiguous array from the file. name: the tensor's name, for errors. Raises CorruptModel."""
         view = target.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(view):
@@ -61,6 +61,6 @@ class OpenFile:
 
 
 def check_rows(name: str, first: int, count: int, rows: int) -> None:
-    """Raises IndexError where [first, first + count) are not among the rows."""
+    """Raises IndexError where [first, first + count) is not within the rows."""
     if not (0 <= first and 0 <= count and first + count <= rows):
         raise IndexError(f"{name}: rows [{first}, {first + count}) of {rows}")

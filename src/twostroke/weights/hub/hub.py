@@ -91,10 +91,11 @@ def resolve_model(
     """Returns the folder of a model: a local one with config.json, or the snapshot of a hub id, downloaded where
     needed.
 
-    A GGUF file may also be named: by its path, by a folder that holds one, by `hub-id:file-or-quantization`. offline:
-    True to use only files that are on this machine. cache_dir, endpoint, token: None leaves the choice to
-    huggingface_hub (HF_HOME, HF_ENDPOINT, HF_TOKEN); a login of this machine is never sent to another `endpoint`.
-    Raises ModelNotFound, ConfigError (a revision of a local folder), ModelError (full disk, broken server).
+    The name may also stand for a GGUF file, as its path, as a folder that holds one, or as
+    `hub-id:file-or-quantization`. offline: True to use only files that are on this machine. cache_dir, endpoint, token:
+    None leaves the choice to huggingface_hub (HF_HOME, HF_ENDPOINT, HF_TOKEN); a login of this machine is never sent to
+    another `endpoint`. Raises ModelNotFound, ConfigError (a revision of a local folder), ModelError (full disk, broken
+    server).
     """
     local = Path(name_or_path).expanduser()
     found = _local_gguf(local) or (local.resolve() if _is_local(local) else None)

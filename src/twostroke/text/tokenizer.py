@@ -60,7 +60,7 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, path: str | Path, own_template: Path | None = None) -> Tokenizer:
-        """Read a Hugging Face folder. own_template: see `read_sources`.
+        """Reads a Hugging Face folder. own_template: see `read_sources`.
 
         Raises ModelNotFound without tokenizer.json, CorruptModel for a broken one, ConfigError.
         """

@@ -1,4 +1,4 @@
-"""An adapter as a request refers to it: by a slot and a salt."""
+"""The slot and the salt by which a request refers to an adapter."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ from twostroke.ops.program.values import Vector, Weight
 
 @dataclass(frozen=True, eq=False)
 class ModelWeights:
-    """A model's weights. mapped: the bytes of a mapped file of which all weights are views; None where there is no such
-    file."""
+    """A model's weights. mapped: the bytes of a mapped file, if all weights are views of it; else None."""
 
     matrices: Mapping[str, PackedWeight]
     vectors: Mapping[str, F32Array]

@@ -1,13 +1,13 @@
-"""JSON schemas as people's libraries write them, made into what the compiler takes; the rules are stated here.
+"""Turns JSON schemas, as common libraries write them, into the form that the compiler accepts, by these rules.
 
     adapted({"type": "object", "properties": {"a": {"type": "string", "format": "path"}}})
 
 - An object with `properties` or `patternProperties` takes no other keys, unless the
-  schema says something about other keys.
-- A `format` that the compiler does not know is an annotation; base64 and a few more have patterns here.
+  schema has a rule for other keys.
+- A `format` that the compiler does not know is an annotation; base64 and a few more have patterns in `formats`.
 - A pattern with look-around is left out next to a `format` that the compiler knows; anywhere else it is refused.
-- `propertyNames` holds for names that are enumerated or that fit a pattern or a length.
-- `uniqueItems` holds where the items have at most MAX_UNIQUE possible values; elsewhere items may repeat, up to
+- `propertyNames` is enforced for names that are enumerated or that fit a pattern or a length.
+- `uniqueItems` is enforced where the items have at most MAX_UNIQUE possible values; elsewhere items may repeat, up to
   the number of possible values where there is one.
 - A keyword that would change the answer and is not implemented is refused.
 """

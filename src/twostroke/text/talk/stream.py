@@ -47,7 +47,7 @@ class TextStream:
         return True
 
     def says_at_once(self, text: str, say: Callable[[str], object]) -> bool:
-        """Returns True where `passes` would send the text to the function `say`."""
+        """Returns True where `passes` would give the text to the function `say`."""
         waits = self.open
         if waits is None or waits[1] is not say or self.at < len(self.text) or self.kept is not None:
             return False

@@ -284,7 +284,7 @@ def _picked(values: StoredValues, rows: NDArray[np.intp]) -> StoredValues:
 
 
 def expanded(tensor: StoredTensor, raw: U8Array) -> SourceArray:
-    """Rows of blocks -> (rows, columns): bf16 bits for BF16, else float32."""
+    """Expands rows of blocks to (rows, columns): bf16 bits for BF16, else float32."""
     name, block = tensor.block.name, tensor.block
     if name == "F32":
         return raw.view(np.float32)

@@ -50,8 +50,8 @@ class CacheEntry(Struct, frozen=True):
 
 
 class CachedWeights(Struct, frozen=True):
-    """file: the file of which the weights are views; None where they were packed into memory. sources: the files of the
-    checkpoint."""
+    """weights: the packed weights. file: the mapped file that holds them; None where they were packed into memory.
+    sources: the files of the checkpoint."""
 
     weights: ModelWeights
     file: MappedFile | None = None

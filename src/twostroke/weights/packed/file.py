@@ -6,15 +6,15 @@
                     filled up with spaces
     4096-aligned    the blobs, in the planned order, up to a multiple of 4096
 
-The reader plans offsets and lengths itself from the model and its formats, and takes a file only where the header says
-the same: no offset that a file claims is ever used. The header's own digest is always checked. `sums` holds a checksum
-(block_sums.py) of each block of 256 KiB from the first blob on. At every start a sample of blocks spread over
-the file is compared, before anything is computed from it; all of them are compared in the background right after the
-start (background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync; until then the
-engine that packed them reads the same bytes through the file without a name (fresh_file.py).
+The reader plans offsets and lengths itself from the model and its formats, and accepts a file only where the header has
+the same values. No offset from a file is ever used. The header's own digest is always checked. `sums` holds a checksum
+(block_sums.py) of each block of 256 KiB from the first blob on. At every start a sample of blocks spread over the file
+is compared, before anything is computed from it. All blocks are compared in the background right after the start
+(background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync. Until then the engine
+that packed them reads the same bytes through the file without a name (fresh_file.py).
 
-Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal. Weights
-that memory does not hold next to their file go through a mapping whose room was taken before.
+Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal. If memory
+cannot hold weights next to their file, they go through a mapping whose room on the disk was reserved before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Finds the modules to which a config refers: by names, ends of names, parts of names, and regular expressions."""
+"""Finds the modules to which a config refers. It may use names, ends of names, parts of names, and regular expressions.
+"""
 
 from __future__ import annotations
 

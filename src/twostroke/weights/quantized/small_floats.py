@@ -1,5 +1,5 @@
-"""Matrices of floats of 4 bits in groups: MXFP4 (groups of 32, scales that are powers of two) and NVFP4 (groups of 16,
-scales that are floats of 8 bits, and one float for all of them).
+"""Matrices of floats of 4 bits in groups. MXFP4 has groups of 32 and scales that are powers of two. NVFP4 has groups of
+16, scales that are floats of 8 bits, and one float for all scales.
 
     codes  (rows, columns / 2) uint8              the low half of a byte is the even column
     scales (rows, columns / group) uint8 or e4m3

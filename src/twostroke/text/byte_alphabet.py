@@ -20,7 +20,8 @@ _LATIN = str.maketrans({chr(code): _FOREIGN for code in range(256)} | {c: chr(by
 
 
 def bytes_of(token: str) -> bytes:
-    """The bytes that a byte-level token stands for; a token with a foreign character stands for its own UTF-8."""
+    """Returns the bytes that a byte-level token stands for; a token with a foreign character stands for its own UTF-8.
+    """
     try:
         return token.translate(_LATIN).encode("latin-1")
     except UnicodeEncodeError:

@@ -128,8 +128,10 @@ class EngineStopped(TwostrokeError):
 
 
 class ModelUnavailable(TwostrokeError):
-    """A server with several models could not load one of them. retry_after_s: the seconds until a retry can help; None
-    where a retry would fail again."""
+    """A server with several models could not load one of them.
+
+    retry_after_s: the seconds until a retry can help; None where a retry would fail again.
+    """
 
     def __init__(self, what: str, *, code: str, retry_after_s: float | None = None) -> None:
         super().__init__(what)

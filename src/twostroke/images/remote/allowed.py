@@ -118,11 +118,11 @@ class FetchesNothing:
     """Satisfies FetchesImages where no host is allowed."""
 
     def host_of(self, url: str) -> str:
-        """Raises InvalidRequest."""
+        """Raises InvalidRequest: no host is allowed."""
         return AllowedHosts().place(url).host
 
     def fetch(self, url: str) -> bytes:
-        """Raises InvalidRequest."""
+        """Raises InvalidRequest: no host is allowed."""
         return self.host_of(url).encode()
 
 

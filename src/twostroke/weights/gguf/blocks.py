@@ -36,7 +36,7 @@ def decode(block: BlockType, raw: U8Array) -> StoredValues:
 
 
 def _nibbles(raw: U8Array) -> U8Array:
-    """(n, 16) -> (n, 32): all low halves, then all high ones."""
+    """Unpacks (n, 16) to (n, 32): all low halves, then all high ones."""
     return fields(raw, 4).reshape(len(raw), -1)
 
 
@@ -86,7 +86,7 @@ def _q3_k(raw: U8Array) -> StoredValues:
 
 
 def _six_bit_pairs(packed: U8Array) -> tuple[I16Array, I16Array]:
-    """(n, 12) -> multipliers and minima (n, 8)."""
+    """Unpacks (n, 12) bytes to multipliers and minima, each (n, 8)."""
     first, second, both = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     multipliers = np.concatenate((first & 63, (both & 15) | ((first >> 2) & 48)), axis=1)
     minima = np.concatenate((second & 63, (both >> 4) | ((second >> 2) & 48)), axis=1)

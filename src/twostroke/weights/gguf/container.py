@@ -111,7 +111,7 @@ class GgufFile(OpenFile):
 
 
 def parse_header(reader: HeaderReader) -> GgufHeader:
-    """Read and check a whole header. Raises CorruptModel, UnsupportedModel."""
+    """Reads and checks a whole header. Raises CorruptModel, UnsupportedModel."""
     if reader.file_bytes < 24 or reader.u32() != MAGIC:
         reader.refuse("it does not begin with the letters GGUF")
     _check_version(reader, reader.u32())

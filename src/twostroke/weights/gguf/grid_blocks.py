@@ -50,12 +50,12 @@ def _with_signs(magnitudes: I8Array, signs: U8Array) -> I8Array:
 
 
 def _odd(multipliers: NDArray[Any]) -> I16Array:
-    """s -> 2 s + 1."""
+    """Returns 2 s + 1 for each multiplier s."""
     return multipliers.astype(np.int16) * 2 + 1
 
 
 def _four_signs(words: U32Array) -> U8Array:
-    """(n, k) words -> (n, 4 k) bytes of signs of their four fields of 7 bits."""
+    """Converts (n, k) words to (n, 4 k) bytes of signs, from the words' four fields of 7 bits."""
     shifts = np.array([0, 7, 14, 21], np.uint32)
     signs: U8Array = EVEN_SIGNS[(words[:, :, None] >> shifts & np.uint32(127)).reshape(len(words), -1)]
     return signs

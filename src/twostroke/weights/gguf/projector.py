@@ -195,7 +195,7 @@ class KernelFrames(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """A tensor of float32."""
+        """The info of a tensor of float32."""
         first = self.parts[0].info
         outputs, colours, *kernel = first.shape
         shape = (outputs, colours, len(self.parts), *kernel)
@@ -219,7 +219,7 @@ class ColorsLast(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """A tensor of float32."""
+        """The info of a tensor of float32."""
         first = self.part.info
         return TensorInfo("F32", (first.shape[0], math.prod(first.shape[1:])), first.offset, first.num_bytes)
 
@@ -240,7 +240,7 @@ class OneNumber(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """A tensor of float32."""
+        """The info of a tensor of float32."""
         return TensorInfo("F32", (), self.part.info.offset, self.part.info.num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:

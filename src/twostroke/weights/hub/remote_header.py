@@ -24,7 +24,7 @@ _SMALL = frozenset(name for names in ROTATION_DIVISORS for name in names)
 MOST_DIVISOR_BYTES = 1 << 20
 
 Fetch = Callable[[int, int], bytes]
-"""Returns these bytes, or fewer at the end of the file, from (first byte, number of bytes)."""
+"""fetch(first byte, number of bytes): returns these bytes, or fewer at the end of the file."""
 
 
 def fetch_headers(offer: Offer, folder: Path) -> Path:

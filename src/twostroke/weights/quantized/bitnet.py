@@ -64,7 +64,7 @@ class TernaryMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         rows, columns = self.weight.shape
         return rows * (EACH if self.scale else 1), columns
 

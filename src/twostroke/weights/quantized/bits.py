@@ -13,8 +13,8 @@ WORD = 32
 
 
 def unpacked(words: NDArray[np.uint32], bits: int) -> U8Array:
-    """(..., w) -> (..., w * 32 / bits) codes of 2, 3, 4, 5, 6 or 8 bits: one stream, lowest bits of the first word
-    first. Where bits do not divide 32, w is a multiple of `bits`."""
+    """Unpacks (..., w) words to (..., w * 32 / bits) codes of 2, 3, 4, 5, 6 or 8 bits: one stream, lowest bits of the
+    first word first. Where bits do not divide 32, w is a multiple of `bits`."""
     words = np.ascontiguousarray(words)
     if bits == 8:
         return words.view(np.uint8)

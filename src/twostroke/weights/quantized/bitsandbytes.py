@@ -40,7 +40,7 @@ class Nested:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TableMatrix:
-    """Satisfies `QuantizedMatrix`."""
+    """A matrix of codes for a table of floats. Satisfies `QuantizedMatrix`."""
 
     words: str
     packed: StoredPart

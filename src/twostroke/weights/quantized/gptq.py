@@ -49,7 +49,7 @@ class GptqSettings:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GptqMatrix(IndexedMatrix):
-    """Satisfies `QuantizedMatrix`."""
+    """A matrix of GPTQ. Satisfies `QuantizedMatrix`."""
 
     settings: GptqSettings
     qweight: StoredPart
@@ -77,7 +77,7 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         return self.qweight.shape[1], self.qweight.shape[0] * 32 // self.settings.bits
 
     @property

@@ -87,7 +87,7 @@ def each_expert(stored: StoredTensors, module: str) -> Iterator[tuple[str, Store
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MlxMatrix:
-    """Satisfies `QuantizedMatrix`."""
+    """A matrix of MLX. Satisfies `QuantizedMatrix`."""
 
     weight: StoredPart
     scales: StoredPart
@@ -108,7 +108,7 @@ class MlxMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         return self.weight.shape[0], self.scales.shape[1] * self.group
 
     @property

@@ -60,7 +60,7 @@ class ScaledMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         return self.weight.shape
 
     @property

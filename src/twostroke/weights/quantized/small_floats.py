@@ -55,7 +55,7 @@ class SmallFloatMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         return self.scales.shape[0], self.scales.shape[1] * self.group
 
     @property
@@ -115,7 +115,7 @@ class ExpertBlocks:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(experts, rows, columns)."""
+        """The shape of the numbers, (experts, rows, columns)."""
         experts, columns, groups, _ = self.blocks.shape
         return experts, 32 * groups, columns
 

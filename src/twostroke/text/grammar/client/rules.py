@@ -84,7 +84,7 @@ class LarkRow(Struct, frozen=True):
 
 
 class LarkChoice(Struct, frozen=True):
-    """One of several parts."""
+    """A choice between several parts."""
 
     parts: tuple[LarkNode, ...]
 

@@ -130,8 +130,8 @@ def _gemma4_unified(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, 
 
 
 def _gemma4_text(text: Config) -> Config:
-    """Returns whether rows of an image see each other: they do in models whose layers have no embeddings of their own.
-    """
+    """Returns the field that lets rows of an image see each other, for models whose layers have no embeddings of their
+    own for each token."""
     return {} if text.get("hidden_size_per_layer_input") else {"use_bidirectional_attention": "vision"}
 
 

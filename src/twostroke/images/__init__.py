@@ -1,1 +1,1 @@
-"""Image files made into tiles: formats, limits, the process that decodes, and the rules of each family."""
+"""Turns image files into tiles: formats, limits, the process that decodes, and the rules of each family."""

@@ -1,13 +1,13 @@
-"""The program of the process that opens image files: one image after the other, and it may be killed at any of them.
+"""The program of the process that opens image files: one image after the other. It may be killed at any of them.
 
-In: a line of JSON {"bytes": n, "formats": [...], "pixels": n} and n bytes. Out: {"width": w, "height": h} as the image
-is shown, or {"fault": text}; of more pixels than that, as its header says. In: {"steps": [...], "wall_s": s}. Out:
-{"bytes": n} and n bytes: the tiles one after the other, three bytes a pixel; or {"fault": text}. Empty steps end the
-job without an answer.
+In: a line of JSON {"bytes": n, "formats": [...], "pixels": n} and n bytes. Out: {"width": w, "height": h}, the size in
+which the image is shown, or {"fault": text}. For an image with more pixels than the input allows, it is the size in the
+file's header. In: {"steps": [...], "wall_s": s}. Out: {"bytes": n} and n bytes: the tiles one after the other, three
+bytes a pixel; or {"fault": text}. Empty steps end the job without an answer.
 
-Steps: ["resize", w, h, filter] changes the image. ["tile", x, y, w, h] gives a part of it, black where that is larger.
-["whole", w, h, filter] gives all of it in that size. ["again"] takes back what was resized. ["square", r, g, b] puts
-the image into the middle of a square of this colour.
+Steps: ["resize", w, h, filter] changes the image. ["tile", x, y, w, h] gives a part of it, black where that part is
+larger than the image. ["whole", w, h, filter] gives the whole image in that size. ["again"] takes back the resizing.
+["square", r, g, b] puts the image into the middle of a square of this colour.
 
 Ends when its input ends. It imports nothing of Twostroke.
 """
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from PIL import Image
 
 NICENESS = 5
-"""An image is opened next to an engine whose threads compute. They wait for each other, so none of them may wait for
-this process."""
+"""The niceness of this process. An image is opened while an engine's threads compute. These threads wait for each
+other, so none of them may have to wait for this process."""
 WIDE = ("I;16", "I;16L", "I;16B", "I")
-"""Modes of 16 bits, of which the upper 8 count."""
+"""Modes with 16 bits a pixel; only the upper 8 bits are used."""
 
 
 def opened(data: bytes, formats: list[str]) -> Image.Image:
-    """The first frame of a file; its pixels are not decoded yet."""
+    """Returns the first frame of a file; its pixels are not decoded yet."""
     from PIL import Image
 
     Image.MAX_IMAGE_PIXELS = None  # the parent decides by the size in the header
@@ -40,13 +40,13 @@ def opened(data: bytes, formats: list[str]) -> Image.Image:
 
 
 def shown_size(image: Image.Image) -> tuple[int, int]:
-    """Width and height after the turn that EXIF asks for."""
+    """Returns width and height after the rotation that EXIF asks for."""
     width, height = image.size
     return (height, width) if image.getexif().get(0x0112) in (5, 6, 7, 8) else (width, height)
 
 
 def in_color(image: Image.Image) -> Image.Image:
-    """Three bytes a pixel, turned as EXIF says. What is transparent shows white."""
+    """Returns the image with three bytes a pixel, rotated as EXIF asks. Transparent pixels become white."""
     from PIL import Image, ImageOps
 
     image.load()
@@ -61,7 +61,7 @@ def in_color(image: Image.Image) -> Image.Image:
 
 
 def tiles_of(image: Image.Image, steps: list[list[Any]]) -> bytes:
-    """What the steps give, as bytes."""
+    """Runs the steps and returns the resulting tiles as bytes."""
     from PIL import Image
 
     made, whole = [], image
@@ -86,7 +86,7 @@ def tiles_of(image: Image.Image, steps: list[list[Any]]) -> bytes:
 
 
 def squared(image: Image.Image, color: tuple[int, ...]) -> Image.Image:
-    """The image in the middle of a square."""
+    """Returns the image in the middle of a square of this colour."""
     from PIL import Image
 
     side = max(image.size)
@@ -96,26 +96,26 @@ def squared(image: Image.Image, color: tuple[int, ...]) -> Image.Image:
 
 
 def limit(memory_bytes: int) -> None:
-    """No more memory than this, no files, no new programs' privileges."""
+    """Limits this process to `memory_bytes` of memory, and forbids it to write files."""
     here.limit_memory(memory_bytes)
     here.write_no_files()
 
 
 def answer(values: dict[str, Any], data: bytes = b"") -> None:
-    """One line, and bytes after it."""
+    """Writes one line of JSON, and `data` after it."""
     sys.stdout.buffer.write(json.dumps(values).encode() + b"\n" + data)
     sys.stdout.buffer.flush()
 
 
 def fault_of(error: BaseException) -> dict[str, str]:
-    """A line that names what Pillow found wrong, without addresses."""
+    """Returns a line with the fault that Pillow found, without addresses."""
     if isinstance(error, MemoryError):
         return {"fault": "it takes too much memory"}
     return {"fault": str(error).split(" <", 1)[0].split(" file ", 1)[0][:200] or type(error).__name__}
 
 
 def job(ask: dict[str, Any]) -> None:
-    """One image: its size, then what is asked of it."""
+    """Handles one image: answers with its size, then with the tiles that the steps ask for."""
     data = sys.stdin.buffer.read(ask["bytes"])
     try:
         image = opened(data, ask["formats"])
@@ -140,7 +140,7 @@ def job(ask: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Read, open, answer, until the input ends."""
+    """Reads, opens and answers until the input ends."""
     from PIL import Image
 
     here.stand_back(NICENESS)

@@ -1,4 +1,4 @@
-"""data: URLs and base64, strictly."""
+"""Reads data: URLs and base64, strictly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twostroke.types.errors import InvalidRequest
 
 
 def bytes_of_url(url: str, most_bytes: int) -> bytes:
-    """The bytes of a data: URL. Raises InvalidRequest for any other URL, and for what is not base64."""
+    """Returns the bytes of a data: URL. Raises InvalidRequest for any other URL, and for content that is not base64."""
     scheme, _, rest = url.partition(":")
     if scheme.lower() != "data":
         word = scheme[:12] if _ else "no scheme"
@@ -30,7 +30,8 @@ def bytes_of_url(url: str, most_bytes: int) -> bytes:
 
 
 def bytes_of_base64(text: str, most_bytes: int) -> bytes:
-    """The bytes. White space is allowed. Raises InvalidRequest, before anything is decoded where it is too long."""
+    """Returns the decoded bytes. White space is allowed. Raises InvalidRequest, for a text that is too long before
+    anything is decoded."""
     if len(text) * 3 // 4 > most_bytes + len(text) // 16 + 4:
         raise InvalidRequest(
             f"The image has more than {most_bytes:,} bytes.", param="image", fix="Make the image smaller."

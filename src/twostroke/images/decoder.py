@@ -26,19 +26,20 @@ FORMATS = {
     b"GIF89a": "GIF",
     b"BM": "BMP",
 }
-"""What files of formats that are read begin with; WebP is looked at apart."""
+"""The first bytes of files in the formats that are read; WebP is recognized separately."""
 OTHERS = {b"II*\0": "TIFF", b"MM\0*": "TIFF", b"%PDF": "PDF", b"8BPS": "PSD", b"\0\0\1\0": "ICO", b"<svg": "SVG"}
 TAKEN = "PNG, JPEG, WebP, GIF or BMP"
 JOBS = 256
-"""After so many images a process is replaced."""
+"""The number of images after which a process is replaced."""
 READ_BYTES = 1 << 20
 MEMORY_BYTES = 256 << 20
 BYTES_A_PIXEL = 24
-"""Copies of an image that exist at one time while it is converted and resized."""
+"""The memory for one pixel in bytes: it covers the copies of an image that exist at one time while it is converted and
+resized."""
 
 Step = tuple[Any, ...]
 Rule = Callable[[int, int], tuple[Sequence[Step], int]]
-"""rule(width, height): the steps for an image of that size, and how many bytes they give."""
+"""rule(width, height): returns the steps for an image of that size, and the number of bytes that they give."""
 
 
 class ImageLimits(Struct, frozen=True):
@@ -53,7 +54,8 @@ class ImageLimits(Struct, frozen=True):
 
 
 def has_pillow() -> bool:
-    """Whether Pillow is installed. Its package is imported alone, which reads no file and loads no decoder."""
+    """Returns whether Pillow is installed. Only the package itself is imported, which reads no image file and loads no
+    decoder."""
     try:
         import PIL  # noqa: F401
     except ImportError:
@@ -70,7 +72,7 @@ def require_pillow() -> None:
 
 
 def format_of(data: bytes) -> str:
-    """The format that a file's first bytes name. Raises InvalidRequest for those that are not read."""
+    """Returns the format that a file's first bytes name. Raises InvalidRequest for formats that are not read."""
     for begin, name in FORMATS.items():
         if data.startswith(begin):
             return name
@@ -88,7 +90,7 @@ def format_of(data: bytes) -> str:
 
 
 class ImageDecoder:
-    """One image at a time; any thread may ask. The process starts with the first image."""
+    """Opens one image at a time; any thread may ask. The process starts with the first image."""
 
     def __init__(self, limits: ImageLimits) -> None:
         self.limits = limits
@@ -97,7 +99,8 @@ class ImageDecoder:
         self._jobs = 0
 
     def tiles(self, data: bytes, rule: Rule) -> bytes:
-        """What the rule's steps give for the image in a file. Raises InvalidRequest, BackendError."""
+        """Returns the tiles that the rule's steps give for the image in a file, as bytes. Raises InvalidRequest,
+        BackendError."""
         if len(data) > self.limits.file_bytes:
             raise self._too_large(f"The file has {len(data):,} bytes", f"{self.limits.file_bytes:,} bytes")
         name = format_of(data)
@@ -125,7 +128,7 @@ class ImageDecoder:
             return self._read(process, count, until_s)
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         with self._lock:
             self._end()
 
@@ -183,7 +186,7 @@ class ImageDecoder:
                 raise self._lost() from None
 
     def _line(self, process: subprocess.Popen[bytes], until_s: float) -> dict[str, Any]:
-        """One line, read byte by byte: what follows it are pixels."""
+        """Reads one line byte by byte, because the bytes after it are pixels."""
         line = b""
         while not line.endswith(b"\n"):
             line += self._read(process, 1, until_s)

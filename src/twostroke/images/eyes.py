@@ -1,11 +1,12 @@
-"""The images of a prompt: from the parts of its messages to spans of placeholders.
+"""Turns the images in the messages of a prompt into spans of placeholders.
 
     pictures = eyes.look(messages)             the files are opened, marks stand in the messages
     text = template.render(pictures.messages, pictures=pictures.marks)
     text = pictures.expanded(text)             a placeholder for each image row, and what stands around
     spans = pictures.spans(token_ids)
 
-Where opening would hold up others, `eyes.for_request()` raises ImagesWanted, and opens nothing itself.
+Where opening files would delay other requests, use `eyes.for_request()`: its `look` raises ImagesWanted, and opens
+nothing itself.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ MEMO_BYTES = 64 << 20
 
 
 class SeenImage(Struct, frozen=True):
-    """An image as the model takes it. text: what stands in the prompt for it."""
+    """An image in the form that the model takes. text: the text that stands in the prompt for the image."""
 
     tiles: tuple[ImageTile, ...]
     text: str
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of its pixels."""
+        """The number of bytes of its pixels."""
         return sum(len(tile.pixels) for tile in self.tiles)
 
 
@@ -55,14 +56,14 @@ class SpanShape(Struct, frozen=True):
 
 
 class WantedImage(Struct, frozen=True):
-    """where: the part that asks for it, as `messages[0].content[1]`."""
+    """where: the part of a message that holds the image, such as `messages[0].content[1]`."""
 
     where: str
     asked: AskedImage
 
 
 class ImagesWanted(Exception):
-    """Images of a request are not opened yet."""
+    """Some images of a request are not opened yet."""
 
     def __init__(self, images: Sequence[WantedImage]) -> None:
         super().__init__(f"{len(images)} images")
@@ -70,18 +71,18 @@ class ImagesWanted(Exception):
 
 
 class Looks(Protocol):
-    """What finds the images of a conversation."""
+    """Finds the images of a conversation."""
 
     def look(self, messages: Sequence[Mapping[str, Any]], *, local: bool = False) -> Pictures | None:
-        """The images of a conversation; None where it has none. local: see `image_of`.
+        """Returns the images of a conversation; None where it has none. local: see `image_of`.
 
-        Raises InvalidRequest that names the part, as `messages[0].content[1]`.
+        Raises InvalidRequest that names the part, such as `messages[0].content[1]`.
         """
 
 
 class Eyes:
     """Opens images for prompts; any thread may ask. patching: how the encoder divides tiles. placeholder: the token id
-    of each image row. together: see ImageSpan. fetcher: gets files from other machines."""
+    of each image row. together: see ImageSpan. fetcher: fetches files from other machines."""
 
     def __init__(
         self,
@@ -100,7 +101,8 @@ class Eyes:
 
     @property
     def fingerprint(self) -> str:
-        """Two of the same fingerprint make the same tiles, and the same places for them."""
+        """A text for the rules of this object. Two objects with the same fingerprint make the same tiles, and the same
+        places for them."""
         rules = (self._processor.settings, self._processor.values, self._patching, self._shape)
         return hashlib.blake2b(repr(rules).encode(), digest_size=16).hexdigest()
 
@@ -109,13 +111,13 @@ class Eyes:
         return self.placed(messages, lambda wanted: self.open(wanted.asked), local)
 
     def for_request(self) -> EyesOfRequest:
-        """Looks at one request, which may be read several times."""
+        """Returns an object that looks at one request, which may be read several times."""
         return EyesOfRequest(self)
 
     def placed(
         self, messages: Sequence[Mapping[str, Any]], seen: Callable[[WantedImage], SeenImage], local: bool
     ) -> Pictures | None:
-        """seen: gives each image. See Looks."""
+        """Returns the images of a conversation, see Looks. seen: returns the opened image for each wanted one."""
         marks, found = PictureMarks(self._processor.mark), list[SeenImage]()
         among = self._processor.apart and _images_of(messages) > 1
         made = []
@@ -158,7 +160,7 @@ class Eyes:
             raise
 
     def known(self, name: ImageName) -> SeenImage | None:
-        """An image that was opened lately."""
+        """Returns an image that was opened recently; None for any other image."""
         with self._lock:
             found = self._memo.get(name)
             if found is not None:
@@ -166,13 +168,13 @@ class Eyes:
             return found
 
     def fetched(self, asked: AskedImage) -> AskedImage:
-        """The image with its file, which is fetched where another machine has it. Raises InvalidRequest."""
+        """Returns the image with its file, which is fetched if another machine has it. Raises InvalidRequest."""
         if not asked.url:
             return asked
         return structs.replace(asked, data=self.fetcher.fetch(asked.url), url="")
 
     def open(self, asked: AskedImage) -> SeenImage:
-        """The tiles of a file, which is opened where it is not known. Raises InvalidRequest."""
+        """Returns the tiles of a file, which is opened if the image is not known. Raises InvalidRequest."""
         asked = self.fetched(asked)
         name = asked.name
         known = self.known(name)
@@ -206,7 +208,7 @@ class Eyes:
         return SeenImage(tuple(tiles), self._processor.text(cut, lines))
 
     def _key(self, width: int, height: int, pixels: bytes, sheet: Sheet | None) -> int:
-        """Two tiles have one key only where the encoder makes the same rows of them."""
+        """Returns the key of a tile. Two tiles have the same key only where the encoder makes the same rows of them."""
         digest = hashlib.sha256(VERSION)
         size = b"%d x %d" % (width, height) + (b"" if sheet is None else repr(sheet).encode())
         for part in (self._processor.settings.encode(), size, pixels):
@@ -215,19 +217,19 @@ class Eyes:
         return key_of(digest.digest())
 
     def close(self) -> None:
-        """End the process that opens files."""
+        """Ends the process that opens files."""
         self._decoder.close()
 
 
 def _images_of(messages: Sequence[Mapping[str, Any]]) -> int:
-    """How many images a conversation has."""
+    """Returns the number of images in a conversation."""
     contents = (message.get("content") for message in messages if isinstance(message, Mapping))
     return sum(is_image(part) for each in contents if isinstance(each, list) for part in each)
 
 
 class EyesOfRequest:
     """Satisfies Looks, and opens no file. `look` raises ImagesWanted for images that are not known. The caller opens
-    them elsewhere, gives them to `take`, and reads the request again. Images that were found stay."""
+    these images elsewhere, gives them to `take`, and reads the request again. Images that were found stay known."""
 
     def __init__(self, eyes: Eyes) -> None:
         self._eyes = eyes
@@ -252,12 +254,13 @@ class EyesOfRequest:
         return made
 
     def take(self, asked: AskedImage, seen: SeenImage) -> None:
-        """An image is open now."""
+        """Remembers an image that is open now."""
         self._found[asked.name] = seen
 
 
 class Pictures:
-    """The images of one prompt. messages: with marks in their places. Satisfies `text.pictures.PlacedImages`."""
+    """The images of one prompt. messages: the messages with marks in the places of images. Satisfies
+    `text.pictures.PlacedImages`."""
 
     def __init__(
         self, messages: list[Any], marks: PictureMarks, images: Sequence[SeenImage], shape: SpanShape
@@ -267,7 +270,7 @@ class Pictures:
         self._tiles: list[ImageTile] = []
 
     def expanded(self, text: str) -> str:
-        """The rendered text with what the model reads for each image. Raises InvalidRequest."""
+        """Returns the rendered text with the text that the model reads for each image. Raises InvalidRequest."""
         made, order = self.marks.replaced(text, [image.text for image in self._images])
         self._tiles = [tile for number in order for tile in self._images[number].tiles]
         return made

@@ -1,4 +1,4 @@
-"""Which file has the rules of a family, and the settings of a model's folder that they read."""
+"""The file with the rules of each family, and the settings in a model's folder that the rules read."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NAMES = (
 )
 FAMILIES = {name: LazyModule(f"twostroke.images.{name}") for name in NAMES}
 UNREAD = ("do_center_crop", "do_thumbnail", "do_pan_and_scan", "do_align_long_axis")
-"""Settings that would change pixels; files that ask for them are refused."""
+"""Settings that would change pixels and are not implemented; files that use them are refused."""
 READ_BY = {"do_center_crop": ("llava", "llava_next")}
-"""The families that read one of these settings themselves."""
+"""For a setting of UNREAD, the families that do implement it."""
 
 
 def read_settings(folder: Path) -> Mapping[str, Any]:
-    """The settings of the processor in a model's folder; none where it has no such file."""
+    """Returns the settings of the processor in a model's folder; none where it has no such file."""
     return {**read_object(folder / SETTINGS, MAX_BYTES), **_group(read_object(folder / ALL_SETTINGS, MAX_BYTES))}
 
 
 def read_processor(family: str, tiling: Tiling, settings: Mapping[str, Any]) -> Processor:
-    """The processor that settings describe. Raises CorruptModel, UnsupportedModel."""
+    """Returns the processor that the settings describe. Raises CorruptModel, UnsupportedModel."""
     fields = Fields(settings, SETTINGS)
     for name in UNREAD:
         if fields.values.get(name) and family not in READ_BY.get(name, ()):

@@ -25,7 +25,7 @@ BEGIN, IMAGE, END = "<start_of_image>", "<image_soft_token>", "<end_of_image>"
 
 
 class Gemma3Processor(OfColors, Struct, frozen=True):
-    """side: the side of a tile."""
+    """side: the side of a tile in pixels."""
 
     family: ClassVar[str] = "gemma3"
     side: int
@@ -48,7 +48,7 @@ class Gemma3Processor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Gemma3Processor:
-    """The processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a file describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({})
     require_side(fields, size, ("height", "width"), tiling.side, 224)
     return Gemma3Processor(tiling.side, read_resizing(fields, HALF, BILINEAR, ONE_SIZE))

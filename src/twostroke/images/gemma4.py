@@ -1,4 +1,4 @@
-"""Tiles of Gemma 4: the whole image, as large as a number of image rows allows; small images grow too."""
+"""Tiles of Gemma 4: the whole image, resized to as many image rows as allowed; small images are enlarged too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from twostroke.types.spec.fields import Fields
 BEGIN, IMAGE, END = "<|image>", "<|image|>", "<image|>"
 PLAIN = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 LOW_ROWS = 70
-"""The most image rows of an image of which little is asked."""
+"""The most image rows of an image for which low detail is asked."""
 
 
 class Gemma4Processor(OfColors, Struct, frozen=True):
@@ -40,7 +40,7 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
-        """See Processor. The tower doubles what a byte means and takes one from it."""
+        """See Processor. The tower doubles the value of a byte and subtracts one."""
         return tuple((2 * red - 1, 2 * green - 1, 2 * blue - 1) for red, green, blue in self.colors.table)
 
     @property
@@ -73,7 +73,8 @@ class Gemma4Processor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Gemma4Processor:
-    """The processor that a file describes; an image has at most as many rows as tiling says. Raises CorruptModel."""
+    """Returns the processor that a file describes; an image has at most `tiling.most_rows` rows. Raises CorruptModel.
+    """
     require_tower(fields, ("patch_size", "pooling_kernel_size"), tiling.patching)
     silent = fields if fields.has("do_normalize") else fields.changed({"do_normalize": False})
     colors = read_resizing(silent, PLAIN, BICUBIC, MULTIPLES)

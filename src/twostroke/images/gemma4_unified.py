@@ -1,4 +1,5 @@
-"""Tiles of Gemma 4 without a tower: those of Gemma 4, whose image rows are read from pixels as they are."""
+"""Tiles of Gemma 4 without a tower: the same tiles as for Gemma 4, but the image rows are read from unchanged pixels.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class Gemma4UnifiedProcessor(Gemma4Processor, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Gemma4UnifiedProcessor:
-    """The processor that a file describes. Its patches are smaller than those of an image row. Raises CorruptModel."""
+    """Returns the processor that a file describes. Its patches are smaller than the square of an image row. Raises
+    CorruptModel."""
     patch, merge = (
         fields.integer(name, 1, 4096, default=usual) for name, usual in (("patch_size", 16), ("pooling_kernel_size", 3))
     )

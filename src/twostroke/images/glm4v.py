@@ -1,4 +1,5 @@
-"""Tiles of GLM-4.1V to 4.6V, which are like those of Qwen. Narrow images are enlarged; areas count for two frames."""
+"""Tiles of GLM-4.1V to 4.6V, which are like those of Qwen. Narrow images are enlarged; bounds of the area count for two
+frames."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ FRAMES = 2
 
 
 def read(fields: Fields, tiling: Tiling) -> QwenProcessor:
-    """The processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a file describes. Raises CorruptModel."""
     frames = fields.integer("temporal_patch_size", 1, 64, default=FRAMES)
     doubled = structs.replace(tiling, most_rows=frames * tiling.most_rows)
     found = read_bounded(fields, doubled, 112 * 112, 28 * 28 * 15_000)

@@ -1,5 +1,5 @@
-"""Tiles of Idefics 3 and SmolVLM: the image enlarged or reduced to its longest side, cut into squares, and once whole.
-"""
+"""Tiles of Idefics 3 and SmolVLM: the image is resized to a given longest side and cut into squares, and is also shown
+whole."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from twostroke.images.tiles import squares
 from twostroke.types.spec.fields import Fields
 
 LARGEST = 4096
-"""No side is longer after the first resizing."""
+"""The longest side in pixels that an image may have after the first resizing."""
 AROUND, WHOLE, IMAGE = "<fake_token_around_image>", "<global-img>", "<image>"
 
 
 class Idefics3Processor(OfColors, Struct, frozen=True):
-    """longest: the side that images are resized to. side: the side of a tile. splits: whether images are cut into
-    tiles.
-    """
+    """longest: the longest side to which images are resized, in pixels. side: the side of a tile in pixels. splits:
+    whether images are cut into tiles."""
 
     family: ClassVar[str] = "idefics3"
     longest: int
@@ -37,7 +36,7 @@ class Idefics3Processor(OfColors, Struct, frozen=True):
         return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: the whole image alone."""
+        """See Processor. low: True for only the whole image."""
         steps: list[Step] = []
         word = self.colors.word
         if self.colors.resizes:
@@ -70,7 +69,8 @@ class Idefics3Processor(OfColors, Struct, frozen=True):
 
 
 def first_size(width: int, height: int, longest: int) -> tuple[int, int]:
-    """The longer side becomes `longest`, the other one an even number; then neither is above LARGEST."""
+    """Returns a size in which the longer side is `longest` and the other one an even number, reduced so that neither is
+    above LARGEST."""
     ratio = width / height
     if width >= height:
         width, height = longest, int(longest / ratio)
@@ -88,7 +88,7 @@ def first_size(width: int, height: int, longest: int) -> tuple[int, int]:
 
 
 def multiples(width: int, height: int, side: int) -> tuple[int, int]:
-    """Both sides as multiples of a tile's, upwards."""
+    """Returns both sides rounded up to multiples of a tile's side."""
     ratio = width / height
     if width >= height:
         width = math.ceil(width / side) * side
@@ -98,7 +98,7 @@ def multiples(width: int, height: int, side: int) -> tuple[int, int]:
 
 
 def read(fields: Fields, tiling: Tiling) -> Idefics3Processor:
-    """The processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a file describes. Raises CorruptModel."""
     largest, side = fields.group("max_image_size"), tiling.side
     own = 364 if largest is None else largest.integer("longest_edge", 1, LARGEST)
     if own != side:

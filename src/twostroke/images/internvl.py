@@ -1,4 +1,5 @@
-"""Tiles of InternVL 3 and 3.5: the image stretched to a grid of squares of its shape, and once whole."""
+"""Tiles of InternVL 3 and 3.5: the image is stretched to a grid of squares of a similar shape, and is also shown whole.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ MOST_TILES = 12
 
 
 class InternVLProcessor(OfColors, Struct, frozen=True):
-    """side: the side of a tile. least, most: how many tiles an image is cut into."""
+    """side: the side of a tile in pixels. least, most: the bounds of the number of tiles into which an image is cut."""
 
     family: ClassVar[str] = "internvl"
     side: int
@@ -42,7 +43,7 @@ class InternVLProcessor(OfColors, Struct, frozen=True):
         return IMAGE
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: the whole image alone."""
+        """See Processor. low: True for only the whole image."""
         whole = one_tile(self.side, self.side, self.colors.word)
         columns, rows = nearest_grid(width, height, self.side, self.least, self.most)
         if low or columns == rows == 1:
@@ -56,7 +57,7 @@ class InternVLProcessor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> InternVLProcessor:
-    """The processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a file describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({})
     require_side(fields, size, ("height", "width"), tiling.side, 384)
     colors = read_resizing(fields, CLIP, BICUBIC, ONE_SIZE)

@@ -1,4 +1,5 @@
-"""Tiles of LFM2-VL: the whole image at multiples of an image row, and of large images the squares of a grid as well."""
+"""Tiles of LFM2-VL: the whole image with sides that are multiples of an image row; large images are also cut into a
+grid of squares."""
 
 from __future__ import annotations
 
@@ -27,9 +28,10 @@ BEGIN, IMAGE, WHOLE, END = "<|image_start|>", "<image>", "<|img_thumbnail|>", "<
 
 
 class Lfm2Processor(OfColors, Struct, frozen=True):
-    """rows: how many image rows a whole image has, at least and at most. tiles: how many tiles a large one is cut into,
-    at least and at most; none where images are not cut. side: the side of a tile. tolerance: how many times the most
-    rows an image may have before it is large. thumbnail: whether large images stand whole after their tiles."""
+    """rows: the least and the most image rows of a whole image. tiles: the least and the most tiles into which a large
+    image is cut; (1, 1) where images are not cut. side: the side of a tile in pixels. tolerance: how many times the
+    most rows an image may have before it counts as large. thumbnail: whether a large image is also shown whole after
+    its tiles."""
 
     family: ClassVar[str] = "lfm2_vl"
     patching: Patching
@@ -51,7 +53,7 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
         return max(self.rows[1], (self.side // self.patching.unit) ** 2 if self.tiles[1] > 1 else 0)
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """See Processor. low: the whole image alone."""
+        """See Processor. low: True for only the whole image."""
         unit, (least, most), word = self.patching.unit, self.rows, self.colors.word
         high, wide = smart_size(height, width, unit, least * unit**2, most * unit**2, unit)
         if high * wide > self.most_rows * unit**2:
@@ -83,7 +85,7 @@ class Lfm2Processor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> Lfm2Processor:
-    """The processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a file describes. Raises CorruptModel."""
     patching = tiling.patching
     require_tower(fields, ("encoder_patch_size", "downsample_factor"), patching)
     most = min(fields.integer("max_image_tokens", 1, 1 << 20, default=256), tiling.most_rows)

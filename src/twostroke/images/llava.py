@@ -1,4 +1,5 @@
-"""Tiles of LLaVA 1.5: the middle of the image, whose shorter side becomes that of a tile, or the whole as a square."""
+"""Tiles of LLaVA 1.5: the middle of the image, resized so that its shorter side is that of a tile, or the whole image
+as a square."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ IMAGE = "<image>"
 
 
 class LlavaProcessor(OfColors, Struct, frozen=True):
-    """side: the side of a tile. stretched: whether the whole image becomes a square, whatever its shape."""
+    """side: the side of a tile in pixels. stretched: whether the whole image becomes a square, whatever its shape."""
 
     family: ClassVar[str] = "llava"
     side: int
@@ -55,7 +56,7 @@ class LlavaProcessor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> LlavaProcessor:
-    """The processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a file describes. Raises CorruptModel."""
     size = fields.group("size") or fields.only({"shortest_edge": 224})
     stretched, both = not size.has("shortest_edge"), ("height", "width")
     require_side(fields, size, both if stretched else ("shortest_edge",), tiling.side, 224)

@@ -1,7 +1,7 @@
 """Tiles of LLaVA-NeXT and LLaVA-OneVision: the whole image as one square, then a grid of squares that shows it larger.
 
-Of all grids that the model knows, the one is taken that loses least of the image. What the grid has more than the image
-is black, and its rows are left out (Liu et al. 2024; Li et al. 2024).
+Among all grids that the model knows, the grid that loses least of the image is used. The part of the grid outside the
+image is black, and its rows are left out (Liu et al. 2024; Li et al. 2024).
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ from twostroke.types.spec.fields import Fields
 IMAGE = "<image>"
 MOST_TILES = 64
 SHRINKS_FROM = 1.1
-"""Lines are not shrunk where they would become shorter by less than this factor."""
+"""The smallest factor by which lines are shortened. Where they would become shorter by less, they are not changed."""
 Grids = tuple[tuple[int, int], ...]
 NEXT_GRIDS: Grids = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
-"""Heights and widths, where a file is silent."""
+"""Heights and widths of the grids in pixels, for a file that names none."""
 
 
 class LlavaNextProcessor(OfColors, Struct, frozen=True):
-    """side: the side of a tile in pixels. rows: image rows of one side. grids: heights and widths of all grids.
+    """side: the side of a tile in pixels. rows: image rows along one side of a tile. grids: heights and widths of all
+    grids in pixels.
 
-    most: tiles whose rows a grid may have; 0 for no bound. apart: whether an image among others is one square, padded
-    with the mean colour."""
+    most: the number of tiles whose image rows a grid may have; 0 for no bound. apart: whether an image among others
+    becomes one square, padded with the mean colour.
+    """
 
     family: ClassVar[str] = "llava_next"
     side: int
@@ -74,7 +76,7 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         return Cut(steps, ((side, side), (wide, high)), sheets=(None, self._sheet(width, height, wide, high)))
 
     def _grid(self, width: int, height: int) -> tuple[int, int]:
-        """Height and width of the grid that keeps most pixels of the image; of equal ones, the smaller one."""
+        """Returns height and width of the grid that keeps most pixels of the image; of equal grids, the smaller one."""
         best, most_kept, least_lost = self.grids[0], 0, math.inf
         for high, wide in self.grids:
             scale = min(wide / width, high / height)
@@ -85,7 +87,7 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
         return best
 
     def _sheet(self, width: int, height: int, wide: int, high: int) -> Sheet:
-        """The rows of a grid that show the image, and how many they become."""
+        """Returns the rows of a grid that show the image, and the size to which these rows are reduced."""
         across, down = wide // self.side, high // self.side
         columns, lines = across * self.rows, down * self.rows
         left = top = 0
@@ -107,7 +109,7 @@ class LlavaNextProcessor(OfColors, Struct, frozen=True):
 
 
 def _fitted(width: int, height: int, wide: int, high: int) -> tuple[int, int]:
-    """The image's size within a grid, in its own proportions."""
+    """Returns the image's size within a grid, in its own proportions."""
     by_width, by_height = wide / width, high / height
     if by_width < by_height:
         return wide, min(math.ceil(height * by_width), high)
@@ -115,7 +117,7 @@ def _fitted(width: int, height: int, wide: int, high: int) -> tuple[int, int]:
 
 
 def read(fields: Fields, tiling: Tiling) -> LlavaNextProcessor:
-    """The processor that a file describes. Raises CorruptModel."""
+    """Returns the processor that a file describes. Raises CorruptModel."""
     size, side = fields.group("size") or fields.only({"shortest_edge": 224}), tiling.side
     both = ("height", "width")
     require_side(fields, size, both if not size.has("shortest_edge") else ("shortest_edge",), side, 224)
@@ -131,7 +133,7 @@ def read(fields: Fields, tiling: Tiling) -> LlavaNextProcessor:
 
 
 def read_grids(fields: Fields, usual: Grids) -> Grids:
-    """image_grid_pinpoints of a file. Raises CorruptModel."""
+    """Returns image_grid_pinpoints of a file. Raises CorruptModel."""
     found = fields.value("image_grid_pinpoints", [list(each) for each in usual])
     try:
         made = tuple((int(high), int(wide)) for high, wide in found)

@@ -26,8 +26,8 @@ DETAILS = ("auto", "low", "high", "original")
 
 
 class AskedImage(Struct, frozen=True):
-    """A file's bytes, or the URL at which another machine has them. low: few tiles are asked for. among: it is one of
-    several whose number decides how each is cut."""
+    """data: the bytes of a file. url: the URL at which another machine has the file, in place of its bytes. low: True
+    where few tiles are asked for. among: True for one of several images whose number decides how each is cut."""
 
     data: bytes
     low: bool
@@ -36,7 +36,7 @@ class AskedImage(Struct, frozen=True):
 
     @property
     def name(self) -> ImageName:
-        """What it is known by."""
+        """The key by which an opened image is remembered."""
         return (self.url or hashlib.sha256(self.data).digest(), self.low, self.among)
 
 
@@ -44,7 +44,8 @@ ImageName = tuple[str | bytes, bool, bool]
 
 
 def image_of(part: Mapping[str, Any], most_bytes: int, *, local: bool = False) -> AskedImage:
-    """The image in a part. local: whether the caller's own files, arrays and bytes are taken. Raises InvalidRequest."""
+    """Returns the image in a part. local: whether the caller's own files, arrays and bytes are accepted. Raises
+    InvalidRequest."""
     detail = part.get("detail")
     given = part.get("image_url") if part.get("type") != "image" else part.get("source")
     if isinstance(given, Mapping) and part.get("type") == "image_url":
@@ -74,7 +75,8 @@ def _bytes_of(part: Mapping[str, Any], given: Any, most_bytes: int, local: bool)
 
 
 def _local_bytes(image: Any, most_bytes: int) -> bytes:
-    """The bytes of a path, of bytes, of a PIL image or of an array (height, width, 3) of uint8."""
+    """Returns the bytes of a file, whose path is given, of bytes, of a PIL image or of an array (height, width, 3) of
+    uint8."""
     if isinstance(image, bytes):
         return image
     if isinstance(image, str) and image.startswith("data:"):
@@ -93,7 +95,8 @@ def _local_bytes(image: Any, most_bytes: int) -> bytes:
 
 
 def bmp_of(pixels: np.ndarray[Any, Any]) -> bytes:
-    """An array (height, width, 3) of red, green and blue as a BMP file. Raises InvalidRequest for another array."""
+    """Returns an array (height, width, 3) of red, green and blue as a BMP file. Raises InvalidRequest for another
+    array."""
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
         raise InvalidRequest(
             f"An image is an array of {pixels.dtype} with the shape {pixels.shape}.",

@@ -1,5 +1,5 @@
-"""Tiles of Pixtral and Mistral 3: the whole image, at most so long, both sides stretched to multiples of an image row.
-"""
+"""Tiles of Pixtral and Mistral 3: the whole image, reduced to a longest side, with both sides then stretched to
+multiples of an image row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from twostroke.types.spec.fields import Fields
 
 IMAGE, BREAK, END = "[IMG]", "[IMG_BREAK]", "[IMG_END]"
 LOW_LINES = 16
-"""The most lines and columns of an image of which little is asked."""
+"""The most lines and columns of an image for which low detail is asked."""
 
 
 class PixtralProcessor(OfColors, Struct, frozen=True):
@@ -57,7 +57,8 @@ class PixtralProcessor(OfColors, Struct, frozen=True):
 
 
 def read(fields: Fields, tiling: Tiling) -> PixtralProcessor:
-    """The processor that a file describes; an image has at most as many rows as tiling says. Raises CorruptModel."""
+    """Returns the processor that a file describes; an image has at most `tiling.most_rows` rows. Raises CorruptModel.
+    """
     patching = tiling.patching
     size = fields.group("size") or fields.only({"longest_edge": 1024})
     longest = size.optional_integer("longest_edge", 1, 1 << 16)

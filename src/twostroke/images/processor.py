@@ -1,4 +1,4 @@
-"""How a family makes tiles of images and text around them."""
+"""The rules by which a family makes tiles of images, and the text around them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ HALF = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 
 class Tiling(Struct, frozen=True):
-    """side: the side of all tiles in pixels; 0 where images decide. most_rows: the most image rows of a tile. grids:
-    heights and widths in pixels of the grids of tiles that the model knows. most_tiles: the tiles whose rows a grid may
-    have; 0 for no bound. apart: whether an image among others is one tile."""
+    """side: the side of all tiles in pixels; 0 where the image decides. most_rows: the most image rows of a tile.
+    grids: heights and widths in pixels of the grids of tiles that the model knows. most_tiles: the number of tiles
+    whose image rows a grid may have; 0 for no bound. apart: whether an image among others becomes one tile."""
 
     patching: Patching
     side: int
@@ -46,7 +46,8 @@ class Cut(Struct, frozen=True):
     sheets: tuple[Sheet | None, ...] = ()
 
     def lines(self, patching: Patching) -> list[tuple[int, int]]:
-        """The lines of image rows that each tile becomes, and how many rows a line has."""
+        """Returns, for each tile, the number of lines of image rows that it becomes, and the number of rows in a line.
+        """
         found = []
         for place, (width, height) in enumerate(self.sizes):
             sheet = self.sheets[place] if self.sheets else None
@@ -55,12 +56,12 @@ class Cut(Struct, frozen=True):
 
     @property
     def num_bytes(self) -> int:
-        """What the steps give."""
+        """The number of bytes that the steps give."""
         return sum(3 * width * height for width, height in self.sizes)
 
 
 def one_tile(width: int, height: int, word: int) -> Cut:
-    """The whole image in this size. word: Pillow's number of the filter."""
+    """Returns the cut that shows the whole image in this size. word: Pillow's number of the filter."""
     return Cut((("whole", width, height, word),), ((width, height),))
 
 
@@ -69,15 +70,15 @@ class Processor(Protocol):
 
     @property
     def settings(self) -> str:
-        """All that changes pixels, as text: a part of each tile's key."""
+        """A text with everything that changes pixels: a part of each tile's key."""
 
     @property
     def values(self) -> Sequence[tuple[float, float, float]]:
-        """What each of 256 bytes means in red, green and blue."""
+        """The values of the 256 bytes in red, green and blue."""
 
     @property
     def mark(self) -> str:
-        """What the template writes for one image."""
+        """The text that the template writes for one image."""
 
     @property
     def breaks_lines(self) -> bool:
@@ -85,26 +86,26 @@ class Processor(Protocol):
 
     @property
     def most_rows(self) -> int:
-        """The most image rows of a tile that settings allow; 0 where Tiling alone says it."""
+        """The most image rows of a tile that the settings allow; 0 where only Tiling defines this number."""
 
     @property
     def apart(self) -> bool:
-        """Whether an image among others is cut otherwise, as cut_among says."""
+        """Whether an image among others is cut by cut_among instead of cut."""
 
     def cut(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """What is made of an image of this size. low: with few tiles or few rows."""
+        """Returns how an image of this size is cut. low: True for few tiles or few rows."""
 
     def cut_among(self, width: int, height: int, *, low: bool = False) -> Cut:
-        """What is made of one of several images of a prompt."""
+        """Returns how one of several images of a prompt is cut."""
 
     def text(self, cut: Cut, lines: Sequence[tuple[int, int]]) -> str:
-        """What stands in the prompt for an image. lines: the lines of image rows of each tile, and the
-        rows of a line."""
+        """Returns the text that stands in the prompt for an image. lines: for each tile, the number of lines of image
+        rows and of rows in a line."""
 
 
 class Colors(Struct, frozen=True):
-    """What bytes mean: (byte * factor - mean) / std. word: Pillow's number of the filter. resizes: whether images are
-    resized at all."""
+    """The value of a byte is (byte * factor - mean) / std. word: Pillow's number of the filter. resizes: whether images
+    are resized at all."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -114,14 +115,14 @@ class Colors(Struct, frozen=True):
 
     @property
     def table(self) -> tuple[tuple[float, float, float], ...]:
-        """What each byte means in red, green and blue."""
+        """The value of each byte in red, green and blue."""
         pairs = tuple(zip(self.mean, self.std, strict=True))
         rows = ([(byte * self.factor - mean) / std for mean, std in pairs] for byte in range(256))
         return tuple((red, green, blue) for red, green, blue in rows)
 
 
 class OfColors:
-    """What all families have whose bytes mean colours. family: its name in the key of each tile."""
+    """The common part of all families whose bytes mean colours. family: the family's name in the key of each tile."""
 
     __slots__ = ()
     family: ClassVar[str]
@@ -153,20 +154,21 @@ class OfColors:
 
 
 def too_narrow() -> InvalidRequest:
-    """What is raised for an image of which a side would vanish, or the other be too long."""
+    """Returns the error for an image whose one side would vanish, or whose other side would be too long."""
     return InvalidRequest("The image is too narrow.", param="image", fix="Send one that is less long.")
 
 
 def require_tower(fields: Fields, names: Sequence[str], patching: Patching) -> None:
-    """Raises CorruptModel where a file has another patch or another merge than the tower. names: those of both."""
+    """Raises CorruptModel where a file has another patch or another merge than the tower. names: the names of both
+    fields."""
     for name, own in zip(names, (patching.patch, patching.merge), strict=True):
         if fields.has(name) and fields.integer(name, 1, 4096) != own:
             raise fields.wrong(name, f"The tower has {own}.")
 
 
 def require_side(fields: Fields, size: Fields, names: Sequence[str], side: int, usual: int) -> None:
-    """Raises CorruptModel where a file asks for tiles of another side than the tower's. size: the group that has these
-    names. usual: what it means where it is silent."""
+    """Raises CorruptModel where a file asks for tiles with another side than the tower's. size: the group that has the
+    fields `names`. usual: the side, in pixels, where a field is absent."""
     if any(size.integer(name, 1, 1 << 16, default=usual) != side for name in names):
         raise fields.wrong("size", f"The tower reads tiles of {side} pixels a side.")
 
@@ -174,7 +176,8 @@ def require_side(fields: Fields, size: Fields, names: Sequence[str], side: int, 
 def read_resizing(
     fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int, why: str
 ) -> Colors:
-    """See read_colors. Raises CorruptModel also where images shall keep their size. why: what makes that impossible."""
+    """See read_colors. Also raises CorruptModel where images must keep their size. why: the reason why that is
+    impossible."""
     colors = read_colors(fields, usual, word)
     if not colors.resizes:
         raise fields.wrong("do_resize", why)
@@ -185,8 +188,8 @@ ONE_SIZE, MULTIPLES = "All tiles have one size.", "Sides of a tile are multiples
 
 
 def read_colors(fields: Fields, usual: tuple[tuple[float, ...], tuple[float, ...]], word: int) -> Colors:
-    """The settings of a file that all families have. usual: mean and deviation where it is silent. word: the filter
-    where it is silent. Raises CorruptModel."""
+    """Reads the settings that all families have. usual: mean and deviation where the file has none. word: the filter
+    where the file names none. Raises CorruptModel."""
     mean, std = (
         fields.numbers(name, 3, -1e6, 1e6) if fields.has(name) else silent
         for name, silent in zip(("image_mean", "image_std"), usual, strict=True)

@@ -28,13 +28,13 @@ from twostroke.types.spec.fields import Fields
 IMAGE = "<|image_pad|>"
 MOST_RATIO = 200
 LOW_ROWS = 256
-"""The most image rows of an image of which little is asked."""
+"""The most image rows of an image for which low detail is asked."""
 MOST_AREA = 1 << 40
 
 
 class Lift(enum.Enum):
-    """How an image with a side below an image row's is enlarged first. EACH: one side after the other, rounded. BOTH:
-    both by one factor, rounded down."""
+    """How an image is enlarged first if one of its sides is shorter than an image row's. EACH: one side after the
+    other, rounded. BOTH: both by one factor, rounded down."""
 
     NONE = enum.auto()
     EACH = enum.auto()
@@ -42,8 +42,9 @@ class Lift(enum.Enum):
 
 
 class QwenProcessor(OfColors, Struct, frozen=True):
-    """unit: the side of an image row in pixels. least, most: areas in pixels. mark: what the template writes for one
-    image, and the processor for each image row. lift: what becomes of sides below an image row's."""
+    """unit: the side of an image row in pixels. least, most: the bounds of the area in pixels. mark: the text that the
+    template writes for one image, and that the processor writes for each image row. lift: how sides shorter than an
+    image row's are enlarged."""
 
     family: ClassVar[str] = "qwen"
     unit: int
@@ -86,8 +87,8 @@ class QwenProcessor(OfColors, Struct, frozen=True):
 def smart_size(
     height: int, width: int, unit: int, least: float, most: float, shortest: int = 0
 ) -> tuple[int, int]:
-    """Both sides as multiples of unit, with an area between both bounds where that is possible. shortest: where rounded
-    sides are shorter than that, they have this length."""
+    """Returns height and width as multiples of unit, with an area between both bounds where that is possible. shortest:
+    the length of a side that would be shorter after rounding."""
     high, wide = (max(shortest, round(side / unit) * unit) for side in (height, width))
     if high * wide > most:
         shrink = math.sqrt(height * width / most)
@@ -100,12 +101,13 @@ def smart_size(
 
 
 def read(fields: Fields, tiling: Tiling) -> QwenProcessor:
-    """The processor that a file describes; an image has at most as many rows as tiling says. Raises CorruptModel."""
+    """Returns the processor that a file describes; an image has at most `tiling.most_rows` rows. Raises CorruptModel.
+    """
     return read_bounded(fields, tiling, 56 * 56, 28 * 28 * 1280)
 
 
 def read_bounded(fields: Fields, tiling: Tiling, least_usual: int, most_usual: int) -> QwenProcessor:
-    """See `read`. least_usual, most_usual: the bounds of the area where the file is silent."""
+    """See `read`. least_usual, most_usual: the bounds of the area where the file has none."""
     patching = tiling.patching
     require_tower(fields, ("patch_size", "merge_size"), patching)
     size = fields.group("size") or fields.only({})

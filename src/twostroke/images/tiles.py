@@ -1,4 +1,4 @@
-"""Images that are cut into squares: the grid whose shape is nearest to an image's, and the squares of a grid."""
+"""Images that are cut into squares: the grid whose shape is nearest to an image's shape, and the squares of a grid."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from twostroke.images.decoder import Step
 
 
 def nearest_grid(width: int, height: int, side: int, least: int, most: int) -> tuple[int, int]:
-    """Columns and rows of tiles, as many as both bounds allow, whose ratio is nearest to the image's.
+    """Returns columns and rows of tiles, within both bounds of their number, whose ratio is nearest to the image's.
 
-    Of equally near ones, the one with more tiles, unless the image has less than half of their area.
+    Of equally near grids, the one with more tiles is returned, unless the image has less than half of its area.
     """
     grids = sorted(
         ((columns, rows) for columns in range(1, most + 1) for rows in range(1, most // columns + 1)),
@@ -25,10 +25,11 @@ def nearest_grid(width: int, height: int, side: int, least: int, most: int) -> t
 
 
 def squares(columns: int, rows: int, side: int) -> list[Step]:
-    """The steps that give all squares of a grid, line by line."""
+    """Returns the steps that give all squares of a grid, line by line."""
     return [("tile", column * side, row * side, side, side) for row in range(rows) for column in range(columns)]
 
 
 def with_squares(columns: int, rows: int, side: int, word: int) -> list[Step]:
-    """As squares, of the image stretched to them; later steps see the image as it was."""
+    """Returns the steps that stretch the image to a grid and give its squares; later steps see the image with its
+    former size."""
     return [("resize", columns * side, rows * side, word), *squares(columns, rows, side), ("again",)]

@@ -1,4 +1,5 @@
-"""What differs between operating systems: one module for each, with the same names. `here` is that of this machine."""
+"""The differences between operating systems: one module for each system, with the same names. `here` is the module of
+this machine."""
 
 from __future__ import annotations
 

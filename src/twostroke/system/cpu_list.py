@@ -1,20 +1,20 @@
-"""Numbers of CPUs as Linux writes them: "0-3,8"."""
+"""Reads and writes numbers of CPUs in the form of Linux: "0-3,8"."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 ANY = "any"
-"""Threads run where the system places them."""
+"""The text for threads that run where the system places them."""
 
 
 def read_cpus(text: str) -> tuple[int, ...]:
-    """ "0-3,8" -> five numbers; parts in another form, such as ANY, name none."""
+    """Returns the numbers in a text; "0-3,8" gives five. Parts in another form, such as ANY, give no numbers."""
     return tuple(dict.fromkeys(_numbers(text)))
 
 
 def write_cpus(numbers: Iterable[int]) -> str:
-    """The opposite; ANY for no number."""
+    """Returns the text for these numbers, the opposite of `read_cpus`; ANY where there are none."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and runs[-1][-1] == number - 1:

@@ -1,4 +1,4 @@
-"""What Linux does in its own way."""
+"""The calls that Linux has in a form of its own."""
 
 from __future__ import annotations
 
@@ -17,40 +17,43 @@ from twostroke.system.posix import *  # noqa: F403
 from twostroke.system.posix import page_bytes
 
 _UNACKNOWLEDGED = struct.Struct("=24xI")
-"""tcpi_unacked in struct tcp_info, in packets."""
+"""The layout of tcpi_unacked, a number of packets, in struct tcp_info."""
 
 _FETCHED_BYTES = 128 << 10
-"""Linux fetches no more of a file for one call than it reads ahead, and this is its usual setting."""
+"""The most bytes that one call may ask for. Linux fetches no more of a file for one call than it reads ahead, and this
+is its usual setting."""
 _NO_SUCH_CALL = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
-"""The number of the call, which the C library does not have."""
+"""The number of the system call set_mempolicy, which the C library does not have, by machine."""
 _PREFERRED, _MASK_WORDS = 1, 16
-"""MPOL_PREFERRED, and 64-bit words for the 1,024 nodes that Linux knows at most."""
+"""The value of MPOL_PREFERRED, and the number of 64-bit words for the at most 1,024 nodes that Linux knows."""
 
 LIBRARY_SUFFIX = ".so"
-"""How the files of shared libraries end."""
+"""The ending of the file names of shared libraries."""
 
 
 def allowed_cpus() -> frozenset[int] | None:
-    """Numbers of the CPUs that the calling thread may run on; None where the system does not tell."""
+    """Returns the numbers of the CPUs on which the calling thread may run; None where the system does not tell."""
     return frozenset(os.sched_getaffinity(0))
 
 
 def performance_cores() -> int | None:
-    """How many quick cores there are, where that is all that the system tells; None elsewhere."""
+    """Returns the number of quick cores, on a system that tells only this number; None elsewhere."""
     return None
 
 
 def keep_thread_on(cpus: Iterable[int]) -> None:
-    """The calling thread, and all that it begins later, run on these CPUs alone. Where that cannot be, on any."""
+    """Keeps the calling thread, and everything that it starts later, on these CPUs. Where that is not possible, they
+    run on any CPU."""
     with contextlib.suppress(OSError, ValueError):
         os.sched_setaffinity(0, cpus)
 
 
 @contextlib.contextmanager
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
-    """Threads and processes that begin inside run on these CPUs alone; with none given, on those of the caller."""
+    """Threads and processes that begin inside the block run only on these CPUs; if none is given, on those of the
+    caller."""
     chosen = frozenset(cpus)
     if not chosen:
         yield
@@ -64,8 +67,8 @@ def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
 
 
 def prefer_memory_of(node: int) -> bool:
-    """New memory of the calling thread, and of all that it begins later, comes from this memory node as long as that
-    has some. False where the system has no such call, or refuses it."""
+    """Takes new memory of the calling thread, and of everything that it starts later, from this memory node as long as
+    the node has some. Returns False where the system has no such call, or refuses it."""
     number, mask = _SET_MEMPOLICY.get(os.uname().machine), (ctypes.c_ulong * _MASK_WORDS)()
     if number is None or not 0 <= node < 64 * _MASK_WORDS or ctypes.sizeof(ctypes.c_ulong) != 8:
         return False
@@ -79,20 +82,21 @@ def prefer_memory_of(node: int) -> bool:
 
 
 def take_room(descriptor: int, num_bytes: int) -> None:
-    """Room on the disk for so many bytes of a file. Raises OSError where there is none, or no such call."""
+    """Reserves `num_bytes` on the disk for a file. Raises OSError where there is no room, or no such call."""
     os.posix_fallocate(descriptor, 0, num_bytes)
 
 
 def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
-    """Have the system read a part of a file while the program goes on, where it can."""
+    """Makes the system read a part of a file while the program goes on, where the system can."""
     for first in range(offset, offset + num_bytes, _FETCHED_BYTES):
         size = min(_FETCHED_BYTES, offset + num_bytes - first)
         os.posix_fadvise(descriptor, first, size, os.POSIX_FADV_WILLNEED)
 
 
 def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
-    """Wait until the system has a part of a file in memory, in one call during which other threads run. Returns the
-    bytes that it had, fewer at the end of the file. 0 where the system cannot. Raises OSError."""
+    """Waits until the system has a part of a file in memory, in one call during which other threads run. Returns the
+    number of bytes that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises
+    OSError."""
     nothing = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
         return os.sendfile(nothing, descriptor, offset, num_bytes)
@@ -105,7 +109,7 @@ def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
 
 
 def is_in_memory(descriptor: int, offset: int) -> bool:
-    """Whether the system has this byte of a file in memory; True where it does not tell."""
+    """Returns whether the system has this byte of a file in memory; True where the system does not tell."""
     try:
         os.preadv(descriptor, [bytearray(1)], offset, os.RWF_NOWAIT)
     except BlockingIOError:
@@ -116,12 +120,13 @@ def is_in_memory(descriptor: int, offset: int) -> bool:
 
 
 def forget(descriptor: int) -> None:
-    """Have the system drop what it keeps of a file in memory, where it can."""
+    """Makes the system drop the parts of a file that it keeps in memory, where it can."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def memory_bytes() -> int:
-    """The memory of the machine that is free, or all of it where the system tells no more."""
+    """Returns the free memory of the machine in bytes, or all its memory where the system does not tell how much is
+    free."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -130,7 +135,7 @@ def memory_bytes() -> int:
 
 
 def peak_bytes() -> int:
-    """The largest resident size of this process so far; 0 where the system does not tell."""
+    """Returns the largest resident size of this process so far, in bytes; 0 where the system does not tell."""
     # Not ru_maxrss: a process inherits that of the process that started it.
     lines = Path("/proc/self/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
@@ -138,14 +143,16 @@ def peak_bytes() -> int:
 
 
 def memory_file(name: str, num_bytes: int) -> int:
-    """A descriptor of memory that children may inherit, zeros at first; a file without a name where that is missing."""
+    """Returns a descriptor of memory that children may inherit, filled with zeros at first. Where the system has no
+    such memory, it is a file without a name."""
     descriptor = os.memfd_create(name, 0)
     os.ftruncate(descriptor, num_bytes)
     return descriptor
 
 
 def unsent_bytes(sock: socket.socket) -> int:
-    """Bytes that the system holds and that the peer's has not acknowledged; 0 where it does not tell."""
+    """Returns the number of bytes that the system holds and that the peer's system has not acknowledged; 0 where the
+    system does not tell."""
     try:
         held = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
     except OSError:
@@ -154,7 +161,8 @@ def unsent_bytes(sock: socket.socket) -> int:
 
 
 def unacknowledged_packets(sock: socket.socket) -> int | None:
-    """Packets that the peer's system has not acknowledged; None where the system does not tell."""
+    """Returns the number of packets that the peer's system has not acknowledged; None where the system does not tell.
+    """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKNOWLEDGED.size)
     except OSError:

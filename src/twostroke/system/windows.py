@@ -1,4 +1,5 @@
-"""What Windows does in its own way. Compiled and imported in tests, never run on such a machine."""
+"""The calls that Windows has in a form of its own. The module is compiled and imported in tests and was never run on
+such a machine."""
 
 from __future__ import annotations
 
@@ -18,18 +19,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 HAS_SOCKET_FILES = False
-"""Sockets with a path (AF_UNIX): Python has none here."""
+"""Whether there are sockets with a path (AF_UNIX): Python has none on Windows."""
 LIBRARY_SUFFIX = ".dll"
-"""How the files of shared libraries end."""
+"""The ending of the file names of shared libraries."""
 LIBRARY_SUFFIX_OF_PYTHON = ".pyd"
-"""How the files of Python's own extension modules end."""
+"""The ending of the file names of Python's own extension modules."""
 _LOOK_S = 0.002
 _FAR = 1 << 62
-"""Locks are of a byte that no file has: here a lock keeps other processes from the bytes themselves."""
+"""The offset of the byte that is locked, which no file has: on Windows, a lock keeps other processes from the locked
+bytes themselves."""
 _RESET = struct.pack("hh", 1, 0)
-"""SO_LINGER: on, for no time."""
+"""The value of SO_LINGER: on, with a time of 0 seconds."""
 _moving = threading.Lock()
-"""Held while a file's position is elsewhere: the system reads and writes at the position alone."""
+"""Held while a file's position is changed: Windows reads and writes only at the position."""
 
 
 class _Overlapped(ctypes.Structure):
@@ -66,28 +68,30 @@ def _memory() -> _MemoryStatus:
 
 
 def allowed_cpus() -> frozenset[int] | None:
-    """Numbers of the CPUs that the calling thread may run on; None where the system does not tell."""
+    """Returns the numbers of the CPUs on which the calling thread may run; None where the system does not tell."""
     return None
 
 
 def performance_cores() -> int | None:
-    """How many quick cores there are, where that is all that the system tells; None elsewhere."""
+    """Returns the number of quick cores, on a system that tells only this number; None elsewhere."""
     return None
 
 
 def keep_thread_on(cpus: Iterable[int]) -> None:
-    """The calling thread, and all that it begins later, run on these CPUs alone. Where that cannot be, on any."""
+    """Keeps the calling thread, and everything that it starts later, on these CPUs. Where that is not possible, they
+    run on any CPU."""
 
 
 @contextlib.contextmanager
 def beginning_on(cpus: Iterable[int]) -> Iterator[None]:
-    """Threads and processes that begin inside run on these CPUs alone; with none given, on those of the caller."""
+    """Threads and processes that begin inside the block run only on these CPUs; if none is given, on those of the
+    caller."""
     yield
 
 
 def lock(descriptor: int, *, shared: bool = False, wait: bool = True) -> None:
-    """Lock an open file until its last descriptor is closed. Raises BlockingIOError where another process has it and
-    there is no wait, another OSError where the file system has no locks."""
+    """Locks an open file until its last descriptor is closed. Raises BlockingIOError where another process has the lock
+    and `wait` is False, another OSError where the file system has no locks."""
     handle = _handle(descriptor)
     place = _Overlapped(offset=_FAR & 0xFFFFFFFF, offset_high=_FAR >> 32)
     flags = (0 if shared else 2) | (0 if wait else 1)
@@ -96,13 +100,13 @@ def lock(descriptor: int, *, shared: bool = False, wait: bool = True) -> None:
 
 
 def read_at(descriptor: int, num_bytes: int, offset: int) -> bytes:
-    """Bytes of a file from `offset` on, fewer at its end; the file's own position stays."""
+    """Returns bytes of a file, beginning at `offset`, fewer at its end; the file's own position does not change."""
     with _at(descriptor, offset):
         return os.read(descriptor, num_bytes)
 
 
 def read_into(descriptor: int, view: Any, offset: int) -> int:
-    """The same into memory that can be written; how many."""
+    """Does the same as `read_at`, into memory that can be written. Returns the number of bytes."""
     target = memoryview(view)
     found = read_at(descriptor, len(target), offset)
     target[: len(found)] = found
@@ -110,7 +114,7 @@ def read_into(descriptor: int, view: Any, offset: int) -> int:
 
 
 def write_at(descriptor: int, content: Any, offset: int) -> int:
-    """Bytes into a file from `offset` on; how many."""
+    """Writes bytes into a file, beginning at `offset`. Returns their number."""
     with _at(descriptor, offset):
         return os.write(descriptor, content)
 
@@ -127,94 +131,98 @@ def _at(descriptor: int, offset: int) -> Iterator[None]:
 
 
 def file_flags(*, follow: bool = True, wait: bool = True) -> int:
-    """Further flags for os.open: bytes as they are, nothing for children."""
+    """Returns additional flags for os.open: bytes are not changed, and children inherit nothing."""
     return getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
 
 
 def prefer_memory_of(node: int) -> bool:
-    """New memory of the calling thread, and of all that it begins later, comes from this memory node as long as that
-    has some. False where the system has no such call, or refuses it."""
+    """Takes new memory of the calling thread, and of everything that it starts later, from this memory node as long as
+    the node has some. Returns False where the system has no such call, or refuses it."""
     return False
 
 
 def take_room(descriptor: int, num_bytes: int) -> None:
-    """Room on the disk for so many bytes of a file. Raises OSError where there is none, or no such call."""
+    """Reserves `num_bytes` on the disk for a file. Raises OSError where there is no room, or no such call."""
     raise OSError("this system does not take room for a file before it is written")
 
 
 def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
-    """Have the system read a part of a file while the program goes on, where it can."""
+    """Makes the system read a part of a file while the program goes on, where the system can."""
 
 
 def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
-    """Wait until the system has a part of a file in memory, in one call during which other threads run. Returns the
-    bytes that it had, fewer at the end of the file. 0 where the system cannot. Raises OSError."""
+    """Waits until the system has a part of a file in memory, in one call during which other threads run. Returns the
+    number of bytes that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises
+    OSError."""
     return 0
 
 
 def is_in_memory(descriptor: int, offset: int) -> bool:
-    """Whether the system has this byte of a file in memory; True where it does not tell."""
+    """Returns whether the system has this byte of a file in memory; True where the system does not tell."""
     return True
 
 
 def forget(descriptor: int) -> None:
-    """Have the system drop what it keeps of a file in memory, where it can."""
+    """Makes the system drop the parts of a file that it keeps in memory, where it can."""
 
 
 def memory_bytes() -> int:
-    """The memory of the machine that is free, or all of it where the system tells no more."""
+    """Returns the free memory of the machine in bytes, or all its memory where the system does not tell how much is
+    free."""
     return int(_memory().available)
 
 
 def page_bytes() -> int:
-    """The size of a page of memory."""
+    """Returns the size of a page of memory, in bytes."""
     return 4096
 
 
 def clock_ticks() -> int:
-    """How many units of the system's times a second has."""
+    """Returns the number of units of the system's times in a second."""
     return 1
 
 
 def peak_bytes() -> int:
-    """The largest resident size of this process so far; 0 where the system does not tell."""
+    """Returns the largest resident size of this process so far, in bytes; 0 where the system does not tell."""
     return 0
 
 
 def address_space_bytes() -> int | None:
-    """The limit on this process's addresses (`ulimit -v`); None for none."""
+    """Returns the limit on this process's addresses (`ulimit -v`) in bytes; None where there is no limit."""
     return None
 
 
 def limit_memory(num_bytes: int) -> None:
-    """No more addresses than this for this process from now on, where the system has such a limit."""
+    """Limits this process to `num_bytes` of addresses from now on, where the system has such a limit."""
 
 
 def write_no_files() -> None:
-    """This process may write no file and leave no core from now on, where the system has such a limit."""
+    """Forbids this process to write files and to leave a core from now on, where the system has such a limit."""
 
 
 def stand_back(niceness: int) -> None:
-    """Other processes are preferred to this one from now on, where the system knows such an order."""
+    """Lets other processes run before this one from now on, where the system knows such an order."""
 
 
 def end_after(*, wall_s: float | None = None, cpu_s: float | None = None) -> None:
-    """End this process after so much time, where the system can; 0 takes that back."""
+    """Ends this process after `wall_s` seconds, or after `cpu_s` seconds of processor time, where the system can; 0
+    cancels this."""
 
 
 def user_number() -> int:
-    """Tells this user from others."""
+    """Returns a number that tells this user from others."""
     return 0
 
 
 def is_own(found: os.stat_result) -> bool:
-    """Whether a folder is this user's and nobody else may write into it: folders for temporary files are, here."""
+    """Returns whether a folder belongs to this user and nobody else may write into it. On Windows, folders for
+    temporary files do."""
     return True
 
 
 @contextlib.contextmanager
 def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> Iterator[None]:
-    """Inside, these signals call `handle` in the running loop of the main thread."""
+    """Inside the block, these signals call `handle` in the running loop of the main thread."""
     loop, before = asyncio.get_running_loop(), {}
     for kind in kinds:
         before[kind] = signal.signal(kind, lambda number, _: loop.call_soon_threadsafe(handle, signal.Signals(number)))
@@ -228,12 +236,13 @@ def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.
 def start_child(
     command: Sequence[str], descriptors: Sequence[int], *, own_session: bool = False, **options: Any
 ) -> subprocess.Popen[bytes]:
-    """A child process that inherits these descriptors under their numbers: that is not possible here."""
+    """Raises OSError: on Windows, a child process cannot inherit these descriptors under their numbers."""
     raise OSError("Windows hands no descriptors to child processes: serve with one process")
 
 
 def memory_file(name: str, num_bytes: int) -> int:
-    """A descriptor of memory that children may inherit, zeros at first; a file without a name where that is missing."""
+    """Returns a descriptor of memory that children may inherit, filled with zeros at first. Where the system has no
+    such memory, it is a file without a name."""
     with tempfile.TemporaryFile() as file:
         descriptor = os.dup(file.fileno())
     os.truncate(descriptor, num_bytes)
@@ -241,7 +250,7 @@ def memory_file(name: str, num_bytes: int) -> int:
 
 
 def is_readable(pipe: Any, wait_s: float) -> bool:
-    """Whether a pipe has something to read, or has ended, within so much time."""
+    """Returns whether a pipe has something to read, or has ended, within `wait_s` seconds."""
     handle = _handle(pipe.fileno())
     until, left = time.monotonic() + wait_s, ctypes.c_uint32()
     while True:
@@ -254,30 +263,32 @@ def is_readable(pipe: Any, wait_s: float) -> bool:
 
 
 def unsent_bytes(sock: socket.socket) -> int:
-    """Bytes that the system holds and that the peer's has not acknowledged; 0 where it does not tell."""
+    """Returns the number of bytes that the system holds and that the peer's system has not acknowledged; 0 where the
+    system does not tell."""
     return 0
 
 
 def unacknowledged_packets(sock: socket.socket) -> int | None:
-    """Packets that the peer's system has not acknowledged; None where the system does not tell."""
+    """Returns the number of packets that the peer's system has not acknowledged; None where the system does not tell.
+    """
     return None
 
 
 def is_closed_by_both(sock: socket.socket) -> bool:
-    """Whether both sides of a connection have ended."""
+    """Returns whether both sides of a connection have ended."""
     return sock.fileno() < 0
 
 
 def is_socket_file(sock: socket.socket) -> bool:
-    """Whether a socket has a path and no network."""
+    """Returns whether a socket has a path and no network."""
     return False
 
 
 def private_memory(num_bytes: int) -> mmap.mmap:
-    """Zeros of this process alone, from a page's begin on."""
+    """Returns memory of this process alone, filled with zeros, that begins at a page."""
     return mmap.mmap(-1, num_bytes)
 
 
 def reset_on_close(sock: socket.socket) -> None:
-    """The system gives up what the peer has not taken when the socket is closed. Raises OSError."""
+    """Makes the system drop the data that the peer has not taken when the socket is closed. Raises OSError."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

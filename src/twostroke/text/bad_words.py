@@ -1,4 +1,4 @@
-"""Words that an answer must not hold, as sequences of token ids; the rule is vLLM's."""
+"""Turns the words that an answer must not hold into sequences of token ids; the rule is vLLM's."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Encode = Callable[[str], list[int]]
 
 
 def bad_sequences(words: Iterable[str], encode: Encode) -> tuple[tuple[int, ...], ...]:
-    """Each word as it is, and after a space where that gives as many tokens and another first one.
+    """Returns the token ids of each word. A word is also taken with a space in front, if that gives the same number of
+    tokens and another first token.
 
-    encode: without tokens around the text. Raises InvalidRequest with param "bad_words".
+    encode: encodes a text without special tokens around it. Raises InvalidRequest with param "bad_words".
     """
     made: list[tuple[int, ...]] = []
     for word in words:
@@ -28,7 +29,7 @@ def bad_sequences(words: Iterable[str], encode: Encode) -> tuple[tuple[int, ...]
 
 
 def without_words(params: SamplingParams, encode: Encode) -> SamplingParams:
-    """The parameters with their bad words as token ids. Raises InvalidRequest."""
+    """Returns the parameters with their bad words as token ids. Raises InvalidRequest."""
     if not params.bad_words:
         return params
     ids = (*params.bad_token_ids, *bad_sequences(params.bad_words, encode))

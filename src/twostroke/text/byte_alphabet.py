@@ -1,4 +1,4 @@
-"""The 256 printable characters that byte-level BPE writes bytes with (GPT-2's `bytes_to_unicode`)."""
+"""The 256 printable characters with which byte-level BPE writes bytes (GPT-2's `bytes_to_unicode`)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ _BYTE_OF = _alphabet()
 _CHARACTER_OF = {byte: character for character, byte in _BYTE_OF.items()}
 
 _FOREIGN = "\u2400"
-"""Stands for a character that is none of the alphabet's, and has no place in Latin-1."""
+"""Stands for a character outside the alphabet; it is not part of Latin-1."""
 _LATIN = str.maketrans({chr(code): _FOREIGN for code in range(256)} | {c: chr(byte) for c, byte in _BYTE_OF.items()})
 
 
 def bytes_of(token: str) -> bytes:
-    """The bytes that a byte-level token stands for; a token with a foreign character stands for its own UTF-8."""
+    """Returns the bytes that a byte-level token stands for; a token with a foreign character stands for its own UTF-8.
+    """
     try:
         return token.translate(_LATIN).encode("latin-1")
     except UnicodeEncodeError:
@@ -28,5 +29,5 @@ def bytes_of(token: str) -> bytes:
 
 
 def text_of(token: bytes) -> str:
-    """The token of a byte-level vocabulary that stands for these bytes: the inverse of `bytes_of`."""
+    """Returns the token of a byte-level vocabulary that stands for these bytes: the inverse of `bytes_of`."""
     return "".join(map(_CHARACTER_OF.__getitem__, token))

@@ -1,4 +1,4 @@
-"""A model's own chat template: messages to the one text that the model was trained on."""
+"""A model's own chat template: turns messages into the text form that the model was trained on."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ _RESERVED = frozenset({"messages", "tools", "documents", "add_generation_prompt"
 
 
 class TemplateRefusal(InvalidRequest):
-    """The template does not take these messages; it may take them in another shape."""
+    """The template does not accept these messages; it may accept them in another shape."""
 
 
 class ChatTemplate:
-    """Compiled once; `render` may be called from several threads. Not from an event loop's: it can take a while."""
+    """A template that is compiled once. `render` may be called from several threads, but not from the thread of an
+    event loop, because it can take a while."""
 
     def __init__(
         self,
@@ -49,9 +50,8 @@ class ChatTemplate:
         render_limit_s: float = RENDER_LIMIT_S,
         max_output_characters: int = MAX_OUTPUT_CHARACTERS,
     ) -> None:
-        """sources: name -> template, with "default" among them or one only. described: what the checkpoint says of its
-        answers. Raises CorruptModel for broken syntax.
-        """
+        """sources: name -> template; either "default" is one of the names, or there is only one template. described:
+        the description of the model's answers in the checkpoint. Raises CorruptModel for broken syntax."""
         self.described = described
         sandbox = Sandbox()
         try:
@@ -69,7 +69,8 @@ class ChatTemplate:
 
     @classmethod
     def from_folder(cls, path: str | Path, own: Path | None = None) -> ChatTemplate | None:
-        """The template of a Hugging Face folder, None where it has none. own: a file that counts over the folder's.
+        """Returns the template of a Hugging Face folder; None where the folder has none. own: a file that is used in
+        place of the folder's template.
 
         Raises CorruptModel, ConfigError.
         """
@@ -91,13 +92,14 @@ class ChatTemplate:
         notes: Notes | None = None,
         pictures: PictureMarks | None = None,
     ) -> str:
-        """The prompt's text, special tokens and all. variables: values for names that the template itself asks for.
-        notes: collects what had to be changed in the messages. pictures: the marks of images in them.
+        """Returns the prompt's text, including special tokens. variables: values for names that the template itself
+        asks for. notes: collects the changes that the messages needed. pictures: the marks of the images in the
+        messages.
 
-        each_text: what is put in place of each string of the messages, tools and variables (quoting.py).
+        each_text: gives the replacement of each string of the messages, tools and variables (quoting.py).
 
-        Raises InvalidRequest for messages that are wrong or that the template refuses (with its own words), for
-        variables it does not know, and where it takes more time or text than allowed.
+        Raises InvalidRequest for messages that are wrong or that the template refuses (with the template's own words).
+        It also raises InvalidRequest for unknown variables, and where rendering takes more time or text than allowed.
         """
         name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
         extra = dict(variables or {})
@@ -137,7 +139,8 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """What the template itself makes of messages in its own shape, without a repair. Raises InvalidRequest."""
+        """Returns the text that the template itself makes of messages in its own shape, without repairs. Raises
+        InvalidRequest."""
         name = "tool_use" if tools and "tool_use" in self._sources else self._default_name()
         shaped = self._fits[name].dressed([dict(message) for message in messages])
         given = {"messages": shaped, "documents": None, "add_generation_prompt": add_generation_prompt}
@@ -150,14 +153,15 @@ class ChatTemplate:
         return self._rendered(name, {**values, **self._values(name, completed(tools))})
 
     def _values(self, name: str, tools: Sequence[Mapping[str, Any]] | None) -> dict[str, Any]:
-        """The offered tools under each name that the template takes them by."""
+        """Returns the offered tools under each name by which the template reads them."""
         if name not in self._other_values:
             self._other_values[name] = self._values_needed(name)
         needed = self._other_values[name]
         return {"tools": list(tools) if tools else None, **(needed(tools) if needed else {})}
 
     def _values_needed(self, name: str) -> OtherValues | None:
-        """Values without which the template fails, None where it needs none or takes no question at all."""
+        """Returns the values without which the template fails. Returns None where the template needs none, or where it
+        accepts no question at all."""
         asked = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True, "documents": None}
         for values in (None, *OTHER_VALUES):
             given = {"tools": None, **(values(None) if values else {})}
@@ -171,13 +175,14 @@ class ChatTemplate:
         return None
 
     def _roles(self, name: str, messages: Messages) -> Messages:
-        """Developer messages are system messages for templates that do not know them."""
+        """Returns the messages; developer messages become system messages for templates that do not know developers."""
         if not any(each["role"] == "developer" for each in messages) or self._knows_developers(name):
             return messages
         return [{**each, "role": "system"} if each["role"] == "developer" else each for each in messages]
 
     def _knows_developers(self, name: str) -> bool:
-        """True where the template shows a developer's message, and not only by writing whatever role it is given."""
+        """Returns True where the template shows a developer's message in its own way. A template that only writes any
+        given role does not count."""
         known = self._knowing.get(name)
         if known is None:
             developer, stranger = (self._with_role(name, role) for role in ("developer", _NO_ROLE))
@@ -216,22 +221,22 @@ class ChatTemplate:
             ) from error
 
     def joint(self, role: str) -> str:
-        """What stands between two parts of a message of this role."""
+        """Returns the text between two parts of a message of this role."""
         return self._fits[self._default_name()].joint(role)
 
     @made_once
     def abilities(self) -> Abilities:
-        """What of a conversation with tools the template shows."""
+        """The parts of a conversation with tools that the template shows."""
         return tried(self.render)
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names that a request may give the default template values for."""
+        """The names of variables of the default template to which a request may give values."""
         return frozenset(self._asked_for[self._default_name()] - _RESERVED - set(self._special_texts))
 
     @property
     def source(self) -> str:
-        """The text of the template that conversations without tools are rendered by."""
+        """The text of the template that renders conversations without tools."""
         return self._sources[self._default_name()]
 
     def _default_name(self) -> str:
@@ -259,7 +264,7 @@ class ChatTemplate:
 
 
 def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A copy of JSON-like data with every string changed, keys too."""
+    """Returns a copy of JSON-like data with every string changed, keys too."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -268,7 +273,7 @@ def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def required(template: ChatTemplate | None, model_name: str) -> ChatTemplate:
-    """The template, or InvalidRequest that says what to do without one."""
+    """Returns the template. Raises InvalidRequest, with advice, where there is no template."""
     if template is None:
         raise InvalidRequest(
             f"The model {model_name} has no chat template.",

@@ -1,5 +1,5 @@
-"""The tokens that give a conversation its form, found in texts, and texts encoded with some of them as ordinary text.
-"""
+"""Finds the tokens that give a conversation its form in texts, and encodes texts with some of these tokens as ordinary
+text."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ if TYPE_CHECKING:
     import tokenizers
 
 SEARCHED_CHARACTERS = 128 * 1024
-"""Searched at a time, so that other threads run in between: the `re` module never releases the GIL."""
+"""The number of characters that are searched at a time, so that other threads run in between: the `re` module never
+releases the GIL."""
 
 _BRACKETS = {"<": ">", "[": "]"}
 
 
 class ControlTokens:
-    """All that the vocabulary flags as special, and those that the template writes in brackets (DeepSeek's user and
-    assistant marks are not flagged). Not the marks of reasoning and tool calls that a model writes as text, where they
-    are not flagged: earlier answers in a conversation hold them.
+    """The tokens that the vocabulary flags as special, and those that the template writes in brackets (DeepSeek's user
+    and assistant marks are not flagged). Marks of reasoning and tool calls that a model writes as text are not included
+    where they are not flagged: earlier answers in a conversation hold these marks.
 
-    always: True where the library looks for control tokens in normalized text. A client's text may then become one
-    that `find` does not see, so every chat prompt goes through `encode`, which sees only those of the template.
+    always: True where the library looks for control tokens in normalized text. A client's text may then become a
+    control token that `find` does not see. So every chat prompt goes through `encode`, which sees only the control
+    tokens of the template.
     """
 
     def __init__(self, library: tokenizers.Tokenizer, template_sources: Iterable[str] = ()) -> None:
@@ -47,7 +49,7 @@ class ControlTokens:
         self.always = library.normalizer is not None and any(self._added[i].normalized for i in self._ids.values())
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
-        """The places of control tokens' texts: from the left, the longest at each place."""
+        """Returns the places (start, end) of control tokens' texts: from the left, the longest at each place."""
         if not any(beginning in text for beginning in self._beginnings):
             return
         place = 0
@@ -61,7 +63,7 @@ class ControlTokens:
             place = found.end()
 
     def encode(self, text: str, quoted: Spans, add_special_tokens: bool) -> list[int]:
-        """Token ids, where control tokens' texts count as text within `quoted` and as control tokens elsewhere.
+        """Returns token ids, where control tokens' texts count as text within `quoted` and as control tokens elsewhere.
 
         Raises InvalidRequest where the vocabulary can write a quoted text as a control token only.
         """
@@ -92,7 +94,7 @@ class ControlTokens:
         return [*whole[:first], *found, *whole[first + end :]]
 
     def _with_twins(self, text: str, twins: dict[str, str]) -> list[str]:
-        """Pieces of ordinary text and twins in turn."""
+        """Returns pieces of the text: ordinary text and twins alternate."""
         pieces, last = [], 0
         for start, end in self.find(text):
             pieces += [text[last:start], twins[text[start:end]]]
@@ -101,10 +103,11 @@ class ControlTokens:
 
     @made_once
     def _plain(self) -> tuple[tokenizers.Tokenizer, dict[str, str], dict[int, int]]:
-        """A library with the same model (shared, not copied), in which each control token has a twin's text that cannot
-        be guessed.
+        """Returns a library with the same model (shared, not copied), in which a twin stands for each control token. A
+        twin is a text that cannot be guessed.
 
-        With it: the twins by their tokens' texts, and this library's ids of added tokens to those of the vocabulary.
+        Returns also the twins by their tokens' texts, and a map from this library's ids of added tokens to those of the
+        vocabulary.
         """
         import tokenizers
 
@@ -146,7 +149,7 @@ def _twin(token: tokenizers.AddedToken, text: str) -> tokenizers.AddedToken:
 
 
 def _trie_pattern(texts: list[str]) -> str:
-    """A pattern for the longest of these texts (sorted), which looks at each character of a text once."""
+    """Returns a pattern that matches the longest of these texts (sorted) and looks at each character of a text once."""
     ends = "" in texts
     by_first: dict[str, list[str]] = {}
     for text in texts:

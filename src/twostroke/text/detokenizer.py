@@ -1,11 +1,12 @@
-"""Token ids to text, one at a time: pieces joined are the text of all, and no character is ever split.
+"""Turns token ids into text, one at a time: the joined pieces are the whole text, and no character is ever split.
 
     detokenizer = detokenizer_for(tokenizer, context_ids)
     text = "".join(detokenizer.feed(token_id) for token_id in ids) + detokenizer.finish()
 
-Bytes of an unfinished character are held back. What can never become a character turns into U+FFFD as soon as that is
-sure. Decoding everything at once differs in one place, as wanted. In byte-fallback vocabularies (Llama 2) an invalid
-byte makes `decode` replace the whole run of byte tokens around it. Here what was valid and streamed stays as it was.
+Bytes of an unfinished character are held back. Bytes that can never become a character turn into U+FFFD as soon as that
+is sure. Decoding all tokens at once differs in one place, as wanted. In byte-fallback vocabularies (Llama 2) an invalid
+byte makes `decode` replace the whole run of byte tokens around it. A detokenizer leaves the valid text that was already
+streamed unchanged.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ CONTEXT_TOKENS = 6  # enough of the prompt's end to place spaces
 
 
 class Vocabulary(Protocol):
-    """What a detokenizer needs of a tokenizer."""
+    """The part of a tokenizer that a detokenizer needs."""
 
     byte_level: bool
     special_ids: frozenset[int]
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of all ids."""
+        """Returns the text of all ids."""
 
     def has(self, token_id: int) -> bool:
         """True for ids of the vocabulary."""
 
     def token_bytes(self, token_id: int) -> bytes:
-        """Bytes of one token."""
+        """Returns the bytes of one token."""
 
 
 class Detokenizer(Protocol):
@@ -40,27 +41,28 @@ class Detokenizer(Protocol):
 
     @property
     def holding(self) -> bool:
-        """True while the last token's text is not out yet."""
+        """True while the last token's text has not been returned yet."""
 
     def fork(self) -> Detokenizer:
-        """Another one, which has been fed the same."""
+        """Returns another detokenizer that has been fed the same tokens."""
 
     def feed(self, token_id: int) -> str:
-        """The text that is sure after this token, and was not before."""
+        """Returns the text that became certain with this token."""
 
     def finish(self) -> str:
-        """What was held back; bytes that form no character as U+FFFD."""
+        """Returns the text that was held back; bytes that form no character become U+FFFD."""
 
 
 def detokenizer_for(vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> Detokenizer:
-    """The machine for this kind of vocabulary. context_ids: tokens before the first, for the space between them."""
+    """Returns the detokenizer for this kind of vocabulary. context_ids: the tokens before the first one, which decide
+    about a space in front of it."""
     if vocabulary.byte_level:
         return ByteDetokenizer(vocabulary)
     return WindowDetokenizer(vocabulary, context_ids)
 
 
 def showing(vocabulary: Vocabulary, token_ids: frozenset[int]) -> Vocabulary:
-    """The vocabulary with these special tokens as text."""
+    """Returns the vocabulary with these special tokens as part of the text."""
     return _Showing(vocabulary, token_ids) if token_ids else vocabulary
 
 
@@ -90,7 +92,7 @@ class _Showing:
 
 
 class ByteDetokenizer:
-    """Decodes vocabularies of byte strings: an incremental UTF-8 decoder is all that is needed."""
+    """Decodes vocabularies of byte strings; an incremental UTF-8 decoder is enough for them."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._special_ids = vocabulary.special_ids
@@ -110,7 +112,7 @@ class ByteDetokenizer:
         return made
 
     def feed(self, token_id: int) -> str:
-        """The characters that this token completes; special tokens have no text."""
+        """Returns the characters that this token completes; special tokens have no text."""
         if token_id in self._special_ids:
             return ""
         data = self._token_bytes(token_id)
@@ -121,18 +123,18 @@ class ByteDetokenizer:
         return text
 
     def finish(self) -> str:
-        """U+FFFD where the text ends within a character."""
+        """Returns U+FFFD where the text ends within a character."""
         self._holding = False
         return self._utf8.decode(b"", final=True)
 
 
 class WindowDetokenizer:
-    """Decodes all other vocabularies: a short window twice, with and without the new tokens. The difference is new
-    text.
+    """Decodes all other vocabularies: decodes a short window twice, with and without the new tokens. The difference is
+    new text.
 
     Invariant: `_ids[:_read]` is delivered and gives `_read_text`; `_ids[_read:]` is held, at most three tokens of one
-    unfinished character. Special tokens never enter, so that a window has a real token in front and a decoder that
-    treats the first token differently shows it only once.
+    unfinished character. Special tokens never enter the window, so that it has a real token in front. A decoder that
+    treats the first token differently then shows that token only once.
     """
 
     def __init__(self, vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> None:
@@ -155,7 +157,7 @@ class WindowDetokenizer:
         return made
 
     def feed(self, token_id: int) -> str:
-        """The text that is sure after this token."""
+        """Returns the text that is certain after this token."""
         if not self._has_text(token_id):
             return ""
         self._ids.append(token_id)
@@ -163,7 +165,7 @@ class WindowDetokenizer:
         return "" if self._utf8.getstate()[0] else self._deliver()
 
     def finish(self) -> str:
-        """The held rest."""
+        """Returns the text that was held back."""
         return self._deliver() if self.holding else ""
 
     def _deliver(self) -> str:

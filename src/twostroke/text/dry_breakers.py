@@ -1,4 +1,4 @@
-"""Texts at which a repetition stops (DRY), as token ids."""
+"""Turns the texts at which a repetition stops (DRY) into token ids."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from weakref import WeakKeyDictionary
 from twostroke.types.sampling_params import SamplingParams
 
 KEPT = 8
-"""Sets of texts whose ids are kept for each vocabulary: clients send the same few."""
+"""The number of sets of texts whose ids are kept for each vocabulary: clients send the same few sets."""
 
 
 class Pieces(Protocol):
-    """What is needed of a tokenizer."""
+    """The part of a tokenizer that this module needs."""
 
     vocab_size: int
 
     def rows_bytes(self, num_rows: int) -> list[bytes]:
-        """The bytes of the first tokens."""
+        """Returns the bytes of the first `num_rows` tokens."""
 
     def encode_rendered(self, text: str) -> list[int]:
-        """The tokens of a text."""
+        """Returns the tokens of a text."""
 
 
 _known: WeakKeyDictionary[Pieces, dict[tuple[str, ...], frozenset[int]]] = WeakKeyDictionary()
 
 
 def with_breakers(params: SamplingParams, tokenizer: Pieces) -> SamplingParams:
-    """The parameters with their breakers as token ids, where DRY is on."""
+    """Returns the parameters with their breakers as token ids, where DRY is on."""
     texts = params.dry_sequence_breakers
     if not params.repeats_cost or params.dry_breaker_ids or not texts:
         return params
@@ -42,7 +42,8 @@ def with_breakers(params: SamplingParams, tokenizer: Pieces) -> SamplingParams:
 
 
 def breaker_ids(texts: Iterable[str], tokenizer: Pieces) -> frozenset[int]:
-    """Every token that contains one of the texts. For a text that no token contains: the last one of its tokens."""
+    """Returns every token that contains one of the texts. For a text that no token contains, returns the last one of
+    its tokens."""
     pieces, found = tokenizer.rows_bytes(tokenizer.vocab_size), set[int]()
     for text in texts:
         wanted = text.encode("utf-8", errors="replace")

@@ -15,8 +15,8 @@ PROBE = "a"
 class Frame(Struct, frozen=True):
     """first, middle, last: token ids before, between and after the texts; `middle` is empty for one text.
 
-    tells_apart: the second text has a token type of its own. middle_of_first: how many tokens of `middle` have the type
-    of the first text.
+    tells_apart: True where the second text has a token type of its own. middle_of_first: the number of tokens of
+    `middle` that have the type of the first text.
     """
 
     first: tuple[int, ...] = ()
@@ -27,12 +27,12 @@ class Frame(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Special tokens."""
+        """The number of special tokens."""
         return len(self.first) + len(self.middle) + len(self.last)
 
 
 def frame_of(library: tokenizers.Tokenizer, pair: bool) -> Frame:
-    """Found by encoding a short text, or two."""
+    """Finds the frame by encoding one or two short texts."""
     made = library.encode(PROBE, PROBE if pair else None)
     owners, ids, types = made.sequence_ids, made.ids, made.type_ids
     firsts = [place for place, owner in enumerate(owners) if owner == 0]

@@ -1,4 +1,5 @@
-"""Filling in the middle: the tokens that a vocabulary has for it, and the prompt that they make of the texts around it.
+"""Filling in the middle: the tokens that a vocabulary has for this, and the prompt that they form with the texts around
+the gap.
 
     tokens = InfillTokens.find(tokenizer)
     ids = tokens.prompt(Middle(prefix_ids, suffix_ids), room=1000).token_ids
@@ -29,35 +30,36 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "pad": ("<|fim_pad|>", "<fim_pad>", "<fim-pad>", "<PAD>"),
     "eot": ("<EOT>", "▁<EOT>"),
 }
-"""What published vocabularies call each role. A GGUF file may name the token of a role itself."""
+"""The names of each role's token in published vocabularies. A GGUF file may name the token of a role itself."""
 SUFFIX_FIRST = "[SUFFIX]"
-"""The vocabulary whose models read the suffix, then the prefix, and no token for the middle."""
+"""The suffix token of vocabularies whose models read the suffix first, then the prefix, and have no token for the
+middle."""
 PREFIX_PARTS, ALL_PARTS = 3, 4
-"""The prefix gets so many parts of so many of the room for both texts."""
+"""The share of the room for both texts that the prefix gets: PREFIX_PARTS of ALL_PARTS."""
 REPOSITORY = "twostroke"
-"""The name of the repository where the other files stand: clients do not send one."""
+"""The name of the repository for the other files, because clients do not send one."""
 
 
 class Known(Protocol):
-    """What is needed of a tokenizer."""
+    """The part of a tokenizer that this module needs."""
 
     @property
     def special_texts(self) -> Mapping[str, str]:
-        """Tokens by their roles, as bos_token."""
+        """The texts of special tokens by their roles, such as bos_token."""
 
     def id_of(self, token: str) -> int | None:
-        """The id of a token, or None."""
+        """Returns the id of a token; None where the vocabulary does not have it."""
 
 
 class OtherFile(Struct, frozen=True):
-    """A file that may help: the tokens of its name with a line end, and of its text."""
+    """A file that may help the model. name: the tokens of its name with a line end. text: the tokens of its text."""
 
     name: Sequence[int]
     text: Sequence[int]
 
 
 class Middle(Struct, frozen=True):
-    """What stands around the text that is wanted, as token ids. begun: how that text begins."""
+    """The token ids around the text that is wanted. begun: the first tokens of the wanted text."""
 
     prefix: Sequence[int]
     suffix: Sequence[int]
@@ -67,14 +69,15 @@ class Middle(Struct, frozen=True):
 
 
 class InfillPrompt(Struct, frozen=True):
-    """left_out: what had no room, in words."""
+    """left_out: the parts for which there was no room, in words."""
 
     token_ids: list[int]
     left_out: tuple[str, ...] = ()
 
 
 class InfillTokens(Struct, frozen=True):
-    """The token of each role; None where the vocabulary has none. suffix_first: see SUFFIX_FIRST."""
+    """The token of each role; None where the vocabulary has none. suffix_first: True where models read the suffix
+    first, see SUFFIX_FIRST."""
 
     pre: int
     suf: int
@@ -86,7 +89,7 @@ class InfillTokens(Struct, frozen=True):
 
     @classmethod
     def find(cls, tokenizer: Known) -> InfillTokens | None:
-        """None for a vocabulary without them."""
+        """Returns the tokens of a vocabulary; None where it lacks them."""
         found = {role: _token_of(role, tokenizer) for role in ROLES}
         first = tokenizer.id_of(SUFFIX_FIRST) is not None and found["suf"] == tokenizer.id_of(SUFFIX_FIRST)
         pre, suf, mid = found["pre"], found["suf"], found["mid"]
@@ -96,7 +99,8 @@ class InfillTokens(Struct, frozen=True):
         return cls(pre, suf, None if first else mid, found["rep"], found["sep"], ends, first)
 
     def prompt(self, asked: Middle, room: int) -> InfillPrompt:
-        """The prompt in at most `room` tokens: other files go first, then the prefix's begin and the suffix's end."""
+        """Returns the prompt in at most `room` tokens. Where there is too little room, other files are left out first,
+        then the prefix's beginning and the suffix's end."""
         said: list[str] = []
         texts = max(0, room - len(asked.begun) - 3)
         prefix, suffix = asked.prefix, asked.suffix
@@ -114,7 +118,8 @@ class InfillTokens(Struct, frozen=True):
         return InfillPrompt([*others, *both, *middle, *asked.begun], tuple(said))
 
     def _others(self, asked: Middle, room: int) -> tuple[list[int], int]:
-        """The other files as far as there is room, the last ones first. -> their tokens, and how many are left out."""
+        """Returns the tokens of the other files as far as there is room, the last files first, and the number of files
+        that are left out."""
         made: list[list[int]] = []
         head = [self.rep, *asked.repository] if self.rep is not None and self.sep is not None else []
         left = room - len(head)

@@ -1,7 +1,7 @@
-"""Chat messages as clients send them, made into what templates expect.
+"""Turns chat messages as clients send them into the form that templates expect.
 
-What a user newly asks is checked: a part that is no text is refused. What stands in earlier turns is taken as well as
-it can be, because a user cannot change it; `notes` say what was changed.
+The user's new message is checked: a part that is not text is refused. Earlier turns are accepted as far as possible,
+because a user cannot change them; `notes` describe the changes.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from twostroke.types.notes import Notes, named
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function", "ipython")
 OTHER_NAMES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
-"""Roles by the names that they have elsewhere."""
+"""Roles by the names that other clients use."""
 MAX_MESSAGES = 16_384
-"""An agent's session of a million tokens has a few thousand."""
+"""The most messages of a conversation. An agent's session of a million tokens has a few thousand."""
 
 
 def line_ends(_role: str) -> str:
-    """What stands between two parts where no template says it."""
+    """Returns the text between two parts where no template defines it."""
     return LINE_END
 
 
 def normalized(
     messages: Sequence[Mapping[str, Any]], notes: Notes | None = None, joint: Callable[[str], str] = line_ends
 ) -> list[dict[str, Any]]:
-    """Copies with known roles and with content as one text (null stays null next to tool calls). joint: what stands
-    between two parts of a message of this role.
+    """Returns copies with known roles and with content as one text (null stays null next to tool calls). joint: gives
+    the text between two parts of a message of a role.
 
-    Raises InvalidRequest that names the message, as `messages[3].content`.
+    Raises InvalidRequest that names the message, such as `messages[3].content`.
     """
     if not messages:
         raise InvalidRequest("messages is empty.", param="messages", fix="Send at least one message.")
@@ -54,9 +54,10 @@ def normalized(
 
 
 def newest(messages: Sequence[Mapping[str, Any]]) -> int | None:
-    """The place of the message that a user newly sends: the last one, where it is neither the assistant's nor a tool's.
+    """Returns the place of the message that a user newly sends: the last one, where it is neither the assistant's nor a
+    tool's.
 
-    None: the conversation goes on by itself, from a tool's result or from the beginning of an answer.
+    Returns None where the conversation goes on by itself, from a tool's result or from the beginning of an answer.
     """
     for place in range(len(messages) - 1, -1, -1):
         role = messages[place].get("role")

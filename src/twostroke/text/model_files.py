@@ -10,14 +10,14 @@ from twostroke.types.errors import CorruptModel
 from twostroke.types.unreadable import fix_unreadable, why_unreadable
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Editors of Windows write it at the beginning of a text."""
+"""The bytes that editors of Windows write at the beginning of a text."""
 MAX_JSON_BYTES = 16 * 1024 * 1024
 
 
 def read_text(path: Path, max_bytes: int = MAX_JSON_BYTES) -> str:
-    """The UTF-8 text of a file, without a byte order mark.
+    """Returns the UTF-8 text of a file, without a byte order mark.
 
-    Raises CorruptModel where it is too large, unreadable or not UTF-8.
+    Raises CorruptModel where the file is too large, unreadable or not UTF-8.
     """
     try:
         size_bytes = path.stat().st_size
@@ -32,7 +32,8 @@ def read_text(path: Path, max_bytes: int = MAX_JSON_BYTES) -> str:
 
 
 def read_object(path: Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """The JSON object in a file, {} where there is no such file. Raises CorruptModel where it is something else."""
+    """Returns the JSON object in a file; {} where there is no such file. Raises CorruptModel where the file holds
+    something else."""
     if not path.is_file():
         return {}
     try:

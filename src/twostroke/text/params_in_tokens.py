@@ -1,4 +1,4 @@
-"""What a request says in words, as the token ids that an engine takes."""
+"""Turns the words of a request's parameters into the token ids that an engine takes."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 def in_tokens(params: SamplingParams, tokenizer: Tokenizer) -> SamplingParams:
-    """The parameters with bad words and breakers as token ids. Raises InvalidRequest."""
+    """Returns the parameters with bad words and breakers as token ids. Raises InvalidRequest."""
     return with_breakers(without_words(params, tokenizer.encode_rendered), tokenizer)

@@ -1,7 +1,8 @@
-"""Images in a conversation while its template renders: a mark in place of each, then what the model's prompt has there.
+"""Images in a conversation while its template renders: a mark stands for each image, and is then replaced by the text
+that the model's prompt has for an image.
 
 A mark is digits that nobody can guess, as in quoting.py. Templates that write images themselves get a part of the type
-image in its place; of others, the mark is replaced afterwards.
+image in its place. For other templates, the mark is replaced afterwards.
 """
 
 from __future__ import annotations
@@ -24,26 +25,27 @@ class PlacedImages(Protocol):
     """The images of a prompt whose text is known."""
 
     def spans(self, token_ids: Sequence[int]) -> tuple[ImageSpan, ...]:
-        """Where their rows go. Raises InvalidRequest where the ids have other places for them."""
+        """Returns the positions of the images' rows. Raises InvalidRequest where the token ids do not have the expected
+        places for images."""
 
 
 class SeeingTemplate(Protocol):
-    """A chat template that takes the marks of images."""
+    """A chat template that accepts the marks of images."""
 
     @property
     def abilities(self) -> Abilities:
-        """What of a conversation with tools it shows."""
+        """The parts of a conversation with tools that the template shows."""
 
     def joint(self, role: str) -> str:
-        """What stands between two parts of a message of this role."""
+        """Returns the text between two parts of a message of this role."""
 
     @property
     def render(self) -> Callable[..., str]:
-        """Makes the text of a conversation. Raises InvalidRequest."""
+        """The function that makes the text of a conversation. Raises InvalidRequest."""
 
 
 class PictureMarks:
-    """The marks of one prompt; for one thread. written: what templates of the model write for an image."""
+    """The marks of one prompt; for one thread. written: the text that the model's templates write for an image."""
 
     def __init__(self, written: str) -> None:
         self.written = written
@@ -52,13 +54,14 @@ class PictureMarks:
         self._order: list[int] = []
 
     def mark(self, number: int) -> str:
-        """What stands for an image in a message's text."""
+        """Returns the mark that stands for image `number` in a message's text."""
         return f"{self._mark}{number:0{NUMBER}}"
 
     def as_parts(self, messages: list[dict[str, Any]], joint: Callable[[str], str]) -> list[dict[str, Any]]:
-        """The messages with parts of the type image in place of marks. The order of the images is kept from here on.
+        """Returns the messages with parts of the type image in place of marks. This call also records the order of the
+        images.
 
-        joint(role): what joined the parts of a message of this role.
+        joint(role): returns the text that joined the parts of a message of this role.
         """
         self._order = []
         made = []
@@ -78,7 +81,7 @@ class PictureMarks:
         return made
 
     def _split(self, text: str, joint: str) -> list[dict[str, Any]]:
-        """Texts and images. What joined a message's parts is taken out again next to an image."""
+        """Returns the texts and images of a text. The joint between a message's parts is removed next to an image."""
         pieces = self._find.split(text)
         made: list[dict[str, Any]] = []
         for place in range(0, len(pieces), 2):
@@ -93,7 +96,8 @@ class PictureMarks:
         return made
 
     def replaced(self, text: str, texts: Sequence[str]) -> tuple[str, list[int]]:
-        """A rendered text with texts[i] where image i stands, and the images in their order there.
+        """Returns the rendered text with texts[i] in the place of image i, and the numbers of the images in the order
+        of their places.
 
         Raises InvalidRequest where the template has placed another number of images.
         """
@@ -118,20 +122,20 @@ class PictureMarks:
 
 
 class WithPictures:
-    """A chat template that is told of the images in the messages which it renders."""
+    """A chat template together with the marks of the images in the messages that it renders."""
 
     def __init__(self, template: SeeingTemplate, marks: PictureMarks) -> None:
         self._template, self._marks = template, marks
 
     @property
     def abilities(self) -> Abilities:
-        """Those of the template."""
+        """The abilities of the template."""
         return self._template.abilities
 
     def joint(self, role: str) -> str:
-        """As the template's."""
+        """Returns the template's joint for this role."""
         return self._template.joint(role)
 
     def render(self, messages: Sequence[Mapping[str, Any]], **more: Any) -> str:
-        """The text of a conversation. Raises InvalidRequest."""
+        """Returns the text of a conversation. Raises InvalidRequest."""
         return self._template.render(messages, pictures=self._marks, **more)

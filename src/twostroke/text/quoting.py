@@ -1,8 +1,8 @@
-"""Control tokens that a client wrote, kept apart from those of the template, in one rendered prompt.
+"""Keeps control tokens that a client wrote apart from those of the template, in one rendered prompt.
 
-A client's text may hold the texts of control tokens. Before the template sees it, each is replaced by a placeholder
-that cannot be guessed. Afterwards the texts are put back, and their places are known: they are quoted, and become
-ordinary tokens.
+A client's text may hold the texts of control tokens. Before the template sees the text, each of them is replaced by a
+placeholder that cannot be guessed. Afterwards the texts are put back. Their places are then known: they are quoted, and
+become ordinary tokens.
 
     quoting = tokenizer.quoting()
     prompt = quoting.shown(template.render(messages, each_text=quoting.hide))
@@ -19,13 +19,14 @@ from msgspec import Struct
 from twostroke.text.pictures import PlacedImages
 
 Spans = tuple[tuple[int, int], ...]
-"""(start, end) of parts of a text, in order, none touching the inside of another."""
+"""Pairs (start, end) of parts of a text, in order; no two parts overlap."""
 
 MARK_DIGITS, NUMBER_DIGITS = 24, 6
 
 
 class Rendered(Struct, frozen=True):
-    """A prompt's text. quoted: where it holds a control token's text that a client wrote. pictures: its images."""
+    """A prompt's text. quoted: the places of control tokens' texts that a client wrote. pictures: the prompt's images.
+    """
 
     text: str
     quoted: Spans = ()
@@ -33,14 +34,14 @@ class Rendered(Struct, frozen=True):
 
 
 def nothing_found(_text: str) -> Iterable[tuple[int, int]]:
-    """The finder for texts that may hold control tokens as such: it finds none."""
+    """The finder for texts whose control tokens keep their meaning: it finds none."""
     return ()
 
 
 class Quoting:
     """The quoted texts of one prompt; for one thread.
 
-    find: the places of control tokens' texts in a text. always: the prompt counts as quoted somewhere even where
+    find: returns the places of control tokens' texts in a text. always: True where the prompt counts as quoted even if
     nothing was found.
 
     Placeholders are digits, which no filter of a template (upper, title, tojson) changes.
@@ -54,7 +55,7 @@ class Quoting:
         self._texts: dict[str, str] = {}
 
     def hide(self, text: str) -> str:
-        """A client's text with placeholders in place of the control tokens' texts."""
+        """Returns a client's text with placeholders in place of the control tokens' texts."""
         pieces, last = [], 0
         for start, end in self._find(text):
             pieces += [text[last:start], self._mark, self._number(text[start:end])]
@@ -62,7 +63,7 @@ class Quoting:
         return "".join([*pieces, text[last:]]) if pieces else text
 
     def shown(self, text: str) -> Rendered:
-        """A rendered text with the placeholders' texts back in their places."""
+        """Returns a rendered text in which the original texts replace the placeholders."""
         if not self._texts:
             return Rendered(text, ((0, 0),) if self._always else ())
         first, *others = text.split(self._mark)

@@ -1,10 +1,12 @@
-"""A Jinja environment for untrusted templates: no access to Python, and bounds on what one render may use.
+"""A Jinja environment for untrusted templates: no access to Python, and bounds on the memory and time of one render.
 
-Jinja's sandbox keeps a template from Python's internals, but not from memory and time. Here every operation that can
-make something large out of something small (* ** % + ~ range, widths in format and padding, replace, join, indent) is
-checked before it runs. What remains (loops within loops) ends at the render's deadline, see `run_bounded`.
-Not bounded: what a single C call can do with arguments that are already large but legal, for example printing a list
-that holds itself many times over. Templates come from the model's folder only, never from a request.
+Jinja's sandbox keeps a template from Python's internals, but not from memory and time. This environment checks, before
+it runs, every operation that can make something large out of something small. These are * ** % + ~ range, widths in
+format and padding, replace, join and indent. Any other long work (loops within loops) ends at the render's deadline,
+see `run_bounded`.
+
+The work of a single C call with arguments that are already large but legal is not bounded. An example is printing a
+list that holds itself many times over. Templates come from the model's folder only, never from a request.
 """
 
 from __future__ import annotations
@@ -42,11 +44,11 @@ class RenderTimeout(Exception):
 
 
 class TemplateComplaint(jinja2.TemplateError):
-    """What the template itself says is wrong, through `raise_exception`."""
+    """An error that the template itself raises, through `raise_exception`."""
 
 
 class _Stop(BaseException):
-    """Raised inside the render's thread; no Exception, so that nothing on the way catches it."""
+    """Raised inside the render's thread. It is not an Exception, so that no handler on the way catches it."""
 
 
 def _size(value: Any) -> int:
@@ -112,7 +114,7 @@ _PADDING = frozenset({"ljust", "rjust", "center", "zfill", "expandtabs", "to_byt
 
 
 def _check_method(method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Bounds for methods of strings and numbers that can make much out of little."""
+    """Checks the bounds for methods of strings and numbers that can make a long result out of short arguments."""
     name, owner = getattr(method, "__name__", ""), getattr(method, "__self__", None)
     if name in _PADDING:
         _check_widths(*args, *kwargs.values())
@@ -127,7 +129,7 @@ def _check_method(method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 
 class _Generator(CodeGenerator):
-    """Sends `~` through the environment, as the sandbox does with the other operators."""
+    """Sends the operator `~` through the environment, as the sandbox does with the other operators."""
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:
         self.write("environment.concat_bounded((")
@@ -138,7 +140,8 @@ class _Generator(CodeGenerator):
 
 
 class _GenerationTag(Extension):
-    """`{% generation %}` marks what training learns from; when serving it is only its content."""
+    """The tag `{% generation %}`, which marks the text that training learns from. When serving, it only gives its
+    content."""
 
     tags = {"generation"}
 
@@ -148,7 +151,7 @@ class _GenerationTag(Extension):
 
 
 class _TemplateNamespace(Namespace):
-    """Namespaces refuse underscore names, which would reach Python's internals."""
+    """A namespace that refuses names with an underscore, which would reach Python's internals."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
@@ -169,7 +172,7 @@ def _strftime_now(form: str) -> str:
 def _to_json(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
-    """JSON without Jinja's HTML escapes: the model was trained on plain JSON."""
+    """Returns JSON without Jinja's HTML escapes: the model was trained on plain JSON."""
     _check_widths(indent)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
@@ -197,12 +200,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self.filters[name] = _checked(self.filters[name], check)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call from a template, with the bounds above."""
+        """Calls an object from a template, after the bounds of this module are checked."""
         _check_method(__obj, args, kwargs)
         return super().call(__context, __obj, *args, **kwargs)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """str.format as the sandbox wraps it, after a check of its widths."""
+        """Returns str.format as the sandbox wraps it, with a check of its widths before each call."""
         wrapped = super().wrap_str_format(value)
         if wrapped is None:
             return None
@@ -215,14 +218,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return guarded
 
     def concat_bounded(self, parts: tuple[Any, ...]) -> str:
-        """What `~` does. Raises SecurityError for a text that is too long."""
+        """Joins the operands of `~`. Raises SecurityError for a text that is too long."""
         texts = [str(part) for part in parts]
         _allow(sum(map(len, texts)))
         return "".join(texts)
 
 
 def _checked(function: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
-    """The filter, after its check. Jinja's marks (pass_environment and so on) travel along."""
+    """Returns a filter that runs `check` before `function`. Jinja's marks (pass_environment and so on) are kept."""
     marked = hasattr(function, "jinja_pass_arg")
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -264,10 +267,10 @@ _FILTER_CHECKS: dict[str, Callable[..., None]] = {
 
 
 def run_bounded(work: Callable[[], T], limit_s: float) -> T:
-    """Run `work` in a thread of its own; after `limit_s` seconds stop it and raise RenderTimeout.
+    """Runs `work` in a thread of its own; after `limit_s` seconds stops it and raises RenderTimeout.
 
-    The thread is stopped by an exception raised inside it at its next bytecode, which a template cannot catch. Work
-    that hangs in one C call is left behind as a daemon thread, and the caller still gets its answer in time.
+    The thread is stopped by an exception raised inside it at its next bytecode, which a template cannot catch. If the
+    work hangs in one C call, its daemon thread is left running, and the caller still gets its answer in time.
     """
     outcome: list[T] = []
     failure: list[BaseException] = []

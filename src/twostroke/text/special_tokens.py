@@ -1,4 +1,4 @@
-"""What the files next to tokenizer.json say about special tokens."""
+"""Reads the special tokens from the files next to tokenizer.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from twostroke.text.model_files import read_object
 from twostroke.types.errors import CorruptModel
 
 NAMED = ("extra_special_tokens", "model_specific_special_tokens")
-"""Members that may hold further names, such as image_token. Other files have them at the top, as transformers 4 did."""
+"""Members that may hold additional names, such as image_token. Other files have these names at the top, as in
+transformers 4."""
 
 
 class SpecialTokens(Struct, frozen=True):
@@ -27,14 +28,14 @@ class SpecialTokens(Struct, frozen=True):
 
 
 def _text_of(value: Any) -> str | None:
-    """A token is written as text, or as an object with `content`."""
+    """Returns the text of a token, which is written as text or as an object with `content`; None for anything else."""
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else None
 
 
 def _texts_in(members: dict[str, Any]) -> dict[str, str]:
-    """Name -> text; what is no token of a name is left out."""
+    """Returns name -> text; a member that is not a token with a name is left out."""
     named = [members[name] for name in NAMED if isinstance(members.get(name), dict)]
     own = {name: value for name, value in members.items() if name.endswith("_token")}
     pairs = [(name, _text_of(value)) for each in (*named, own) for name, value in each.items()]
@@ -51,7 +52,8 @@ def _ids_of(value: Any, path: Path) -> list[int]:
 
 
 def read_special_tokens(folder: Path) -> SpecialTokens:
-    """Gather them; missing files count as empty. Raises CorruptModel for files that are not what they should be."""
+    """Reads the special tokens of a folder; missing files count as empty. Raises CorruptModel for files of a wrong
+    form."""
     config = read_object(folder / "tokenizer_config.json")
     fallback = read_object(folder / "special_tokens_map.json")
     texts = {**_texts_in(fallback), **_texts_in(config)}
@@ -62,7 +64,8 @@ def read_special_tokens(folder: Path) -> SpecialTokens:
 
 
 def ids_of_texts(tokens: SpecialTokens, find: Callable[[str], int | None]) -> tuple[int | None, frozenset[int]]:
-    """(BOS id, end ids): the tokenizer's own eos joins those of the configuration files."""
+    """Returns (BOS id, end ids). The end ids are the tokenizer's own eos together with those of the configuration
+    files."""
     bos = find(tokens.texts["bos_token"]) if "bos_token" in tokens.texts else None
     eos = find(tokens.texts["eos_token"]) if "eos_token" in tokens.texts else None
     return bos, tokens.end_ids if eos is None else tokens.end_ids | {eos}

@@ -1,4 +1,4 @@
-"""The text of a beam, as far as stop strings need it: does the answer end with this token?"""
+"""The text of a beam, as far as stop strings need it: it shows whether the answer ends with this token."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from twostroke.types.request import Request
 
 
 class StopText:
-    """`after` gives a new text and changes none, so that beams with a common beginning share it.
+    """The text of one beam. `after` returns a new text and changes none, so that beams with a common beginning share
+    it.
 
-    stopped: the last token completes a stop string. As in CompletionText, one that is complete before min_tokens does
-    not count.
+    stopped: True where the last token completes a stop string. As in CompletionText, a stop string that is complete
+    before min_tokens does not count.
     """
 
     def __init__(self, vocabulary: Vocabulary, request: Request) -> None:
@@ -24,7 +25,7 @@ class StopText:
         self.stopped = False
 
     def after(self, token_id: int) -> StopText:
-        """The text with one more token."""
+        """Returns the text with one more token."""
         made = copy.copy(self)
         made._detokenizer, made._matcher = self._detokenizer.fork(), self._matcher.fork()
         made._num_tokens += 1
@@ -37,5 +38,5 @@ class StopText:
 
 
 def stop_text(vocabulary: Vocabulary, request: Request) -> StopText | None:
-    """The empty text of a request; None where it has no stop strings."""
+    """Returns the empty text of a request; None where the request has no stop strings."""
     return StopText(vocabulary, request) if request.params.stop else None

@@ -1,7 +1,7 @@
-"""Finds stop strings in text that arrives in pieces, and never lets out a part of one.
+"""Finds stop strings in text that arrives in pieces, and never returns a part of a stop string.
 
 The text ends at the stop string that is complete first; of two that end at the same character, the longer one counts.
-That is a property of the text alone: the pieces it came in do not matter.
+The result depends on the text alone, not on the pieces in which it arrives.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 
 class StopMatcher:
-    """feed(piece) -> (text that is sure, the stop string found or None); finish() -> the held rest.
+    """feed(piece) -> (the text that is certain, the stop string found or None); finish() -> the text held back.
 
-    Knuth-Morris-Pratt: for each stop string, how many of its characters the text ends with. The longest such beginning
-    is held back, so the cost is one step per character and stop string. After a match everything fed is dropped.
+    Knuth-Morris-Pratt: for each stop string, counts how many of its first characters stand at the end of the text. The
+    longest such beginning is held back, so the cost is one step per character and stop string. After a match everything
+    that is fed is dropped.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -25,13 +26,13 @@ class StopMatcher:
         self._done = False
 
     def fork(self) -> StopMatcher:
-        """Another one, which has been fed the same."""
+        """Returns another matcher that has been fed the same text."""
         made = copy.copy(self)
         made._matched = list(self._matched)
         return made
 
     def feed(self, piece: str) -> tuple[str, str | None]:
-        """Take more text."""
+        """Takes more text. Returns the text that is certain, and the stop string found or None."""
         if self._done:
             return "", None
         if not self._stops:
@@ -45,24 +46,25 @@ class StopMatcher:
         return self._sure(text), None
 
     def feed_unstopped(self, piece: str) -> str:
-        """Take more text in which a stop string may become complete without ending anything."""
+        """Takes more text in which a stop string may become complete without ending the answer. Returns the text that
+        is certain."""
         for character in piece:
             self._step(character)
         return self._sure(self._held + piece)
 
     def finish(self) -> str:
-        """The text held back: no stop string came of it."""
+        """Returns the text held back, which did not become a stop string."""
         rest, self._held, self._done = self._held, "", True
         return rest
 
     def _sure(self, text: str) -> str:
-        """Keep back what may be the beginning of a stop string; give the rest."""
+        """Holds back the end of the text that may begin a stop string; returns the rest."""
         sure = len(text) - max(self._matched, default=0)
         self._held = text[sure:]
         return text[:sure]
 
     def _step(self, character: str) -> str | None:
-        """Move every stop string on by one character; the longest one that is complete."""
+        """Moves every stop string on by one character. Returns the longest one that is complete, or None."""
         found: str | None = None
         for place, stop in enumerate(self._stops):
             matched, borders = self._matched[place], self._borders[place]
@@ -78,7 +80,7 @@ class StopMatcher:
 
 
 def _borders(stop: str) -> tuple[int, ...]:
-    """For each beginning of `stop`, the length of its longest proper beginning that is also its end."""
+    """Returns, for each beginning of `stop`, the length of its longest proper beginning that is also its end."""
     borders = [0] * len(stop)
     length = 0
     for place in range(1, len(stop)):

@@ -11,14 +11,17 @@ from twostroke.types.errors import ConfigError, CorruptModel
 MAX_TEMPLATE_BYTES = 1024 * 1024
 MEMBER = "chat_template"
 HOLDERS = ("tokenizer_config.json", "chat_template.json")
-"""Files with that member. The second is a processor's, next to models that see pictures."""
+"""Files that may have a member with the template. The second is a processor's file, next to models that see pictures.
+"""
 
 
 def read_sources(folder: Path, own: Path | None = None) -> dict[str, str]:
-    """Name -> source. own: a file that counts over the model's. Then chat_template.jinja, tokenizer_config.json and
-    chat_template.json, in this order; additional_chat_templates/ adds named ones.
+    """Returns name -> source. own: a file that is used in place of the model's files. Otherwise the first of
+    chat_template.jinja, tokenizer_config.json and chat_template.json counts; additional_chat_templates/ adds named
+    templates.
 
-    Empty where there is none. Raises CorruptModel; ConfigError where `own` is no template.
+    The result is empty where there is no template. Raises CorruptModel; raises ConfigError where `own` is not a
+    template.
     """
     if own is not None:
         return _given(own)
@@ -30,7 +33,8 @@ def read_sources(folder: Path, own: Path | None = None) -> dict[str, str]:
 
 
 def read_response(folder: Path) -> Any:
-    """What the folder says of its model's answers, in transformers' terms of today or of 2025; None for nothing.
+    """Returns the folder's description of its model's answers, in transformers' terms of today or of 2025; None where
+    there is none.
 
     Raises CorruptModel.
     """
@@ -49,7 +53,7 @@ def _usual(folder: Path) -> dict[str, str]:
 
 
 def _given(path: Path) -> dict[str, str]:
-    """A file with a template, or with a JSON object that has one."""
+    """Reads a file with a template, or with a JSON object that has one."""
     fix = "Give --chat-template a file with a Jinja template, or a chat_template.json."
     if not path.is_file():
         raise ConfigError(f"There is no file {path} with a chat template.", fix=fix)
@@ -66,7 +70,7 @@ def _given(path: Path) -> dict[str, str]:
 
 
 def _named(value: Any, place: Path) -> dict[str, str]:
-    """The member's three forms: a text, a list of objects with name and template, an object of texts."""
+    """Reads the three forms of the member: a text, a list of objects with name and template, an object of texts."""
     if value is None:
         return {}
     if isinstance(value, dict):

@@ -1,7 +1,8 @@
-"""How many tokens a text has at least, from its bytes alone: cheap enough to refuse a long text before tokenizing it.
+"""Computes a lower bound on a text's number of tokens, from its bytes alone. It is fast enough to refuse a long text
+before the text is tokenized.
 
 A token of L bytes that holds the byte b counts b as 1/L. With the longest token that holds b in place of L, no token
-counts more than 1 in all, so the sum over a text's bytes is never above its number of tokens.
+counts more than 1 in all. So the sum over a text's bytes is never above its number of tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 COUNTED_BYTES = 256 * 1024
 COMPOSED_SHRINK = 4
-"""NFC shortens a text to no less than a third of its UTF-8 bytes (Hangul); one more for safety."""
+"""The largest factor by which NFC shortens a text: to no less than a third of its UTF-8 bytes (Hangul), and one more
+for safety."""
 
 _KEEPING_PRE_TOKENIZERS = frozenset({"ByteLevel", "Digits", "Metaspace", "Split", "Punctuation"})
 _SPACE_MARK = "▁"
@@ -29,10 +31,11 @@ _WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
 
 
 class TokenBound:
-    """A lower bound on how many tokens a text has with one tokenizer. Making it goes over the whole vocabulary."""
+    """A lower bound on the number of tokens that a text has with one tokenizer. To make it takes a pass over the whole
+    vocabulary."""
 
     def __init__(self, library: tokenizers.Tokenizer) -> None:
-        """Only for libraries that `covers_every_byte`."""
+        """library: a tokenizer for which `covers_every_byte` returns True."""
         self._longest_bytes = np.zeros(256, np.int64)
         for token in sorted(_token_bytes(library), key=len, reverse=True):
             held = list(set(token))
@@ -43,7 +46,7 @@ class TokenBound:
         self._composes = any(step["type"] == "NFC" for step in _steps(library.normalizer, "normalizers"))
 
     def fewest(self, text: bytes) -> int:
-        """A number that the count of tokens of this UTF-8 text is never below."""
+        """Returns a lower bound on the number of tokens of this UTF-8 text."""
         counts = np.zeros(256, np.int64)
         for first in range(0, len(text), COUNTED_BYTES):  # in pieces: other threads run between them
             counts += np.bincount(np.frombuffer(text[first : first + COUNTED_BYTES], np.uint8), minlength=256)
@@ -54,7 +57,8 @@ class TokenBound:
 
 
 def covers_every_byte(library: tokenizers.Tokenizer) -> bool:
-    """True where each byte of a text is part of exactly one token, and nothing but spaces and NFC changes it before."""
+    """Returns True where each byte of a text is part of exactly one token, and where only spaces and NFC change the
+    text before."""
     from tokenizers import models
 
     if not isinstance(library.model, models.BPE):
@@ -95,7 +99,8 @@ def _is_byte_level(library: tokenizers.Tokenizer) -> bool:
 
 
 def _has_all_bytes(library: tokenizers.Tokenizer) -> bool:
-    """Whether each byte has a token. Without one, unknown characters would become one token together."""
+    """Returns whether each byte has a token. Without a token for a byte, unknown characters would become one token
+    together."""
     if _is_byte_level(library):
         from tokenizers import pre_tokenizers
 
@@ -106,7 +111,8 @@ def _has_all_bytes(library: tokenizers.Tokenizer) -> bool:
 
 
 def _token_bytes(library: tokenizers.Tokenizer) -> Iterator[bytes]:
-    """For each token, bytes that include those of any text it covers; with a mark of spaces also the space."""
+    """Returns, for each token, bytes that include those of any text that the token covers; for a token with a mark of
+    spaces also the space."""
     byte_level = _is_byte_level(library)
     added = library.get_added_tokens_decoder()
     for token_id in range(library.get_vocab_size(with_added_tokens=True)):

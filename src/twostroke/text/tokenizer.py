@@ -1,4 +1,4 @@
-"""A model's tokenizer: text to token ids and back."""
+"""A model's tokenizer: turns text into token ids and back."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
 
 MAX_PROMPT_CHARACTERS = 8 * 1024 * 1024
 BOUNDED_CHARACTERS = 64 * 1024
-"""Shorter texts are tokenized at once: that takes milliseconds."""
+"""The length from which a text is bounded before it is tokenized. Shorter texts are tokenized at once, which takes
+milliseconds."""
 
 _T = TypeVar("_T")
 
 
 class Tokenizer:
-    """Immutable after construction and safe to share between threads.
+    """A tokenizer that is immutable after construction and safe to share between threads.
 
-    bos_id: None where there is none. end_token_ids: tokens that end an answer. special_ids: never part of text.
-    byte_level: True where every token is a string of bytes, whatever stands around it. tokens_are_bytes: True where
-    that holds except for a space in front of the text, so that `token_bytes` of all tokens joined is the text.
+    bos_id: None where there is none. end_token_ids: tokens that end an answer. special_ids: tokens that are never part
+    of text. byte_level: True where every token is a string of bytes, whatever stands around it. tokens_are_bytes: True
+    where that holds except for a space in front of the text, so that `token_bytes` of all tokens joined is the text.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, path: str | Path, own_template: Path | None = None) -> Tokenizer:
-        """Read a Hugging Face folder. own_template: see `read_sources`.
+        """Reads a Hugging Face folder. own_template: see `read_sources`.
 
         Raises ModelNotFound without tokenizer.json, CorruptModel for a broken one, ConfigError.
         """
@@ -68,41 +69,42 @@ class Tokenizer:
         return cls(read_tokenizer(folder), special, read_sources(folder, own_template).values())
 
     def encode_prompt(self, text: str, context_tokens: int | None = None, *, parse_special: bool = True) -> list[int]:
-        """Token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text.
+        """Returns token ids of plain text, with the special tokens (BOS) that the tokenizer puts around a text.
 
-        context_tokens: raise ContextLengthExceeded for a text that leaves no room in it, a long one before it is
-        tokenized. parse_special: False encodes the texts of control tokens as text.
-        Raises InvalidRequest, TokenizerFailed.
+        context_tokens: the size of the context; a text that leaves no room in it raises ContextLengthExceeded, a long
+        text before it is tokenized. parse_special: False encodes the texts of control tokens as text. Raises
+        InvalidRequest, TokenizerFailed.
         """
         quoted = () if parse_special else ((0, len(text)),)
         return self._encoded(text, True, quoted, context_tokens)
 
     def encode_rendered(self, text: str, context_tokens: int | None = None, *, quoted: Spans = ()) -> list[int]:
-        """Token ids of text that already holds its special tokens, as a chat template writes it: no second BOS.
+        """Returns token ids of text that already holds its special tokens, as a chat template writes it: no second BOS
+        is added.
 
         quoted: parts in which the texts of control tokens are text. For context_tokens and errors see `encode_prompt`.
         """
         return self._encoded(text, False, quoted, context_tokens)
 
     def count_rendered(self, text: str, *, quoted: Spans = ()) -> int:
-        """The number of tokens of `encode_rendered`."""
+        """Returns the number of token ids that `encode_rendered` would return."""
         _utf8(text)
         return len(self._encoding(text, False)) if not quoted else len(self._encoded(text, False, quoted, None))
 
     def frame(self, pair: bool) -> Frame:
-        """The special tokens around one text, or around a pair of texts."""
+        """Returns the special tokens around one text, or around a pair of texts."""
         return self._pair_frame if pair else self._text_frame
 
     def quoting(self) -> Quoting:
-        """An object for one prompt that finds control tokens in what a client wrote."""
+        """Returns an object for one prompt that finds control tokens in the texts that a client wrote."""
         return Quoting(self._control.find, self._control.always)
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """The text of the ids without special tokens; ids outside the vocabulary are left out."""
+        """Returns the text of the ids without special tokens; ids outside the vocabulary are left out."""
         return _guarded(lambda: self._library.decode(list(token_ids), skip_special_tokens=True))
 
     def has(self, token_id: int) -> bool:
-        """True where the id is a token of this vocabulary (models often have a few more rows)."""
+        """Returns True where the id is a token of this vocabulary (models often have a few more rows)."""
         return self._library.id_to_token(token_id) is not None
 
     def token_bytes(self, token_id: int) -> bytes:
@@ -154,7 +156,8 @@ class Tokenizer:
 
     @made_once
     def _bound(self) -> TokenBound | None:
-        """Made with the first long text: it goes over the whole vocabulary."""
+        """The lower bound on tokens, or None where none can be computed. It is made with the first long text, because
+        it takes a pass over the whole vocabulary."""
         return TokenBound(self._library) if covers_every_byte(self._library) else None
 
     def _encoded(self, text: str, add_special_tokens: bool, quoted: Spans, context_tokens: int | None) -> list[int]:
@@ -174,12 +177,12 @@ class Tokenizer:
         return found if isinstance(found, list) else found.ids
 
     def _encoding(self, text: str, add_special_tokens: bool) -> tokenizers.Encoding:
-        """Encode with the one function of the library that releases the GIL; it makes no offsets."""
+        """Encodes with the only function of the library that releases the GIL; it makes no offsets."""
         return _guarded(lambda: self._library.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0])
 
 
 def _utf8(text: str) -> bytes:
-    """Raises InvalidRequest for what is too long, or no text."""
+    """Returns the text's bytes. Raises InvalidRequest where it is too long, or holds half of a surrogate pair."""
     if len(text) > MAX_PROMPT_CHARACTERS:
         raise InvalidRequest(
             f"The prompt has {len(text):,} characters; at most {MAX_PROMPT_CHARACTERS:,} are read.", param="prompt"
@@ -193,7 +196,8 @@ def _utf8(text: str) -> bytes:
 
 
 def _guarded(call: Callable[[], _T]) -> _T:
-    """Where the library's Rust code panics it raises a BaseException, which nothing above would turn into an answer."""
+    """Calls the library and turns its failures into Twostroke's errors. Where the library's Rust code panics, it raises
+    a BaseException, which no caller would turn into an answer."""
     try:
         return call()
     except BaseException as error:
@@ -205,7 +209,7 @@ def _guarded(call: Callable[[], _T]) -> _T:
 
 
 def _decoder_steps(library: tokenizers.Tokenizer) -> Iterator[dict[str, Any]]:
-    """The decoder's parts in order, sequences flattened."""
+    """Returns the decoder's steps in order, sequences flattened."""
     if library.decoder is None:
         return
     waiting = [json.loads(library.decoder.__getstate__())]
@@ -218,7 +222,7 @@ def _decoder_steps(library: tokenizers.Tokenizer) -> Iterator[dict[str, Any]]:
 
 
 def _space_mark(step: dict[str, Any]) -> str | None:
-    """The character that this decoder step turns into a space."""
+    """Returns the character that this decoder step turns into a space; None where there is none."""
     if step["type"] == "Metaspace":
         return str(step["replacement"])
     if step["type"] == "Replace" and step.get("content") == " ":

@@ -1,7 +1,7 @@
 """tokenizer.json: its bytes, its members, and the tokenizer of the library that is made of it.
 
-The library decodes the vocabulary of a file three times, each time into other objects. A vocabulary with merges is
-decoded here once and handed over, and the library builds the same tokenizer of it.
+The library decodes the vocabulary of a file three times, each time into other objects. This module decodes a vocabulary
+with merges once and hands it over, and the library builds the same tokenizer of it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ NAME = "tokenizer.json"
 MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
 """That of published Gemma 3 has 33 MB, which is more than is read of other JSON files."""
 COMMENT = "#version"
-"""How a line among the merges begins that the library leaves out."""
+"""The beginning of a line among the merges that the library leaves out."""
 
 
 class _Strict(msgspec.Struct, forbid_unknown_fields=True):
-    """What a file has besides these fields might mean something to the library, which then reads the file itself."""
+    """A part of a file that may have no other fields. Other fields might mean something to the library, which then
+    reads the file itself."""
 
 
 class _Token(_Strict):
@@ -45,7 +46,7 @@ class _Token(_Strict):
 
 
 class _Merges(_Strict):
-    """The model of a vocabulary with merges. A model that leaves out merges at random is built by the library."""
+    """The model of a vocabulary with merges. A model that leaves out merges at random is left to the library."""
 
     type: Literal["BPE"]
     vocab: dict[str, int]
@@ -146,7 +147,8 @@ def built(raw: bytes) -> tokenizers.Tokenizer:
 
 
 def with_merges(raw: bytes) -> tokenizers.Tokenizer:
-    """The tokenizer of a file whose model is a vocabulary with merges. Raises some Exception for every other file."""
+    """Returns the tokenizer of a file whose model is a vocabulary with merges. Raises some Exception for every other
+    file."""
     import tokenizers
     from tokenizers import models
 
@@ -161,7 +163,7 @@ def with_merges(raw: bytes) -> tokenizers.Tokenizer:
 
 
 def _pairs(merges: list[Any]) -> list[Any]:
-    """Merges as pairs. An older file has them as text: two tokens with a space between them."""
+    """Returns the merges as pairs. An older file has them as text: two tokens with a space between them."""
     if not merges or isinstance(merges[0], tuple):
         return merges
     return [tuple(line.split(" ")) for line in merges if not line.startswith(COMMENT)]
@@ -182,7 +184,8 @@ def _added(token: _Token) -> tokenizers.AddedToken:
 
 @contextlib.contextmanager
 def _few_collections() -> Iterator[None]:
-    """Without garbage collections: a million new objects bring them about, and nothing of them is garbage yet."""
+    """Turns garbage collection off for the block: a million new objects would trigger collections, and none of them is
+    garbage yet."""
     collects = gc.isenabled()
     gc.disable()
     try:

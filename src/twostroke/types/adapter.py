@@ -1,4 +1,4 @@
-"""An adapter as requests meet it."""
+"""The slot and the salt by which a request refers to an adapter."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from typing import NamedTuple, Protocol
 
 
 class TakenAdapter(NamedTuple):
-    """slot: its number in the arrays of the engine. salt: the same for the same content, and for no other adapter."""
+    """slot: the adapter's number in the arrays of the engine. salt: a text that is the same for adapters with the same
+    content, and different for all other adapters."""
 
     slot: int
     salt: str
 
 
 class AdapterPlaces(Protocol):
-    """What metrics say of adapters."""
+    """What the metrics read about adapters."""
 
     @property
     def places(self) -> int:
-        """Adapters that can be used at once."""
+        """The number of adapters that can be used at the same time."""
 
     def name_of(self, slot: int) -> str:
         """The name of the adapter in a slot."""
 
 
 NO_ADAPTER = TakenAdapter(-1, "")
-"""What rows of the model alone have."""
+"""The value for rows that the model computes without an adapter."""

@@ -1,4 +1,4 @@
-"""How much a cache holds: pages of each group of layers, slots of states."""
+"""The sizes of a cache: the pages of each group of layers, and the slots of states."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PagePoolSize:
-    """num_pages of one group of layers. window: positions that a query of theirs sees, itself included; 0 means all."""
+    """num_pages: the pages of one group of layers. window: the number of positions that a query of these layers sees,
+    its own position included; 0 means all."""
 
     num_pages: int
     window: int = 0
@@ -26,7 +27,7 @@ class CachePools:
 
     @classmethod
     def full(cls, num_pages: int) -> CachePools:
-        """One group whose pages stay."""
+        """Returns the pools of a cache with one group, whose pages stay until the sequence ends."""
         return cls((PagePoolSize(num_pages),))
 
     @property
@@ -35,19 +36,20 @@ class CachePools:
         return tuple(pool.num_pages for pool in self.pages)
 
     def split(self, count: int) -> tuple[CachePools, CachePools]:
-        """The first `count` groups with the slots, and the others."""
+        """Returns two halves: the first `count` groups together with the state slots, and the other groups."""
         first, others = self.pages[:count], self.pages[count:]
         return CachePools(first, self.state_slots, self.chunk_tokens), CachePools(others, 0, self.chunk_tokens)
 
     @property
     def most_pages(self) -> int | None:
-        """The most pages of one sequence, as far as pages that stay allow; None where there are none."""
+        """The most pages that one sequence can have: the size of the smallest pool without a window. None where every
+        pool has a window."""
         return min((pool.num_pages for pool in self.pages if not pool.window), default=None)
 
 
 def window_pages(window: int, chunk_tokens: int, page_tokens: int) -> int:
-    """The most pages that one sequence holds in a window group, while a chunk of this many positions is computed.
+    """Returns the most pages that one sequence holds in a window group while `chunk_tokens` positions are computed.
 
-    After the chunk lie window - 1 positions, which may begin in the middle of a page; so may the chunk.
+    Before the chunk lie window - 1 positions. They may begin in the middle of a page, and so may the chunk.
     """
     return -(-window // page_tokens) + -(-chunk_tokens // page_tokens) + 1

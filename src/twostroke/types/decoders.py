@@ -23,12 +23,12 @@ _building = threading.RLock()  # a module that is imported while a type is built
 
 
 def json_decoder(kind: type[_Kind]) -> json.Decoder[_Kind]:
-    """A decoder of JSON, whose type is built now."""
+    """Returns a decoder of JSON. msgspec builds the type `kind` in this call."""
     with _building:
         return msgspec.json.Decoder(kind)
 
 
 def msgpack_decoder(kind: Any) -> msgpack.Decoder[Any]:
-    """A decoder of MessagePack, whose type is built now. kind: a type, or a union of types."""
+    """Returns a decoder of MessagePack. msgspec builds the type in this call. kind: a type, or a union of types."""
     with _building:
         return msgspec.msgpack.Decoder(kind)

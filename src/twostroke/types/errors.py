@@ -23,9 +23,9 @@ from __future__ import annotations
 
 
 class TwostrokeError(Exception):
-    """Base of everything raised on purpose.
+    """The base of all errors that Twostroke raises on purpose.
 
-    what: one sentence that says what went wrong. why: the reason, with figures. fix: what the reader can do.
+    what: one sentence that names the fault. why: the reason, with figures. fix: what the reader can do.
     """
 
     def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
@@ -39,7 +39,7 @@ class TwostrokeError(Exception):
 
 
 class UsageError(TwostrokeError):
-    """The caller asked for something that cannot be."""
+    """The caller asked for something impossible."""
 
 
 class InvalidRequest(UsageError):
@@ -66,7 +66,8 @@ class ContextLengthExceeded(InvalidRequest):
 
 
 def prompt_too_long(least_tokens: int, context_tokens: int, *, exact: bool) -> ContextLengthExceeded:
-    """exact: whether `least_tokens` is the number of tokens, or only a number that it is not below."""
+    """Returns the error for a prompt that does not fit the context. least_tokens: the number of the prompt's tokens, or
+    a lower bound of this number. exact: True where `least_tokens` is the number itself."""
     error = ContextLengthExceeded(
         f"The prompt has {'' if exact else 'at least '}{least_tokens:,} tokens, "
         f"and the context has room for {context_tokens:,} in all.",
@@ -87,7 +88,7 @@ class ModelError(TwostrokeError):
 
 
 class ModelNotFound(ModelError):
-    """No such folder, hub id or revision."""
+    """There is no such folder, hub id or revision."""
 
 
 class UnsupportedModel(ModelError):
@@ -95,15 +96,15 @@ class UnsupportedModel(ModelError):
 
 
 class CorruptModel(ModelError):
-    """A file is not what its header claims."""
+    """A file's content contradicts its header."""
 
 
 class Contradiction(TwostrokeError):
-    """Figures of one report that cannot both be true: at least one was measured badly."""
+    """Two figures of one report cannot both be true: at least one was measured badly."""
 
 
 class OutOfMemory(TwostrokeError):
-    """It does not fit; the message carries the arithmetic."""
+    """Something does not fit into memory; the message contains the arithmetic."""
 
 
 class BackendError(TwostrokeError):
@@ -115,11 +116,11 @@ class MeetingLost(BackendError):
 
 
 class TokenizerFailed(BackendError):
-    """The tokenizer library failed on a text, as with a split pattern that takes too many steps."""
+    """The tokenizer library failed on a text, for example because a split pattern takes too many steps."""
 
 
 class UnreadOverflow(TwostrokeError):
-    """A stream's reader let more pieces wait than there is room for; its request has ended."""
+    """A stream's reader was too slow: more pieces wait than there is room for. The stream's request has ended."""
 
 
 class EngineStopped(TwostrokeError):
@@ -127,7 +128,10 @@ class EngineStopped(TwostrokeError):
 
 
 class ModelUnavailable(TwostrokeError):
-    """A model of a server with several could not be loaded. retry_after_s: None where a retry would fail again."""
+    """A server with several models could not load one of them.
+
+    retry_after_s: the seconds until a retry can help; None where a retry would fail again.
+    """
 
     def __init__(self, what: str, *, code: str, retry_after_s: float | None = None) -> None:
         super().__init__(what)
@@ -135,9 +139,9 @@ class ModelUnavailable(TwostrokeError):
 
 
 class Overloaded(TwostrokeError):
-    """There is more work than is taken at a time, or the request would wait longer than promised.
+    """The engine has as much work as it accepts at a time, or the request would wait longer than promised.
 
-    retry_after_s: when it would not, if no other request came.
+    retry_after_s: the seconds until the request would be in time, if no other request came.
     """
 
     def __init__(self, what: str, *, retry_after_s: float = 2.0, why: str = "", fix: str = "") -> None:

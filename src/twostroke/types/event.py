@@ -16,9 +16,9 @@ from twostroke.types.result import TokenLogprob
 
 
 class TokenEvent(msgspec.Struct, frozen=True, gc=False):
-    """One new output token. at_s: the `now` of the commit. memory: see SampledToken.
+    """One new output token. at_s: the time `now` that `commit` was given. memory: see SampledToken.
 
-    A Struct is made quickly: there are thousands a second.
+    The class is a Struct because a Struct is made quickly: there are thousands of these events a second.
     """
 
     request_id: str
@@ -29,7 +29,8 @@ class TokenEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class PromptEvent(Struct, frozen=True):
-    """Log probabilities of the next tokens of the prompt, for a request that asked; the first token has none.
+    """The log probabilities of the next tokens of a prompt, for a request that asked for them; the prompt's first token
+    has none.
 
     rows_sum: for a pooled prompt, the sum of its rows so far: float64 numbers as bytes.
     """
@@ -41,12 +42,13 @@ class PromptEvent(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class FinishedEvent:
-    """The request's one terminal event. num_cached_tokens: prompt tokens found in the prefix tree at first admission.
+    """The last event of a request. num_cached_tokens: the prompt tokens found in the prefix tree at the first
+    admission.
 
-    stopped_by, end_logprob: the end token where one ended it. first_scheduled_s: when its first position was first
-    planned.
-    prefix_miss: why the prefix tree had no more of the prompt at first admission; None where it had all it can.
-    retry_after_s: where the request was refused because it would be late, when to come again. score: the score of an
+    stopped_by, end_logprob: the id of the end token that ended the output, and its log probability; else None.
+    first_scheduled_s: the time at which the request's first position was planned. prefix_miss: why the prefix tree had
+    no more of the prompt at the first admission; None where it had as much as it can have. retry_after_s: for a request
+    that was refused because it would be late, the seconds after which it may be sent again. score: the score of an
     answer that a beam search found; else None.
     """
 

@@ -1,4 +1,4 @@
-"""What the exchange between the processes of a divided model took, at one of them."""
+"""The time and bytes that one process of a divided model spent on the exchange with the others."""
 
 from __future__ import annotations
 

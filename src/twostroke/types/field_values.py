@@ -1,4 +1,4 @@
-"""Values of fields as callers write them: exact types in, one clear error for the rest.
+"""Reads values of fields as callers write them: exact types are accepted, and any other type raises one clear error.
 
 A whole number is an int or a type that counts as one, such as numpy's integers. It is never a float, a bool or text,
 because 2.5 tokens, the seed 1e19 and logprobs=True have no exact meaning. A number is an int or a float, never a bool
@@ -16,7 +16,7 @@ from twostroke.types.errors import InvalidRequest
 
 
 def whole_number(name: str, value: Any) -> int:
-    """An int. Raises InvalidRequest."""
+    """Returns `value` as an int. Raises InvalidRequest where it is not a whole number."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)
@@ -26,21 +26,23 @@ def whole_number(name: str, value: Any) -> int:
 
 
 def number(name: str, value: Any) -> float:
-    """An int as it is, or a float. Raises InvalidRequest."""
+    """Returns an int unchanged, and any other real number as a float. Raises InvalidRequest where `value` is not a
+    number."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise _wrong(name, "a number, such as 0.5", value)
     return value if isinstance(value, int) else float(value)
 
 
 def truth(name: str, value: Any) -> bool:
-    """True or False. Raises InvalidRequest."""
+    """Returns `value` if it is True or False. Raises InvalidRequest for any other value."""
     if not isinstance(value, bool):
         raise _wrong(name, "True or False", value)
     return value
 
 
 def texts(name: str, value: Any) -> tuple[str, ...]:
-    """One text is a list of one; None is none. Raises InvalidRequest."""
+    """Returns a text or a list of texts as a tuple; None gives an empty tuple. Raises InvalidRequest for other values.
+    """
     if isinstance(value, str):
         return (value,)
     found = _items(name, "a text or a list of texts", value)
@@ -50,12 +52,14 @@ def texts(name: str, value: Any) -> tuple[str, ...]:
 
 
 def whole_numbers(name: str, value: Any) -> tuple[int, ...]:
-    """A list of ints; None is none. Raises InvalidRequest."""
+    """Returns a list of whole numbers as a tuple of ints; None gives an empty tuple. Raises InvalidRequest for other
+    values."""
     return tuple(whole_number(name, item) for item in _items(name, "a list of whole numbers", value))
 
 
 def numbers_by_id(name: str, value: Any) -> dict[int, float]:
-    """A mapping of ints to numbers; None is none. Raises InvalidRequest."""
+    """Returns a mapping of token ids to numbers; None gives an empty mapping. Raises InvalidRequest for other values.
+    """
     if value is not None and not isinstance(value, Mapping):
         raise _wrong(name, "a mapping of token ids to numbers", value)
     return {whole_number(name, token_id): number(name, bias) for token_id, bias in (value or {}).items()}

@@ -1,4 +1,4 @@
-"""What a request forbids its own output: all but some tokens, words, sequences of tokens."""
+"""The tokens that a request forbids in its output: all tokens outside a list, words, and sequences of tokens."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ NO_TOKEN_LEFT = "The request's own limits leave no token to choose from."
 
 
 class NoTokenLeft(ValueError):
-    """Every token is forbidden by the request itself."""
+    """The request itself forbids every token."""
 
 
 def packed_ids(token_ids: Sequence[int] | None) -> bytes:
-    """allowed_token_ids as 32-bit integers, b"" for None. Raises InvalidRequest."""
+    """Returns allowed_token_ids as the bytes of 32-bit integers; b"" for None. Raises InvalidRequest where the list is
+    empty or an id is out of range."""
     if token_ids is None:
         return b""
     if not token_ids:
@@ -31,7 +32,7 @@ def packed_ids(token_ids: Sequence[int] | None) -> bytes:
 
 
 def check_bad_words(words: Sequence[str]) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest where there are too many bad words, or where one is empty or too long."""
     if len(words) > MAX_BAD_WORDS:
         raise InvalidRequest(f"bad_words has more than {MAX_BAD_WORDS:,} entries.", param="bad_words")
     for word in words:
@@ -42,7 +43,8 @@ def check_bad_words(words: Sequence[str]) -> None:
 
 
 def id_sequences(name: str, value: Any) -> tuple[tuple[int, ...], ...]:
-    """A list of lists of token ids. Raises InvalidRequest."""
+    """Returns a list of lists of token ids as tuples. Raises InvalidRequest where `value` is anything else, is too
+    long, or holds an empty list."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise InvalidRequest(f"{name} must be a list of lists of token ids.", param=name)
     made = tuple(whole_numbers(name, sequence) for sequence in value)

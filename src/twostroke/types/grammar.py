@@ -1,4 +1,4 @@
-"""What an answer must look like, and the machine that says which token may come next.
+"""The form that an answer must have, and the machine that decides which tokens may come next.
 
     SamplingParams(grammar=Grammar.json_schema({"type": "object", ...}))
 """
@@ -18,15 +18,15 @@ MAX_REGEX_BYTES = 2 * 1024
 MAX_LARK_BYTES = 64 * 1024
 MAX_CHOICES = 4096
 TOO_HEAVY = "The grammar became too heavy in the middle of the answer."
-"""How the error of a completion begins that its own grammar has ended."""
+"""The first words of the error of a completion that was ended because its grammar took too much time or memory."""
 
 
 class GrammarFault(ValueError):
-    """A request's machine cannot go on: its limits are reached, or its library has failed."""
+    """The machine of a request's grammar cannot go on: its limits are reached, or its library has failed."""
 
 
 class GrammarKind(enum.StrEnum):
-    """The language a grammar is written in."""
+    """The language in which a grammar is written."""
 
     JSON_OBJECT = "json_object"
     JSON_SCHEMA = "json_schema"
@@ -36,7 +36,7 @@ class GrammarKind(enum.StrEnum):
 
     @property
     def words(self) -> str:
-        """The kind's name in messages."""
+        """The name of this kind in messages."""
         return _WORDS[self]
 
 
@@ -60,9 +60,9 @@ _CAPS_BYTES = {
 class ThoughtFirst:
     """The marks around a thought that may stand before the text that a grammar describes.
 
-    begun: the prompt has opened it, so that the answer begins within it. opening_id, closing_id: token ids of the
-    marks, where they are special tokens. around: the rules of Lark for formats that write more around an answer than a
-    thought. Their `start` has the answer's form in it as `answer_form`.
+    begun: True where the prompt has opened the thought, so that the answer begins within it. opening_id, closing_id:
+    token ids of the marks, where they are special tokens. around: the rules of Lark for formats that write more around
+    an answer than a thought. The `start` of these rules refers to the answer's form as `answer_form`.
     """
 
     opening: str
@@ -75,7 +75,8 @@ class ThoughtFirst:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Source text of one kind; make it with the class methods. Size is checked at once, the rest when it is compiled.
+    """The source text of a grammar of one kind; make it with the class methods. Its size is checked at once, and
+    everything else when it is compiled.
 
     thought: the marks around the thought, for a model that thinks before it answers. Raises InvalidRequest with param
     "grammar".
@@ -97,29 +98,29 @@ class Grammar:
 
     @classmethod
     def json_object(cls) -> Grammar:
-        """Any JSON object."""
+        """Returns a grammar of any JSON object."""
         return cls(GrammarKind.JSON_OBJECT)
 
     @classmethod
     def json_schema(cls, schema: str | bool | Mapping[str, Any]) -> Grammar:
-        """JSON that fits a JSON Schema, given as an object or as its text."""
+        """Returns a grammar of JSON that fits a JSON Schema. schema: the schema as an object or as its text."""
         return cls(GrammarKind.JSON_SCHEMA, schema if isinstance(schema, str) else _dumps(schema))
 
     @classmethod
     def regex(cls, pattern: str) -> Grammar:
-        """Text that matches the pattern from its first to its last character. No look-around, no
-        back-references; \\d means 0 to 9.
-        """
+        r"""Returns a grammar of text that matches the pattern from its first to its last character. The pattern has no
+        look-around and no back-references; \d means 0 to 9."""
         return cls(GrammarKind.REGEX, pattern)
 
     @classmethod
     def lark(cls, text: str) -> Grammar:
-        """Text of a context-free grammar: llguidance's Lark, which begins at `start`, or llama.cpp's GBNF (`root`)."""
+        """Returns a context-free grammar. text: llguidance's Lark, which begins at `start`, or llama.cpp's GBNF, which
+        begins at `root`."""
         return cls(GrammarKind.LARK, text)
 
     @classmethod
     def choice(cls, choices: Sequence[str]) -> Grammar:
-        """Exactly one of these texts."""
+        """Returns a grammar of exactly one of the texts in `choices`."""
         if len(choices) > MAX_CHOICES:
             raise InvalidRequest(f"{len(choices):,} choices; at most {MAX_CHOICES:,} are read.", param="grammar")
         if not choices or not all(isinstance(choice, str) and choice for choice in choices):
@@ -128,29 +129,32 @@ class Grammar:
 
 
 class TokenMask(Protocol):
-    """Which tokens one request may have next: a machine next to the request, moved on when a token is committed.
+    """Decides which tokens one request may have next: a machine that goes on with each token that is committed.
 
-    It shares nothing that changes with another machine, limits included: what one request does is nothing to others.
+    A machine shares no changing data with another machine, and no limits: what one request does cannot change another
+    request's masks.
 
-    No method raises but `bits`, and a machine that has failed stays failed: the request ends, and nothing else.
+    No method raises but `bits`. A machine that has failed stays failed: its request ends, and no other request is
+    disturbed.
     """
 
     @property
     def num_tokens(self) -> int:
-        """Output tokens it has taken in."""
+        """The number of output tokens that the machine has taken in."""
 
     @property
     def mask_s(self) -> float:
-        """About how many seconds of a processor its masks take, each."""
+        """The approximate processor time of one mask, in seconds."""
 
     def feed(self, token_id: int) -> None:
         """Take in the next output token."""
 
     def rewind(self, num_tokens: int) -> None:
-        """Go back to when it had taken in the first `num_tokens`."""
+        """Go back to the state after the first `num_tokens` output tokens."""
 
     def bits(self) -> bytes:
-        """One bit a token id, the lowest bit of a byte first; 1 may come next. Raises GrammarFault where it failed."""
+        """Returns one bit for each token id, the lowest bit of a byte first; 1 means that the token may come next.
+        Raises GrammarFault if the machine has failed."""
 
 
 def _dumps(value: Any) -> str:

@@ -1,4 +1,5 @@
-"""Images in a prompt: which positions hold rows of a tile, and by which key pages that hold them are found again."""
+"""Images in a prompt: the positions that hold rows of a tile, and the keys by which their pages are found in the prefix
+tree."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ IMAGE_PARTS = ("image_url", "input_image", "image")
 
 
 class SpanLayers(enum.Enum):
-    """Layers of a language model in which the rows of an image see each other in both directions. WINDOWED: those with
-    a window."""
+    """The layers of a language model in which the rows of an image see each other in both directions. WINDOWED: the
+    layers with a window."""
 
     NONE = enum.auto()
     ALL = enum.auto()
@@ -22,7 +23,8 @@ class SpanLayers(enum.Enum):
 
 
 class PlacedPart(dict[str, Any]):
-    """A part of a message that holds an image. where: the field of the request, as its client wrote it."""
+    """A part of a message that holds an image. where: the name of the part's field in the request, as the client wrote
+    it."""
 
     def __init__(self, part: Mapping[str, Any], where: str) -> None:
         super().__init__(part)
@@ -35,7 +37,8 @@ def is_image(part: object) -> bool:
 
 
 def placed(content: Any, where: str) -> Any:
-    """A content whose images know their fields, as `messages[0].content[1]`. where: the field of the content."""
+    """Returns the content with each image as a PlacedPart, whose field is for example `messages[0].content[1]`. where:
+    the name of the content's field."""
     if not isinstance(content, list) or not any(map(is_image, content)):
         return content
     return [
@@ -45,7 +48,8 @@ def placed(content: Any, where: str) -> Any:
 
 
 def with_places(messages: Sequence[Any]) -> list[Any]:
-    """Messages of a chat, whose images know their fields. What is no message stays as it is."""
+    """Returns the messages of a chat with each image as a PlacedPart. An entry that is not a message stays unchanged.
+    """
     made = []
     for place, message in enumerate(messages):
         content = message.get("content") if isinstance(message, Mapping) else None
@@ -55,28 +59,31 @@ def with_places(messages: Sequence[Any]) -> list[Any]:
 
 
 class Patching(Struct, frozen=True):
-    """How an encoder divides a tile. patch: the side of a patch in pixels. merge: patches of one side that become one
-    image row. Pixels that make no whole patch are left out, as by a convolution."""
+    """How an encoder divides a tile. patch: the side of a patch in pixels. merge: the number of patches on each side of
+    the square that becomes one image row. Pixels that do not fill a whole patch are left out, as a convolution does."""
 
     patch: int
     merge: int
 
     @property
     def unit(self) -> int:
-        """The side, in pixels, of what one image row shows."""
+        """The side, in pixels, of the square that one image row shows."""
         return self.patch * self.merge
 
     def lines(self, width: int, height: int) -> tuple[int, int]:
-        """How many lines of image rows a tile of this size becomes, and how many rows a line has."""
+        """Returns the number of lines of image rows that a tile of this size becomes, and the number of rows in a line.
+        """
         return height // self.patch // self.merge, width // self.patch // self.merge
 
 
 class Sheet(Struct, frozen=True):
-    """A grid of squares that show one picture together. Each is encoded alone, and their rows are read line by line.
+    """A grid of squares that show one picture together. Each square is encoded alone, and the rows of all squares are
+    read line by line.
 
-    across, down: squares of a line, and lines of them. side: image rows of one side of a square. left, top, columns,
-    lines: the part of the grid that is read, in image rows. width, height: the size that this part is fitted to.
-    ends_lines: whether the row that ends a line stands after each line, or once after all of them.
+    across, down: the number of squares in a line, and the number of lines of squares. side: the image rows along one
+    side of a square. left, top, columns, lines: the part of the grid that is read, in image rows. width, height: the
+    size, in image rows, to which this part is fitted. ends_lines: True where the row that ends a line stands after each
+    line, False where it stands once after all lines.
     """
 
     across: int
@@ -92,26 +99,27 @@ class Sheet(Struct, frozen=True):
 
     @classmethod
     def alone(cls, side: int) -> Sheet:
-        """One square, and one row after it."""
+        """Returns a sheet of one square, with one row after it."""
         return cls(1, 1, side, 0, 0, side, side, side, side, ends_lines=False)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Lines of image rows, and rows of a line."""
+        """The number of lines of image rows, and the number of rows in a line."""
         return (self.height, self.width + 1) if self.ends_lines else (1, self.width * self.height + 1)
 
     @property
     def squares(self) -> int:
-        """How many there are."""
+        """The number of squares."""
         return self.across * self.down
 
 
 class ImageTile(Struct, frozen=True, eq=False, weakref=True):
-    """A rectangle that is encoded alone. key: below zero, made of all that its rows depend on (`key_of`), so it stands
-    for a token id where a prefix is looked up. lines, columns: the image rows that it becomes, as they lie in it.
+    """A rectangle that is encoded alone. key: a number below zero, made from everything that the tile's rows depend on
+    (`key_of`), so that it can replace a token id where a prefix is looked up. lines, columns: the shape of the image
+    rows that the tile becomes.
 
-    pixels: height * width * 3 bytes, row after row, red, green and blue of each pixel next to each other. sheet: where
-    it is a grid of squares, which are encoded one after the other.
+    pixels: height * width * 3 bytes, row after row, with the red, green and blue of each pixel next to each other.
+    sheet: the grid of squares, where the tile is such a grid; its squares are encoded one after the other.
     """
 
     key: int
@@ -124,13 +132,14 @@ class ImageTile(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def rows(self) -> int:
-        """How many image rows it becomes."""
+        """The number of image rows that the tile becomes."""
         return self.lines * self.columns
 
 
 class ImageSpan(Struct, frozen=True, eq=False):
-    """Positions [first, end) of a prompt, which hold rows of a tile in order, from row `skipped` on. count: how many;
-    0 for all that follow. together: whether the rows see each other, so that they are computed in one step."""
+    """Positions [first, end) of a prompt, which hold rows of a tile in order, beginning with row `skipped`. count: the
+    number of rows; 0 means all rows from there on. together: True where the rows see each other, so that they are
+    computed in one step."""
 
     first: int
     tile: ImageTile
@@ -145,8 +154,9 @@ class ImageSpan(Struct, frozen=True, eq=False):
 
 
 class EncodedTiles(Struct, frozen=True):
-    """What a step encoded. keys: tiles whose rows were finished. seconds: those of all pieces. predicted_s: what they
-    were predicted to take. pieces: how many. dropped: tiles whose rows are kept no longer."""
+    """The work of a step on images. keys: the keys of tiles whose rows were finished. seconds: the time of all pieces.
+    predicted_s: the time that was predicted for these pieces, in seconds. pieces: the number of pieces. dropped: the
+    keys of tiles whose rows are no longer kept."""
 
     keys: frozenset[int] = frozenset()
     seconds: float = 0.0
@@ -168,12 +178,12 @@ NOTHING_ENCODED = EncodedTiles()
 
 
 def key_of(digest: bytes) -> int:
-    """A digest as a number that no token has."""
+    """Returns a digest as a negative number, which no token has as its id."""
     return -1 - int.from_bytes(digest, "big")
 
 
 def keys_of(token_ids: Sequence[int], spans: Sequence[ImageSpan]) -> list[int]:
-    """The token ids, with the key of its tile at each position that holds an image row."""
+    """Returns the token ids, where each position that holds an image row has the key of its tile instead."""
     keys = list(token_ids)
     for span in spans:
         keys[span.first : span.end] = [span.tile.key] * (span.end - span.first)

@@ -1,4 +1,4 @@
-"""A property that is made with its first use and kept, by one thread however many ask for it at the same time.
+"""A property that is made at its first use and kept. One thread makes it, even if several threads ask at the same time.
 
     class Tokenizer:
         @made_once
@@ -18,9 +18,10 @@ _LOCK = "_made_once"
 
 
 class made_once(Generic[T]):
-    """Made by the function it stands before. What the function raises is raised, and the next use tries again.
+    """A property whose value the decorated function makes. If the function raises, the error goes to the caller, and
+    the next use tries again.
 
-    An object has one lock for all such properties, which one of them may use for another.
+    An object has one lock for all such properties; a property may use another property while it is made.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
@@ -37,7 +38,7 @@ class made_once(Generic[T]):
     def __get__(self, instance: object, owner: type) -> T: ...
 
     def __get__(self, instance: object | None, owner: type) -> made_once[T] | T:
-        """Python asks here until the object's own dictionary has the value, and not again."""
+        """Returns the value. Python calls this method only until the object's own dictionary has the value."""
         if instance is None:
             return self
         values = instance.__dict__

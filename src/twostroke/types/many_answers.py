@@ -1,4 +1,4 @@
-"""Several answers of which the best are given: best_of, and beam search."""
+"""Requests that make several answers and give the best of them: best_of, and beam search."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ NOT_BESIDE_BEAMS: Mapping[str, tuple[Any, ...]] = {
     "adaptive_target": (-1,),
     "samplers": (None,),
 }
-"""What a beam search does not honour, with the values that ask for nothing. Nothing is drawn, so that a temperature of
-0 asks for nothing, and one of 1 is that of the scores."""
+"""The parameters that a beam search does not honour, each with the values that ask for nothing. A beam search draws no
+token, so a temperature of 0 asks for nothing. A temperature of 1 does not change the scores, so it asks for nothing
+too."""
 
 
 class AnswersAsked(Protocol):
-    """What these rules read of `SamplingParams`, which calls them."""
+    """The fields of `SamplingParams` that the functions of this module read. `SamplingParams` calls these functions."""
 
     @property
     def n(self) -> int:
-        """How many answers are given."""
+        """The number of answers that are given."""
 
     @property
     def best_of(self) -> int | None:
-        """How many answers are made; None for n."""
+        """The number of answers that are made; None means n."""
 
     @property
     def num_answers(self) -> int:
-        """best_of, or n."""
+        """best_of where it is set, else n."""
 
     @property
     def use_beam_search(self) -> bool:
@@ -52,24 +53,25 @@ class AnswersAsked(Protocol):
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """Stop strings."""
+        """The stop strings."""
 
 
 def num_looked_at(width: int, num_ends: int) -> int:
-    """The continuations of all beams that a search looks at, best first: with up to `num_ends` end tokens, at least
-    `width` of them do not end by one. As in transformers, the number is the same with stop strings."""
+    """Returns how many continuations of all beams a search looks at, best first. With up to `num_ends` end tokens, at
+    least `width` of these continuations do not end with an end token. As in transformers, the number is the same with
+    stop strings."""
     return max(2, 1 + num_ends) * width
 
 
 def num_offered(params: AnswersAsked, num_ends: int) -> int:
-    """The tokens that a search needs of each beam. All that it looks at may be those of one beam; where only end tokens
-    end an answer, `width` that do not end are enough."""
+    """Returns how many tokens a search needs of each beam. All continuations that it looks at may belong to one beam.
+    Where only end tokens end an answer, `width` tokens that are not end tokens are enough."""
     width = params.num_answers
     return num_looked_at(width, num_ends) if params.stop else width + num_ends
 
 
 def early_stopping(name: str, value: Any) -> bool | str:
-    """True, False or "never". Raises InvalidRequest."""
+    """Returns `value` if it is True, False or "never". Raises InvalidRequest for any other value."""
     if isinstance(value, bool) or value == NEVER:
         found: bool | str = value
         return found
@@ -77,7 +79,7 @@ def early_stopping(name: str, value: Any) -> bool | str:
 
 
 def check_many_answers(params: AnswersAsked) -> None:
-    """Raises InvalidRequest for answers that cannot be chosen from."""
+    """Raises InvalidRequest where the parameters of several answers contradict each other."""
     if params.best_of is not None and params.best_of < params.n:
         raise InvalidRequest(
             f"best_of ({params.best_of}) is below n ({params.n}).",

@@ -1,4 +1,5 @@
-"""Why a request that waited for its model has ended: an error's text carries it from the front's book to its reader."""
+"""The text of an error for a request that waited for its model in vain. The text carries the reason from the front's
+book to the request's reader."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ _MARK = "The model is not loaded"
 
 
 def not_loaded(code: str, why: str) -> str:
-    """The text of an event's error. code: one of those that clients see."""
+    """Returns the text of an event's error. code: one of the error codes that clients see."""
     return f"{_MARK} ({code if code in _CODES else _CODES[-1]}): {why}"
 
 
 def unavailable_of(error: str, retry_after_s: float | None) -> ModelUnavailable | None:
-    """The error of such a text; None for any other text."""
+    """Returns the error for a text that `not_loaded` made; None for any other text."""
     for code in _CODES:
         mark = f"{_MARK} ({code}): "
         if error.startswith(mark):

@@ -1,4 +1,4 @@
-"""What was changed in one request so that it could be answered, in words for whoever sent it.
+"""Notes on what was changed in one request so that it could be answered, in words for the client that sent it.
 
     notes = Notes()
     notes.add("max_tokens 32000 was cut to the 1990 tokens of room")
@@ -18,14 +18,14 @@ _UNSAFE_NAME = re.compile(r"[^A-Za-z0-9_.:/-]")
 
 
 class Notes:
-    """Each text once, safe to write into a header, and few of them. For one thread."""
+    """A few notes, each text once and safe to write into a header. For one thread."""
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
         self._left_out = 0
 
     def add(self, text: str) -> None:
-        """Remember a change. Names that a client chose go through `named` first."""
+        """Remember the note of one change. Names that a client chose must go through `named` first."""
         text = _UNSAFE.sub("?", text[:MAX_NOTE_CHARACTERS])
         if text in self._texts:
             return
@@ -35,17 +35,17 @@ class Notes:
             self._left_out += 1
 
     def add_all(self, texts: Iterable[str]) -> None:
-        """`add` for each."""
+        """Calls `add` for each text."""
         for text in texts:
             self.add(text)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All of them in the order of `add`."""
+        """All notes, in the order in which they were added."""
         more = (f"and {self._left_out} more",) if self._left_out else ()
         return (*self._texts, *more)
 
 
 def named(value: object) -> str:
-    """A name that a client chose, as a note or an error may hold it."""
+    """Returns a name that a client chose in a form that a note or an error may hold."""
     return _UNSAFE_NAME.sub("?", str(value)[:MAX_NAME_CHARACTERS]) or "?"

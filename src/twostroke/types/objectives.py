@@ -1,20 +1,19 @@
-"""What a user is promised: how soon an answer begins, how steadily it goes on."""
+"""The objectives that a user is promised: how soon an answer begins, and how steadily it goes on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 ITL_SHARE = 0.95
-"""An ITL objective is met for a request where this share of its own gaps is no longer: for the scheduler that
-promises, for `bench serve` and the simulator that count goodput, and for `plan` that predicts. Not the mean, not the
-longest gap."""
+"""An ITL objective is met for a request where this share of the request's own gaps is no longer than the objective. The
+scheduler, `bench serve`, the simulator and `plan` all use this definition. It is neither the mean nor the longest gap.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LatencyObjectives:
-    """ttft_s: seconds to the first token, queueing included. itl_s: seconds of the gap between two tokens (ITL_SHARE).
-    None means no objective.
-    """
+    """ttft_s: the seconds to the first token, queueing included. itl_s: a share ITL_SHARE of the gaps between two
+    tokens must be no longer than this, in seconds. None means no objective."""
 
     ttft_s: float | None = None
     itl_s: float | None = None
@@ -25,7 +24,7 @@ class LatencyObjectives:
         return self.ttft_s is not None or self.itl_s is not None
 
     def loosened(self, asked: LatencyObjectives | None) -> LatencyObjectives:
-        """These, with what one request asks for in place of each where it asks."""
+        """Returns these objectives, with each one that the request sets itself (`asked`) in its place."""
         if asked is None:
             return self
         return LatencyObjectives(

@@ -1,4 +1,4 @@
-"""What a caller of the engine gets: pieces while it streams, and the whole at the end."""
+"""What a caller of the engine gets: pieces while an answer streams, and the whole answer at the end."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from twostroke.types.sampling_params import SamplingParams
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One user request before it becomes n engine requests. token_ids: never empty, ids checked by the shell.
+    """One user request before it becomes n engine requests. token_ids: never empty; the shell has checked the ids.
 
-    speculate: how its next tokens are guessed, by the names of --speculate; None as the engine does.
+    speculate: the way in which the request's next tokens are guessed, by the names of --speculate; None means the
+    engine's way.
 
-    masks: params.grammar compiled, one machine at its beginning for each completion; the shell makes them where they
-    are missing. A prompt that has them can be run once. shown_token_ids: special tokens that are part of this answer's
-    text all the same. adapter: the name of the adapter to compute it with; None for the model alone. pooling: the
-    prompt becomes one vector, and there is no answer; params then say nothing. images, disk_s: see `Request`.
+    masks: the compiled params.grammar, one machine at its beginning for each completion; the shell makes the machines
+    where they are missing. A prompt that has them can be run once. shown_token_ids: special tokens that still are part
+    of this answer's text. adapter: the name of the adapter to compute the request with; None for the model alone.
+    pooling: set where the prompt becomes one vector; then there is no answer, and params are not used. images, disk_s:
+    see `Request`.
     """
 
     token_ids: tuple[int, ...]
@@ -46,9 +48,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds on the engine's clock; None where the request never got so far. parts: what the time went to.
+    """Times in seconds on the engine's clock; None where the request did not get so far. parts: how the time is
+    divided.
 
-    guesses_won_s, guesses_lost_s: predicted seconds of steps that accepted guesses spared, and of verifying them.
+    guesses_won_s: the predicted seconds of the steps that accepted guesses made unnecessary. guesses_lost_s: the
+    predicted seconds of verifying guesses.
     """
 
     arrival_s: float
@@ -82,18 +86,20 @@ class Timings:
 
 
 class Delta(msgspec.Struct, frozen=True, gc=False):
-    """One piece of one completion of a streamed request. Pieces joined give the completion. Made once for each token:
-    a Struct is made in a tenth of the time of a frozen dataclass. `msgspec.structs.replace` makes a changed copy.
+    """One piece of one completion of a streamed request. All pieces joined give the completion. One is made for each
+    token, so it is a Struct, which is made in a tenth of the time of a frozen dataclass. `msgspec.structs.replace`
+    makes a changed copy.
 
-    index: the number of the completion, 0 to n - 1. text may be empty while a stop string or half a character is held
-    back. finish_reason: set on the last piece of this index, with stop_reason (the stop string or end token id).
-    num_output_tokens: generated so far, with those that are held back or never delivered (end token, stop string).
-    prompt_logprobs: log probabilities of the prompt's next tokens, from its second on; they come before any text, with
-    index 0. end_logprob: the log probability of the end token, which is generated and never delivered; on the last
-    piece. score: the score of an answer that was chosen among several (`SamplingParams.best_of`). num_other_tokens:
-    tokens generated for answers that were not chosen, on the last piece of index 0.
-    retry_after_s: on the last piece of a request that was refused because it would be late; `error` says why.
-    rows_sum: on the last piece of a pooled prompt, the sum of its rows: float64 numbers as bytes.
+    index: the number of the completion, 0 to n - 1. text: the piece of text; it may be empty while a stop string or
+    half a character is held back. finish_reason: set on the last piece of this index, with stop_reason (the stop string
+    or end token id). num_output_tokens: the tokens generated so far, with those that are held back or never delivered
+    (end token, stop string). prompt_logprobs: log probabilities of the prompt's next tokens, from its second on; they
+    come before any text, with index 0. end_logprob: on the last piece, the log probability of the end token, which is
+    generated and never delivered. score: the score of an answer that was chosen among several
+    (`SamplingParams.best_of`). num_other_tokens: on the last piece of index 0, the tokens generated for answers that
+    were not chosen. retry_after_s: on the last piece of a request that was refused because it would be late, the
+    seconds until it may be sent again; `error` has the reason. rows_sum: on the last piece of a pooled prompt, the sum
+    of its rows: float64 numbers as bytes.
     """
 
     request_id: str
@@ -116,10 +122,9 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     rows_sum: bytes = b""
 
     def followed_by(self, later: Delta) -> Delta | None:
-        """Both as one piece; None where they must stay apart. They stay apart if they belong to different completions,
-        or have log probabilities of the prompt. They also do if the later piece ends the answer with a fault, since
-        raising it would lose this one's text.
-        """
+        """Returns this piece and `later` as one piece; None where they must stay apart. They stay apart if they belong
+        to different completions, or if one has log probabilities of the prompt. They also do if the later piece ends
+        the answer with a fault, since the error that is raised for it would lose the text of this piece."""
         if later.index != self.index or self.finish_reason or self.prompt_logprobs or later.prompt_logprobs:
             return None
         if later.finish_reason in (FinishReason.ERROR, FinishReason.ABORT):
@@ -134,9 +139,9 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One finished answer. num_output_tokens: tokens generated, with the end token and what a stop string took away.
-    score: for an answer chosen among several, the mean log probability, or what a beam search compares.
-    """
+    """One finished answer. num_output_tokens: the tokens generated, with the end token and the tokens that a stop
+    string took away. score: for an answer chosen among several, the mean log probability, or the score that a beam
+    search compares."""
 
     index: int
     text: str
@@ -154,9 +159,8 @@ class Completion:
 @dataclass(frozen=True, slots=True)
 class GenerationOutput:
     """All n answers to one prompt. prompt_logprobs: log probabilities of the prompt's tokens from the second on, where
-    asked for. num_other_tokens: tokens generated for answers that were not chosen. rows_sum: the sum of the rows of a
-    pooled prompt, see Delta.
-    """
+    the request asked for them. num_other_tokens: the tokens generated for answers that were not chosen. rows_sum: the
+    sum of the rows of a pooled prompt, see Delta."""
 
     request_id: str
     prompt_token_ids: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a completion's time went to. The parts add up to its end-to-end time."""
+"""How the time of a completion is divided into parts. The parts add up to its end-to-end time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class TimeParts:
-    """Seconds, each second in one part.
+    """The seconds of one completion; each second is counted in one part.
 
-    queue_s: seconds from arrival until the first position was planned, without encode_s. encode_s: its images, encoded.
-    own_prefill_s: the prompt's own positions.
-    others_prefill_s: what other requests' prefill added to its steps. decode_s: its tokens, had no other request
-    been in prefill. preempted_s: put back, waiting for pages. recompute_s: positions computed again after that.
-    host_gap_s: seconds in and between its steps in which neither model nor sampling ran. client_stall_s: seconds in
-    which its reader left pieces lying.
+    queue_s: seconds from arrival until the first position was planned, without encode_s. encode_s: seconds in which its
+    images were encoded. own_prefill_s: seconds for the prompt's own positions. others_prefill_s: seconds that other
+    requests' prefill added to its steps. decode_s: seconds for its tokens, as if no other request had been in prefill.
+    preempted_s: seconds in which it was preempted and waited for pages. recompute_s: seconds for positions that were
+    computed again after a preemption. host_gap_s: seconds in and between its steps in which neither model nor sampling
+    ran. client_stall_s: seconds in which pieces were ready and its reader did not take them.
     """
 
     queue_s: float = 0.0
@@ -29,11 +29,11 @@ class TimeParts:
 
     @property
     def total_s(self) -> float:
-        """All parts."""
+        """The sum of all parts, in seconds."""
         return sum(self.by_name().values())
 
     def by_name(self) -> dict[str, float]:
-        """Name -> seconds, in the order in which they usually pass."""
+        """Returns part name -> seconds, in the order in which the parts usually pass."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __sub__(self, other: TimeParts) -> TimeParts:

@@ -14,7 +14,7 @@ from twostroke.types.request import Request
 
 
 class Role(enum.StrEnum):
-    """What a sequence does in a step. It never follows from the number of rows.
+    """What a sequence does in a step. The role never follows from the number of rows.
 
     PREFILL: computes tokens that are known already: a chunk of its prompt, or after a preemption its prompt and output
     once more. DECODE: computes the token that the step before gave it.
@@ -27,19 +27,20 @@ class Role(enum.StrEnum):
 class PlannedSequence(NamedTuple):
     """Positions [start, start + num_tokens) of one request, computed in this step.
 
-    known_token_ids: prompt and output so far; the live list, valid until `commit`, longer than the planned part where
-    the prompt is chunked. tables: for each page group (`program.cache_groups`), the pages of positions
-    [0, start + num_tokens), in order; -1 for a page before the group's window, which is never read. samples: True where
-    the last known position is planned, so that its logits give the next token. scores: the planned positions whose
-    logits give the log probability of the prompt token after them, or whose rows are pooled, where the request asks
-    for that. pooled: the sum of the rows that earlier steps gave, as in `StepResult`. state_slot: where its state lies
-    in every state cache; -1 where the model has none.
+    known_token_ids: prompt and output so far; the live list, valid until `commit`. It is longer than the planned part
+    where the prompt is chunked. tables: for each page group (`program.cache_groups`), the pages of positions [0, start
+    + num_tokens), in order; -1 for a page before the group's window, which is never read. samples: True where the last
+    known position is planned, so that its logits give the next token. scores: the planned positions whose rows of the
+    head the request asks for: each gives the log probability of the prompt token after it, or is pooled. pooled: the
+    sum of the rows that earlier steps gave, as in `StepResult`. state_slot: the slot of its state in every state cache;
+    -1 where the model has no states.
 
-    draft_token_ids: guesses of what follows the known tokens, computed at the last of the planned positions. What is
-    sampled at a guess counts where it and all guesses before it are what was sampled. Empty where samples is False.
+    draft_token_ids: guesses of the tokens after the known ones, computed at the last of the planned positions. The
+    token sampled at a guess counts where this guess and all guesses before it are equal to the sampled tokens. Empty
+    where samples is False.
 
-    alone: True to compute it by itself, because a step with these positions and others failed.
-    memory: what its samplers know after its known tokens (`SampledToken.memory`).
+    alone: True to compute the sequence by itself, because a step with these positions and others failed. memory: what
+    its samplers remember after its known tokens (`SampledToken.memory`).
     """
 
     request: Request
@@ -63,39 +64,40 @@ class PlannedSequence(NamedTuple):
 
     @property
     def page_ids(self) -> Sequence[int]:
-        """The first group's table; empty where the model keeps no K and V."""
+        """The page table of the first group; empty where the model keeps no K and V."""
         return self.tables[0] if self.tables else ()
 
     @property
     def adapter(self) -> int:
-        """The request's."""
+        """The number of the request's adapter; -1 for none."""
         return self.request.adapter
 
     @property
     def second_text(self) -> int | None:
-        """Where the second of two texts begins; None where there is one."""
+        """The position where the second of two texts begins; None where there is one text."""
         return None if self.request.pooling is None else self.request.pooling.second_text
 
     @property
     def sampled_rows(self) -> int:
-        """The last rows, whose logits are sampled: that of the last known token and those of the guesses."""
+        """The number of rows at the end whose logits are sampled: the row of the last known token and the rows of the
+        guesses."""
         return 1 + len(self.draft_token_ids) if self.samples else 0
 
     @property
     def logit_rows(self) -> int:
-        """Rows that need logits."""
+        """The number of rows that need logits."""
         return self.sampled_rows + len(self.scores)
 
     @property
     def token_ids(self) -> Sequence[int]:
-        """What the planned positions hold."""
+        """The tokens at the planned positions."""
         end = self.start + self.num_tokens - len(self.draft_token_ids)
         known = self.known_token_ids[self.start : end]
         return [*known, *self.draft_token_ids] if self.draft_token_ids else known
 
     @property
     def num_output_tokens(self) -> int:
-        """Output tokens made before this step (also the position that random draws are keyed by)."""
+        """The number of output tokens made before this step. It is also the position that random draws are keyed by."""
         return len(self.known_token_ids) - len(self.request.prompt_token_ids)
 
 
@@ -112,12 +114,12 @@ class Hold(enum.StrEnum):
 
 
 PASSED_BY = (None, Hold.SIBLING, Hold.CALL, Hold.IMAGE)
-"""Holds of one request alone: those after it may run."""
+"""Holds that concern one request alone: the requests after it in the queue may run."""
 
 
 class Preemption(Struct, frozen=True):
-    """A sequence that gave its pages back with num_computed positions in them. by: the sequence that needed them
-    (the same one where no other could give any)."""
+    """A sequence that gave its pages back when num_computed of its positions were computed. by: the id of the sequence
+    that needed the pages (the same sequence where no other could give any)."""
 
     request_id: str
     by: str
@@ -125,8 +127,8 @@ class Preemption(Struct, frozen=True):
 
 
 class Copies(NamedTuple):
-    """What is copied before a step, each in order. states: (from slot, to slot) of every state cache; from -1 sets the
-    slot to zero. pages: (group, from page, to page) of every layer of that page group."""
+    """The copies to make before a step, each list in order. states: (from slot, to slot) in every state cache; from -1
+    sets the slot to zero. pages: (group, from page, to page) in every layer of that page group."""
 
     states: tuple[tuple[int, int], ...] = ()
     pages: tuple[tuple[int, int, int], ...] = ()
@@ -136,7 +138,7 @@ NO_COPIES = Copies()
 
 
 class EncodeTurn(NamedTuple):
-    """The tile that a step works on, and the predicted seconds that its pieces may take."""
+    """The tile that a step works on, and the predicted seconds that the pieces of this work may take."""
 
     tile: ImageTile | None = None
     seconds: float = 0.0
@@ -147,11 +149,13 @@ NO_TURN = EncodeTurn()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step. sequences: decoding ones first, then prefill chunks. preemptions: sequences put back in it.
+    """One step. sequences: decoding ones first, then prefill chunks. preemptions: the sequences that were preempted for
+    this step.
 
-    held: why the queue went no further; None where no request waits. state_copies, page_copies: done in order before
-    the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all sequences together. encode: the
-    tile of an image that is worked on in this step. encode_s: the predicted seconds that its pieces may take.
+    held: why the next request of the queue was not admitted; None where no request waits. state_copies, page_copies:
+    the copies made in order before the sequences are computed (`Copies`). num_draft_tokens: the draft tokens of all
+    sequences together. encode: the tile of an image that the step works on. encode_s: the predicted seconds that the
+    pieces of this work may take.
     """
 
     step_id: int
@@ -166,10 +170,10 @@ class Plan:
 
     @property
     def preempted(self) -> tuple[str, ...]:
-        """Request ids put back in this step."""
+        """The ids of the requests that were preempted for this step."""
         return tuple(preemption.request_id for preemption in self.preemptions)
 
     @property
     def num_tokens(self) -> int:
-        """Rows of the batch."""
+        """The number of rows of the batch."""
         return sum(sequence.num_tokens for sequence in self.sequences)

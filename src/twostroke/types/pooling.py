@@ -1,4 +1,4 @@
-"""What a model is served for, and which rows of a prompt become one vector."""
+"""The task that a model is served for, and the rows of a prompt that become one vector."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Task(enum.StrEnum):
 
 
 class Pooling(enum.StrEnum):
-    """Which of a prompt's rows are taken. LAST: the last one. CLS: the first one. MEAN: the mean of all.
+    """The rows of a prompt that are taken. LAST: the last one. CLS: the first one. MEAN: the mean of all.
 
     MEAN_SQRT: the sum of all, divided by the square root of their number.
     """
@@ -29,7 +29,7 @@ class Pooling(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PooledRows:
-    """How a prompt becomes one vector. skipped: tokens at the beginning that a mean leaves out.
+    """How a prompt becomes one vector. skipped: the number of tokens at the beginning that a mean leaves out.
 
     second_text: the position where the second text of a pair begins, for models that tell the two apart; None for one
     text.
@@ -48,6 +48,6 @@ class PooledRows:
         return range(min(self.skipped, num_tokens - 1), num_tokens)
 
     def divisor(self, num_tokens: int) -> float:
-        """What the sum of the rows is divided by."""
+        """Returns the number by which the sum of the rows is divided."""
         count = len(self.positions(num_tokens))
         return math.sqrt(count) if self.pooling is Pooling.MEAN_SQRT else count

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class MissReason(enum.StrEnum):
-    """SHORT: only full pages are shared. EMPTY: nothing was cached. UNFINISHED: another request was computing it.
+    """SHORT: only full pages are shared. EMPTY: nothing was cached. UNFINISHED: another request was computing the page.
 
     SCORED: the request asks for log probabilities of its prompt, which must be computed whole. STATE: the prompt
     departs from a cached one at a place where no snapshot of the model's state was kept.
@@ -24,10 +24,11 @@ class MissReason(enum.StrEnum):
 
 
 class PrefixMiss(Struct, frozen=True):
-    """position: the first token of the prompt that was not found; with DIFFERS, where it departs from what is cached.
+    """position: the position of the first prompt token that was not found; with DIFFERS, the position where the prompt
+    departs from the cached one.
 
-    lost_tokens: the prompt tokens that would have been found otherwise. by: the id of the request that was computing
-    the page.
+    lost_tokens: the number of prompt tokens that would have been found otherwise. by: the id of the request that was
+    computing the page.
     """
 
     reason: MissReason

@@ -1,6 +1,6 @@
-"""One sequence of tokens that a client waits for.
+"""A request of the engine: one sequence of tokens that a client waits for.
 
-A user's request with n > 1 becomes n of these with one group_id; they share the pages of the prompt.
+A user's request with n > 1 becomes n engine requests with one group_id; they share the pages of the prompt.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class FinishReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the scheduler is given; never changed afterwards, except for the mask, which follows the output.
+    """The scheduler's input; never changed afterwards, except for the mask, which follows the output.
 
-    seed: already drawn (the pure rooms own no randomness). max_tokens: already resolved against the context.
-    end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts
-    never share prefix pages. arrival_s: when it arrived, on the caller's clock. priority: 0 and below is interactive,
-    above 0 is batch work. objectives: its own promises in place of the engine's. speculate: how its next tokens are
-    guessed, in place of the engine's way. mask: fed with each output token when it is committed;
-    None where any token may come. resumed_token_ids: output that was made elsewhere before: it counts as output, is not
-    sent again, and the mask has taken it in. resumed_memory: what the request's samplers know after it.
-    adapter: the number of the adapter that its rows are computed with; -1 for none. Requests with different adapters
-    have different salts. pooling: the rows that become one vector; such a request has no output.
-    shown_token_ids: special tokens that are part of its text.
-    images: positions of the prompt that hold image rows, in order; the token ids there are placeholders.
-    disk_s: how long its pages stay on a disk after others leave it; below zero they are not written to one.
+    seed: already drawn (the pure rooms draw no random numbers). max_tokens: already resolved against the context.
+    end_token_ids: tokens that end the output (empty with ignore_eos). cache_salt: requests with different salts never
+    share prefix pages. arrival_s: the time of arrival on the caller's clock. priority: 0 and below is interactive,
+    above 0 is batch work. objectives: its own objectives in place of the engine's. speculate: the way in which its next
+    tokens are guessed, in place of the engine's way. mask: the machine that gets each output token when the token is
+    committed; None where any token may come. resumed_token_ids: output that was made elsewhere before: it counts as
+    output, is not sent again, and the mask has taken it in. resumed_memory: what the request's samplers remember after
+    these tokens. adapter: the number of the adapter that its rows are computed with; -1 for none. Requests with
+    different adapters have different salts. pooling: the rows that become one vector; such a request has no output.
+    shown_token_ids: special tokens that are part of its text. images: positions of the prompt that hold image rows, in
+    order; the token ids there are placeholders. disk_s: the additional seconds that its pages stay on a disk, compared
+    with other pages; below zero they are not written to a disk.
     """
 
     request_id: str
@@ -66,12 +66,12 @@ class Request:
 
     @property
     def wants_rows(self) -> bool:
-        """Are rows of the prompt part of the answer?"""
+        """Whether rows of the prompt are part of the answer."""
         return self.pooling is not None or self.params.prompt_logprobs is not None
 
     @property
     def wanted_rows(self) -> range:
-        """The prompt's positions whose rows of the head are needed, whether or not they are cached."""
+        """The positions of the prompt whose rows of the head are needed, whether or not they are cached."""
         length = len(self.prompt_token_ids)
         if self.pooling is not None:
             return self.pooling.positions(length)
@@ -79,21 +79,22 @@ class Request:
 
     @property
     def steered(self) -> bool:
-        """True for a beam: after each token it waits for the beam search to say how it goes on."""
+        """True for a beam: after each token it waits until the beam search decides how it goes on."""
         return self.params.use_beam_search
 
     @property
     def num_offered(self) -> int:
-        """How many tokens a search looks at for a beam; 0 without a search."""
+        """The number of tokens that a search looks at for a beam; 0 without a search."""
         return num_offered(self.params, len(self.end_token_ids)) if self.steered else 0
 
     @property
     def num_top(self) -> int | None:
-        """The most likely tokens whose log probabilities come with each token; None: not even the token's own."""
+        """The number of most likely tokens whose log probabilities come with each token. None: no log probabilities,
+        not even the token's own."""
         params = self.params
         return max(params.logprobs or 0, self.num_offered) if params.use_beam_search else params.logprobs
 
     def ends_with(self, token_id: int, num_output: int) -> bool:
-        """Does this token end the output, of which there are `num_output` tokens before it?"""
+        """Returns whether this token ends the output after `num_output` earlier output tokens."""
         ends = token_id in self.end_token_ids or token_id in self.params.stop_token_ids
         return ends and num_output >= self.params.min_tokens

@@ -12,7 +12,7 @@ from twostroke.types.images import NOTHING_ENCODED, EncodedTiles
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """log probability (natural, before temperature) of the chosen token and of the most likely ones, best first."""
+    """The log probability (natural, before temperature) of the chosen token and of the most likely ones, best first."""
 
     token_id: int
     logprob: float
@@ -20,8 +20,8 @@ class TokenLogprob:
 
 
 class Continuation(NamedTuple):
-    """A token that may come next in a beam. score: its log probability, with what the request changes; logprob: without
-    it."""
+    """A token that may come next in a beam. score: its log probability with the request's changes of the logits.
+    logprob: its log probability without them."""
 
     token_id: int
     score: float
@@ -29,10 +29,10 @@ class Continuation(NamedTuple):
 
 
 class SampledToken(NamedTuple):
-    """One new token of one request. A tuple, because there are thousands a second.
+    """One new token of one request. The class is a tuple because there are thousands of tokens a second.
 
-    offered: for a beam, the tokens that may come next, best score first. memory: what the request's samplers know after
-    this token; empty where they remember nothing.
+    offered: for a beam, the tokens that may come next, best score first. memory: what the request's samplers remember
+    after this token; empty where they remember nothing.
     """
 
     token_id: int
@@ -43,20 +43,27 @@ class SampledToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """sampled: request id -> its new tokens, for each planned sequence with `samples`: those of its draft that were
-    right, and the one after them.
+    """sampled: request id -> its new tokens, for each planned sequence with `samples`: the accepted tokens of its
+    draft, and the token after them.
 
     failed: request id -> reason, for requests whose own work failed; they end, the others go on.
+
     undone: ids of requests for which nothing was computed, while their states may have changed. They begin again from
     their last snapshots.
+
     prompt_logprobs: request id -> log probabilities of the prompt tokens after its planned `scores`, in order.
+
     pooled: request id -> the sum of its pooled rows so far, float64 numbers as bytes.
-    cold: memory was being made ready while the step ran, so that its time is no measure of later steps.
-    exchange: for a model in several processes, what the leader's exchange with the others took; its seconds are a part
-    of model_s. delayed_s: seconds since the last step in which the step's thread was ready to run while the processor
-    ran another program. early_s: the part of model_s in which a device worked on the step before the plan was given to
-    the executor.
-    encodes: what the encoder of images did; its seconds are a part of model_s.
+
+    cold: True where memory was being made ready while the step ran, so that the step's time does not predict later
+    steps.
+
+    exchange: for a model in several processes, the leader's exchange with the others; its seconds are a part of
+    model_s. delayed_s: seconds since the last step in which the step's thread was ready to run while the processor ran
+    another program. early_s: the part of model_s in which a device worked on the step before the plan was given to the
+    executor.
+
+    encodes: the work of the encoder of images; its seconds are a part of model_s.
     """
 
     sampled: Mapping[str, tuple[SampledToken, ...]]
@@ -79,5 +86,5 @@ class StepResult:
 
     @property
     def faulty(self) -> bool:
-        """Whether some request's work failed, or was not done: the step's time is no measure of later ones."""
+        """Whether some request's work failed or was not done: then the step's time does not predict later steps."""
         return bool(self.failed or self.undone)

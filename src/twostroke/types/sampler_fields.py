@@ -1,6 +1,7 @@
-"""The parameters of samplers next to top-k, top-p and min-p, by llama.cpp's names: values, ranges, and which are off.
+"""The parameters of the samplers other than top-k, top-p and min-p, by llama.cpp's names: values, ranges, and which are
+off.
 
-The rules that they ask for are in runner/sampling/samplers, one file for each sampler.
+The rules of these samplers are in runner/sampling/samplers, one file for each sampler.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _OFF: Mapping[str, Mapping[str, float]] = {
     TEMPERATURE: {"temperature": 1.0, "dynatemp_range": 0.0},
     ADAPTIVE: {"adaptive_target": -1.0},
 }
-"""What each sampler reads, at values that change nothing."""
+"""The fields that each sampler reads, with values that change nothing."""
 _OTHER_NAMES = {
     "typical_p": TYPICAL,
     "typical": TYPICAL,
@@ -49,20 +50,20 @@ MIROSTAT_1, MIROSTAT_2 = 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerFields:
-    """typical_p: keep the tokens whose surprise is nearest to the expected one, up to this probability; 1 is off.
+    """typical_p: keep the tokens whose surprise is nearest to the expected surprise, up to this total probability; 1 is
+    off.
 
     top_n_sigma: keep logits within this many standard deviations of the largest; 0 or -1 is off. dynatemp_range: the
-    temperature follows the entropy, up to this far from `temperature`; dynatemp_exponent is the shape of the curve.
-    xtc_probability: how often all tokens but the least likely of those with at least xtc_threshold are left out.
-    dry_multiplier: 0 is off; else a token that would go on with a repetition of m tokens loses multiplier * base^(m -
-    dry_allowed_length) where m is at least dry_allowed_length. dry_penalty_last_n: how many tokens of prompt and output
-    are looked at; -1 is all. dry_sequence_breakers: a repetition stops at a token that contains one of these texts; an
-    engine takes them as dry_breaker_ids (text.dry_breakers makes these).
-    mirostat: its two versions, 1 and 2, hold the surprise of the output near mirostat_tau bits, with the learning rate
-    mirostat_eta. They take the place of top_k, top_p and the like; 0 is off. adaptive_target: prefer tokens near this
-    probability; below 0 is off.
-    adaptive_decay: how much of the history of chosen probabilities counts.
-    samplers: which samplers run and in what order, as llama.cpp has it; None is this engine's own order.
+    temperature follows the entropy and differs from `temperature` by at most this; dynatemp_exponent is the shape of
+    the curve. xtc_probability: the probability that, among the tokens with at least xtc_threshold, all but the least
+    likely one are left out. dry_multiplier: 0 is off; else a token that would continue a repetition of m tokens loses
+    multiplier * base^(m - dry_allowed_length) where m is at least dry_allowed_length. dry_penalty_last_n: the number of
+    tokens of prompt and output that are searched; -1 is all. dry_sequence_breakers: a repetition stops at a token that
+    contains one of these texts; an engine takes them as dry_breaker_ids (text.dry_breakers makes these). mirostat:
+    version 1 or 2; both hold the surprise of the output near mirostat_tau bits, with the learning rate mirostat_eta.
+    They replace top_k, top_p and the like; 0 is off. adaptive_target: prefer tokens near this probability; below 0 is
+    off. adaptive_decay: the weight of the history of chosen probabilities. samplers: which samplers run and in what
+    order, as in llama.cpp; None is this engine's own order.
     """
 
     typical_p: float = 1.0
@@ -86,13 +87,13 @@ class SamplerFields:
 
     @property
     def narrows(self) -> bool:
-        """Whether more than temperature, top_k, top_p and min_p decides which token is drawn."""
+        """Whether anything other than temperature, top_k, top_p and min_p decides which token is drawn."""
         sets = self.typical_p < 1.0 or self.top_n_sigma > 0.0 or self.xtc_probability > 0.0
         return sets or self.dynatemp_range > 0.0 or self.remembers or self.samplers is not None
 
     @property
     def remembers(self) -> bool:
-        """Whether the choice of a token depends on how likely the ones before it were."""
+        """Whether the choice of a token depends on the probabilities of the tokens chosen before it."""
         return self.mirostat != 0 or self.adaptive_target >= 0.0
 
     @property
@@ -102,12 +103,12 @@ class SamplerFields:
 
 
 FIELD_NAMES = tuple(each.name for each in fields(SamplerFields) if each.name != "dry_breaker_ids")
-"""What a request may name."""
+"""The names of fields that a request may use."""
 DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(SamplerFields)}
 
 
 def sampler_names(name: str, value: Any) -> tuple[str, ...]:
-    """Names of samplers as llama.cpp has them, each once. Raises InvalidRequest."""
+    """Returns the names of samplers, as in llama.cpp. Raises InvalidRequest where a name is unknown or stands twice."""
     found = tuple(_OTHER_NAMES.get(each, each) for each in texts(name, value))
     for each in found:
         if each not in SAMPLERS:
@@ -126,7 +127,7 @@ def _ids(name: str, value: Any) -> frozenset[int]:
 
 
 def left_out(order: Sequence[str]) -> dict[str, float]:
-    """The fields of samplers that an order does not name, with values that change nothing."""
+    """Returns the fields of the samplers that `order` does not name, with values that change nothing."""
     return {field: value for name, off in _OFF.items() if name not in order for field, value in off.items()}
 
 
@@ -163,7 +164,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 
 
 def check_samplers(params: SamplerFields) -> None:
-    """What no range says. Raises InvalidRequest."""
+    """Checks the rules that no range of a single field expresses. Raises InvalidRequest."""
     if params.mirostat and params.adaptive_target >= 0.0:
         raise InvalidRequest(
             "mirostat and adaptive_target cannot both be asked for.",

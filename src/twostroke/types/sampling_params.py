@@ -1,4 +1,4 @@
-"""How the tokens of one request are chosen."""
+"""The parameters by which the tokens of one request are chosen."""
 
 from __future__ import annotations
 
@@ -25,28 +25,33 @@ TOP_K_OFF = -1
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams(SamplerFields):
-    """Frozen, validated at construction (raises InvalidRequest naming the field).
+    """The parameters by which the tokens of one request are chosen. They are frozen, and checked at construction, which
+    raises InvalidRequest naming the field.
 
     Values are made exact at construction: one text for `stop` is one stop, lists become tuples, top_k=-1 becomes 0.
 
     temperature: 0 means greedy. top_k: 0 or -1 means off. top_p, min_p: probabilities. seed: None lets the engine draw
-    one. logprobs: None means none; k >= 0 asks for the chosen token's logprob and the k most likely next to it.
-    max_tokens: None means up to the end of the context; 0 computes the prompt alone. stop: strings that end the text
-    and are not part of it. prompt_logprobs: the same as logprobs, for each prompt token after the first; such a prompt
-    is computed whole, cached or not.
-    repetition_window: repetition_penalty looks at this many of the last tokens of prompt and output; None means all.
-    allowed_token_ids: no other token is ever chosen, end tokens among them; None means any.
-    bad_words: texts that the output must not hold; an engine takes them as bad_token_ids (text.bad_words makes these).
-    bad_token_ids: sequences of token ids that the output must not hold: the last id of one is not chosen after the
-    others. As in vLLM, another spelling of the same word in tokens is another sequence.
-    grammar: what the answer must look like; it says where the answer may end, so min_tokens and ignore_eos have no
-    place next to it. Cut short by max_tokens or a stop string, an answer is the beginning of one that fits.
-    best_of: how many answers are made. Of these, the n with the highest mean log probability of their tokens (the end
-    token counts) are given, best first. None: n.
-    use_beam_search: the answers are found by a beam search with best_of beams, as transformers' generate(num_beams=...)
-    does it. An answer's score is the sum of its tokens' log probabilities / (its length ** length_penalty).
-    early_stopping decides when the search ends. True: when there are as many finished answers as beams. False: when the
-    best beam, at its present length, could not beat the worst of them. "never": when it could not at any length.
+    one. logprobs: None means none; k >= 0 asks for the log probabilities of the chosen token and of the k most likely
+    ones. max_tokens: None means up to the end of the context; 0 computes the prompt alone. stop: strings that end the
+    text and are not part of it. prompt_logprobs: the same as logprobs, for each prompt token after the first; such a
+    prompt is computed whole, cached or not. repetition_window: the number of last tokens of prompt and output that
+    repetition_penalty looks at; None means all. allowed_token_ids: the only tokens that may be chosen, end tokens
+    included; None means any. bad_words: texts that the output must not hold; an engine takes them as bad_token_ids
+    (text.bad_words makes these). bad_token_ids: sequences of token ids that the output must not hold: the last id of a
+    sequence is not chosen after its other ids. As in vLLM, another spelling of the same word in tokens is another
+    sequence.
+
+    grammar: the form that the answer must have. It decides where the answer may end, so min_tokens and ignore_eos
+    cannot be used with it. An answer cut short by max_tokens or a stop string is the beginning of an answer that fits.
+
+    best_of: the number of answers that are made; None means n. Of these, the n with the highest mean log probability of
+    their tokens (the end token counts) are given, best first.
+
+    use_beam_search: True to find the answers by a beam search with best_of beams, as transformers'
+    generate(num_beams=...) does. An answer's score is the sum of its tokens' log probabilities / (its length **
+    length_penalty). early_stopping: decides when the search ends. True: when there are as many finished answers as
+    beams. False: when the best beam, at its present length, could not beat the worst finished answer. "never": when it
+    could not at any length.
     """
 
     n: int = 1
@@ -76,9 +81,9 @@ class SamplingParams(SamplerFields):
     length_penalty: float = 1.0
     early_stopping: bool | str = False
     has_chain: bool = field(default=False, init=False, repr=False, compare=False)
-    """`narrows`, asked for once: the sampler reads it at every token."""
+    """The value of `narrows`, computed once because the sampler reads it at every token."""
     allowed_ids_i32: bytes = field(default=b"", init=False, repr=False, compare=False)
-    """allowed_token_ids as 32-bit integers, made once: the sampler reads them at every token."""
+    """allowed_token_ids as 32-bit integers, made once because the sampler reads them at every token."""
 
     def __post_init__(self) -> None:
         self._make_exact()
@@ -148,7 +153,7 @@ class SamplingParams(SamplerFields):
 
     @property
     def num_answers(self) -> int:
-        """Answers that are made, of which n are given."""
+        """The number of answers that are made, of which n are given."""
         return self.n if self.best_of is None else self.best_of
 
     @property

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 WAYS = ("auto", "off", "ngram", "suffix")
-"""What every engine has."""
+"""The ways that every engine has."""
 NO_WAYS = ("auto", "off")
-"""What an engine that never guesses has."""
+"""The ways of an engine that never guesses."""
 DRAFT, MEDUSA, EAGLE, MTP = "draft", "medusa", "eagle", "mtp"
 BY_MODEL = (DRAFT, MEDUSA, EAGLE)
-"""What an engine has, too, that loaded a draft model or heads. Each is asked for as WAY:MODEL."""
+"""The additional ways of an engine that loaded a draft model or heads. Each is asked for as WAY:MODEL."""
 SHIPPED_HEADS = (MEDUSA, EAGLE)
-"""The ways that may be asked for without a folder: some ship for the embedded model."""
+"""The ways that may be asked for without a folder: their heads for the embedded model are shipped."""
 INSIDE = (MTP,)
 """The ways whose heads are in the model's own checkpoint; they are asked for by the word alone."""
 LOADED = (*BY_MODEL, *INSIDE)

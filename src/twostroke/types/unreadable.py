@@ -1,4 +1,4 @@
-"""Why a file cannot be read, in words: the reason without Python's own form of it, and what to do."""
+"""Explains in words why a file cannot be read: the reason without the form of Python's message, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NOT_TEXT = "It is not UTF-8 text: byte 0x{byte:02x} at position {position:,}."
 
 
 def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
-    """One sentence, such as "Permission denied."."""
+    """Returns the reason as one sentence, such as "Permission denied."."""
     if isinstance(error, UnicodeDecodeError):
         return NOT_TEXT.format(byte=error.object[error.start], position=error.start)
     if error.errno == errno.EISDIR:
@@ -17,7 +17,7 @@ def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
 
 
 def fix_unreadable(error: OSError | UnicodeDecodeError, otherwise: str) -> str:
-    """What to do. otherwise: where neither the path nor its permissions are wrong."""
+    """Returns what the reader can do. otherwise: the advice where neither the path nor its permissions are wrong."""
     if isinstance(error, PermissionError):
         return "Check the permissions of the file and of its folders."
     if isinstance(error, FileNotFoundError):

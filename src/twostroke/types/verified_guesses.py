@@ -1,4 +1,4 @@
-"""How many guesses steps verified, and how many of their tokens were right: sums that only rise."""
+"""Counts of the guesses that steps verified, and of the accepted tokens in them: sums that only rise."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from twostroke.types.result import StepResult
 
 
 class VerifiedGuesses(Struct, frozen=True):
-    """guesses: the number of guesses, each of one or more tokens. tokens: the tokens in all of them. accepted: how many
-    of these tokens were accepted. by_place: the accepted ones by their place in the guess.
-    """
+    """guesses: the number of guesses, each of one or more tokens. tokens: the tokens in all guesses. accepted: the
+    number of these tokens that were accepted. by_place: the accepted tokens by their place in the guess."""
 
     guesses: int = 0
     tokens: int = 0
@@ -21,7 +20,7 @@ class VerifiedGuesses(Struct, frozen=True):
     by_place: tuple[int, ...] = ()
 
     def plus(self, other: VerifiedGuesses) -> VerifiedGuesses:
-        """The sums of both."""
+        """Returns the sums of both."""
         if not other.guesses:
             return self
         places = zip_longest(self.by_place, other.by_place, fillvalue=0)
@@ -37,7 +36,7 @@ NO_GUESSES = VerifiedGuesses()
 
 
 def guesses_of(plan: Plan, result: StepResult) -> VerifiedGuesses:
-    """What one step verified."""
+    """Returns the counts of the guesses that one step verified."""
     total = NO_GUESSES
     for sequence in plan.sequences if plan.num_draft_tokens else ():
         if tokens := len(sequence.draft_token_ids):

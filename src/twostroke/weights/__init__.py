@@ -1,1 +1,1 @@
-"""From files to packed weights: safetensors, GGUF, names, packing, the cache on disk, the hub."""
+"""Turns files into packed weights: safetensors, GGUF, names, packing, the cache on disk, the hub."""

@@ -17,7 +17,7 @@ class ZeroTensor(Struct, frozen=True):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape and dtype; it takes no bytes of any file."""
+        """Shape and dtype; the tensor takes no bytes of any file."""
         return TensorInfo("F32", self.shape, 0, 0)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
@@ -30,7 +30,7 @@ class ZeroTensor(Struct, frozen=True):
 def with_zeros(
     tensors: Mapping[str, TensorSource], wanted: Iterable[tuple[str, tuple[int, ...]]], endings: tuple[str, ...]
 ) -> dict[str, TensorSource]:
-    """The tensors, and zeros for wanted names that are absent and have one of these endings.
+    """Returns the tensors, and zeros for wanted names that are absent and have one of these endings.
 
     wanted: names with their shapes.
     """

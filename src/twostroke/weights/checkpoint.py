@@ -1,4 +1,4 @@
-"""A checkpoint folder: one safetensors file, shards after an index, or the name of a GGUF file (gguf/unfold.py)."""
+"""A checkpoint folder: one safetensors file, shards listed in an index, or the name of a GGUF file (gguf/unfold.py)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSourc
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 MAX_INDEX_ENTRIES, MAX_INDEX_BYTES = 1 << 20, 256 << 20
-"""60 layers of 384 experts, with three matrices of three tensors each, have 207,360 names, which take over 20 MB."""
+"""The most entries and bytes of an index. 60 layers of 384 experts, with three matrices of three tensors each, have
+207,360 names, which take over 20 MB."""
 MAX_SHARDS = 4096
 NOT_THE_MODEL = ("adapter_model", "consolidated", "mmproj", ".")
-"""Beginnings of names of safetensors files that hold something else, or the same weights under other names."""
+"""Beginnings of names of safetensors files that hold other data, or the same weights under other names."""
 _NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
 
 
@@ -62,7 +63,7 @@ class Checkpoint:
 
     @classmethod
     def open(cls, folder: Path, single: str | None = None) -> Checkpoint:
-        """Open and check every file. single: the name of the one file that is meant.
+        """Opens and checks every file. single: the name of the one file to open; None for the folder's usual files.
 
         Raises ModelNotFound, UnsupportedModel (other formats) or CorruptModel.
         """
@@ -92,14 +93,15 @@ class Checkpoint:
             raise
 
     def renamed(self, names: Mapping[str, str]) -> Checkpoint:
-        """The checkpoint's open files, with other names for these tensors: present name -> new name."""
+        """Returns a checkpoint with the same open files and other names for these tensors. names: present name -> new
+        name."""
         return Checkpoint(
             self.folder, self.shards, {names.get(name, name): tensor for name, tensor in self.tensors.items()}
         )
 
     @property
     def origin(self) -> str:
-        """Where the weights lie, for people: the folder, or the file that an unfolded folder names."""
+        """The place of the weights, for people: the folder, or the file that an unfolded folder names."""
         first = next(iter(self.shards.values())).path
         return str(self.folder if first.parent == self.folder else first)
 
@@ -115,25 +117,26 @@ class Checkpoint:
 
     @property
     def stored_names(self) -> frozenset[str]:
-        """The names of all tensors in safetensors files, parts of quantized matrices and what is not read as well."""
+        """The names of all tensors in safetensors files, including parts of quantized matrices and tensors that are not
+        read."""
         files = (shard for shard in self.shards.values() if isinstance(shard, SafetensorsFile))
         return frozenset(name for file in files for name in file.tensors)
 
     def info(self, name: str) -> TensorInfo:
-        """Shape, dtype and place of a tensor. Raises KeyError."""
+        """Returns shape, dtype and place of a tensor. Raises KeyError."""
         return self.tensors[name].info
 
     def read(self, name: str) -> SourceArray:
-        """A whole tensor, in its shape; see SafetensorsFile.read_rows."""
+        """Returns a whole tensor, in its shape; see SafetensorsFile.read_rows."""
         tensor = self.tensors[name]
         return tensor.read_rows(0, tensor.info.rows)
 
     def read_rows(self, name: str, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """Rows [first, first + count) of a tensor; see SafetensorsFile.read_rows."""
+        """Returns rows [first, first + count) of a tensor; see SafetensorsFile.read_rows."""
         return self.tensors[name].read_rows(first, count, out)
 
     def read_stored(self, name: str, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Rows of a quantized tensor as codes and scales, for a kind that holds them.
+        """Returns rows of a quantized tensor as codes and scales, for a kind that can hold them.
 
         Raises CorruptModel; TypeError for tensors of floats.
         """
@@ -143,7 +146,7 @@ class Checkpoint:
         return tensor.read_stored(first, count, kind)
 
     def holds_negated_exp(self, name: str) -> bool:
-        """Whether a tensor is stored as minus the exponential of what its name says."""
+        """Returns whether a tensor stores minus the exponential of the values that its name promises."""
         tensor = self.tensors[name]
         return isinstance(tensor, GgufTensor) and tensor.negated_exp
 
@@ -162,7 +165,8 @@ class Checkpoint:
 def _open_shards(
     folder: Path, names: list[str], shard_of: Mapping[str, str] | None
 ) -> tuple[dict[str, SafetensorsFile], dict[str, SafetensorsTensor]]:
-    """The open files and their tensors; shard_of: the file of each tensor, None for all that the files hold."""
+    """Returns the open files and their tensors. shard_of: the file of each tensor; None for all tensors that the files
+    hold."""
     shards: dict[str, SafetensorsFile] = {}
     try:
         for name in names:
@@ -184,7 +188,7 @@ def _open_shards(
 
 
 def _owners(shards: Mapping[str, SafetensorsFile]) -> dict[str, str]:
-    """Tensor -> the file that holds it. Raises CorruptModel where two do."""
+    """Returns tensor -> the file that holds it. Raises CorruptModel where two files hold the same tensor."""
     found: dict[str, str] = {}
     for name, file in shards.items():
         if twice := next(iter(found.keys() & file.tensors.keys()), None):
@@ -198,7 +202,7 @@ def _owners(shards: Mapping[str, SafetensorsFile]) -> dict[str, str]:
 
 
 def shards_without_index(folder: Path) -> list[str]:
-    """The files of weights in a folder that has neither the usual file nor an index: numbered shards, all of them, or
+    """Returns the files of weights in a folder that has neither the usual file nor an index: all numbered shards, or
     one file under another name. Raises ModelNotFound, UnsupportedModel, CorruptModel."""
     names = sorted(path.name for path in folder.glob("*.safetensors") if not path.name.startswith(NOT_THE_MODEL))
     if len(names) == 1 and not _NUMBERED.fullmatch(names[0]):
@@ -258,7 +262,8 @@ def _is_plain_file_name(name: str) -> bool:
 
 
 def _no_weights(folder: Path, unclear: Sequence[str]) -> UnsupportedModel | ModelNotFound:
-    """unclear: safetensors files of which none is known to be the model."""
+    """Returns the error for a folder without weights. unclear: safetensors files; none of them is known to be the
+    model."""
     others = [path.name for pattern in ("*.bin", "*.pt", "*.pth") for path in sorted(folder.glob(pattern))]
     if others:
         return UnsupportedModel(

@@ -1,4 +1,4 @@
-"""Tensors that a checkpoint holds twice: whether the second copy has the same numbers."""
+"""Compares tensors that a checkpoint holds twice: both copies must have the same numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK_BYTES = 16 << 20
 
 
 def same_numbers(checkpoint: Checkpoint, first_name: str, second_name: str) -> bool:
-    """Whether two tensors have the same shape, type and bits."""
+    """Returns whether two tensors have the same shape, type and bits."""
     one, other = checkpoint.info(first_name), checkpoint.info(second_name)
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
@@ -27,7 +27,8 @@ def same_numbers(checkpoint: Checkpoint, first_name: str, second_name: str) -> b
 
 
 def require_same(checkpoint: Checkpoint, copies: Iterable[tuple[str, str]], architecture: str) -> None:
-    """Compare what is stored twice. copies: see CommonFacts. Raises UnsupportedModel that names what differs."""
+    """Compares the tensors that are stored twice. copies: see CommonFacts. Raises UnsupportedModel that names a pair
+    that differs."""
     for begin, usual in copies:
         for name in sorted(name for name in checkpoint.names if name.startswith(begin)):
             original = usual + name.removeprefix(begin)

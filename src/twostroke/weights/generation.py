@@ -1,4 +1,4 @@
-"""generation_config.json: how the model's publisher wants tokens chosen, and which tokens end an answer."""
+"""Reads generation_config.json: how the model's publisher wants tokens chosen, and which tokens end an answer."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ FILE_NAME = "generation_config.json"
 
 @dataclass(frozen=True, slots=True)
 class GenerationDefaults:
-    """sampling: only what the file says, by the names of SamplingParams. eos_token_ids: may be empty."""
+    """sampling: the parameters that the file sets, by the names of SamplingParams. eos_token_ids: the end tokens; may
+    be empty."""
 
     eos_token_ids: tuple[int, ...] = ()
     sampling: Mapping[str, float | int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def read_generation_defaults(folder: Path) -> GenerationDefaults:
-    """Read the file of a model's folder; empty defaults where there is none. Raises CorruptModel naming the field.
+    """Reads the file of a model's folder; returns empty defaults where there is none. Raises CorruptModel naming the
+    field.
 
-    With do_sample false the publisher wants greedy decoding: temperature, top_k, top_p and min_p then do not count.
+    With do_sample false the publisher wants greedy decoding: temperature, top_k, top_p and min_p are then ignored.
     """
     path = folder / FILE_NAME
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Reading of untrusted JSON files: bounded in size, no duplicate keys, no NaN, always an object.
+"""Reads untrusted JSON files: bounded in size, no duplicate keys, no NaN, always an object.
 
 Infinity is read, though JSON has no such word: published configs of Mamba-2 have it where a number has no bound.
 """
@@ -22,7 +22,7 @@ DOWNLOAD_AGAIN = "Download the model again; if that does not help, its publisher
 
 
 def parse_object(raw: bytes, place: str) -> dict[str, Any]:
-    """Bytes of a JSON object -> dict. Raises CorruptModel naming `place`."""
+    """Turns the bytes of a JSON object into a dict. Raises CorruptModel naming `place`."""
     try:
         value = json.loads(raw.decode("utf-8"), object_pairs_hook=_object_without_duplicates, parse_constant=_constant)
     except (ValueError, RecursionError) as error:
@@ -33,17 +33,17 @@ def parse_object(raw: bytes, place: str) -> dict[str, Any]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file. Raises CorruptModel where it is missing, too large or not an object."""
+    """Returns the JSON object in a file. Raises CorruptModel where the file is missing, too large or not an object."""
     return parse_object(without_mark(read_bytes(path)), path.name)
 
 
 def without_mark(raw: bytes) -> bytes:
-    """A text without the byte order mark that editors of Windows write at its beginning."""
+    """Returns a text without the byte order mark that editors of Windows write at its beginning."""
     return raw.removeprefix(codecs.BOM_UTF8)
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_CONFIG_BYTES) -> bytes:
-    """All bytes of a regular file of at most `max_bytes`. Raises CorruptModel."""
+    """Returns all bytes of a regular file of at most `max_bytes`. Raises CorruptModel."""
     descriptor = open_regular(path)
     try:
         num_bytes = os.fstat(descriptor).st_size
@@ -59,7 +59,8 @@ def read_bytes(path: Path, max_bytes: int = MAX_CONFIG_BYTES) -> bytes:
 
 
 def open_regular(path: Path) -> int:
-    """A read-only descriptor of a regular file (never a pipe or a device, which could block). Raises CorruptModel."""
+    """Returns a read-only descriptor of a regular file (never a pipe or a device, which could block). Raises
+    CorruptModel."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise CorruptModel(f"{path} is not a regular file.", fix=DOWNLOAD_AGAIN)

@@ -1,4 +1,4 @@
-"""A folder that stands for a model's files in another form: made once and kept, or made for this process alone."""
+"""A folder with a model's files in another form: made once and kept, or made for this process alone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 Members = Mapping[str, str | Path]
-"""File name -> its text, or the file that a link leads to. A name may begin with one folder."""
+"""File name -> the file's text, or the path of the file to which a link leads. A name may begin with one folder."""
 
 
 def make_folder(parent: Path | None, name: str, proof: str, members: Callable[[], Members]) -> Path:
-    """The folder `parent`/`name`, made of `members` where its file `proof` is not there yet.
+    """Returns the folder `parent`/`name`. It is made of `members` if its file `proof` does not exist yet.
 
     Where parent is None or cannot be written (a full or read-only disk), the folder lasts as long as this process.
     """
@@ -42,7 +42,8 @@ def _write(folder: Path, members: Members) -> None:
 
 
 def _kept(parent: Path, name: str, proof: str, members: Members) -> Path:
-    """Written next to its place and moved there whole; of two processes one wins, and both have written the same."""
+    """Makes the folder next to its place and moves it there as a whole. If two processes do so, one of them wins, and
+    both have written the same."""
     parent.mkdir(parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
     try:

@@ -1,10 +1,11 @@
-"""key_factors.json: by what each channel of K is divided before it is kept in int8 or int4, as calibration found it.
+"""Reads and writes key_factors.json: the factors, found by calibration, by which each channel of K is divided before it
+is kept in int8 or int4.
 
     {"version": 1, "model": FINGERPRINT, "exponents": {"int4": {"0": [[2, 0, ...], ...], ...}, "int8": {...}}}
 
-The exponents of one cache of K and V are those of two: one list for each KV head, one whole number for each channel of
-it. A cache is named by its place among the program's caches. The fingerprint is that of config.json and the weights, so
-that the file of another model is refused.
+The numbers for one cache of K and V are exponents of two: one list for each KV head, one whole number for each of its
+channels. A cache is named by its place among the program's caches. The fingerprint is that of config.json and the
+weights, so that the file of another model is refused.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ from twostroke.weights.packed.fingerprint import content_fingerprint
 NAME = "key_factors.json"
 VERSION = 1
 MOST = 24
-"""The largest magnitude of an exponent. Real keys need far less."""
+"""The largest magnitude of an exponent. Real keys need much smaller ones."""
 FIX = f"Run `twostroke quantize MODEL --to keys` again, or delete {NAME}."
 
 Exponents = Mapping[int, tuple[tuple[int, ...], ...]]
-"""The exponents of each cache, by its index: for each KV head one for each channel."""
+"""The exponents of each cache, by its index: for each KV head a list with one exponent for each channel."""
 
 
 class KeyFactors(Struct, frozen=True):
-    """exponents: by the name of the format of K and V that they were chosen for."""
+    """exponents: the exponents, by the name of the format of K and V for which they were chosen."""
 
     exponents: Mapping[str, Exponents]
 
     def factors(self, kind: KVKind) -> dict[int, tuple[float, ...]]:
-        """The factors of each cache, by its index, one KV head after the other. A cache whose factors are all 1 is
-        left out; a format without exponents has none."""
+        """Returns the factors of each cache, by its index, one KV head after the other. A cache whose factors are all 1
+        is left out; a format without exponents has none."""
         found = self.exponents.get(kind.name.lower(), {})
         factors = {index: tuple(2.0**each for head in heads for each in head) for index, heads in found.items()}
         return {index: each for index, each in factors.items() if set(each) != {1.0}}
 
     def digest(self, kind: KVKind) -> str:
-        """16 hex digits: equal for equal factors; empty without any."""
+        """Returns 16 hex digits, equal for equal factors; "" where there are no factors."""
         found = sorted(self.factors(kind).items())
         return hashlib.blake2b(repr(found).encode(), digest_size=8).hexdigest() if found else ""
 
@@ -63,7 +64,8 @@ def require_same_model(folder: Path, output: Path) -> None:
 
 
 def write_key_factors(folder: Path, found: KeyFactors) -> Path:
-    """The file, which holds for the model of this folder. Raises ModelError, ConfigError where it cannot be written."""
+    """Writes the file for the model of this folder, and returns its path. Raises ModelError; raises ConfigError where
+    it cannot be written."""
     said = {
         "version": VERSION,
         "model": _fingerprint(folder),
@@ -84,7 +86,7 @@ def write_key_factors(folder: Path, found: KeyFactors) -> Path:
 
 
 def read_key_factors(folder: Path, caches: Mapping[int, PagedKV]) -> KeyFactors | None:
-    """The factors next to a model; None where there is no file. caches: that can have factors.
+    """Returns the factors next to a model; None where there is no file. caches: the caches that can have factors.
 
     Raises CorruptModel for a file that is not sound or belongs to another model.
     """

@@ -1,4 +1,4 @@
-"""Packing at load: rows are read in bounded blocks, packed panel by panel, and never held twice.
+"""Packs weights while they are loaded: rows are read in bounded blocks, packed panel by panel, and never held twice.
 
 Peak memory is the packed weights and two blocks of source rows.
 """
@@ -22,7 +22,7 @@ from twostroke.weights.packing.stored_packing import StoredPacking
 from twostroke.weights.tensors import check_tensors
 
 SHORTEST = 1e-12
-"""A row of a matrix is divided by no less."""
+"""The least length by which a row of a matrix is divided."""
 
 LIMIT = 2.0**60
 """What packers refuse in matrices is refused in vectors, too."""
@@ -34,7 +34,7 @@ Progress = Callable[[int, int, str], None]
 def load_weights(
     checkpoint: Checkpoint, model: Model, format_for: FormatChoice, packer: Packer, progress: Progress | None = None
 ) -> ModelWeights:
-    """Read, check and pack a whole checkpoint into memory. Raises CorruptModel or UnsupportedModel."""
+    """Reads, checks and packs a whole checkpoint into memory. Raises CorruptModel or UnsupportedModel."""
     checkpoint = check_tensors(checkpoint, model)
     target = MemoryTarget(plan_blobs(model, format_for))
     pack_into(target, checkpoint, model, format_for, packer, progress)
@@ -49,9 +49,9 @@ def pack_into(
     packer: Packer,
     progress: Progress | None = None,
 ) -> None:
-    """Fill every blob of `plan_blobs`, of a checkpoint that `check_tensors` gave.
+    """Fills every blob of `plan_blobs` from a checkpoint that `check_tensors` returned.
 
-    Raises CorruptModel, UnsupportedModel, or what `target` raises (OSError).
+    Raises CorruptModel, UnsupportedModel, or the errors of `target` (OSError).
     """
     program = model.program
     sources: tuple[Weight | Vector, ...] = (*program.weights, *program.vectors)
@@ -74,15 +74,15 @@ def pack_into(
 
 
 def in_order_of_file(weights: Sequence[Weight], checkpoint: Checkpoint) -> list[Weight]:
-    """The weights as they lie in their file, so that a disk reads forwards. What is packed does not depend on it.
-    Several files hold layers one after the other, as the program has them."""
+    """Returns the weights in the order of their file, so that a disk reads forwards. The packed bytes do not depend on
+    the order. Several files hold layers one after the other, as the program has them, so their order is not changed."""
     if len(checkpoint.shards) != 1:
         return list(weights)
     return sorted(weights, key=lambda weight: min(checkpoint.info(part.name).offset for part in weight.parts))
 
 
 class _Meter:
-    """Adds up what was read."""
+    """Adds up the bytes that were read."""
 
     def __init__(self, progress: Progress | None, total_bytes: int) -> None:
         self._progress = progress
@@ -123,7 +123,7 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
 
 
 def _product(checkpoint: Checkpoint, vector: Vector) -> F32Array:
-    """See VectorForm.PRODUCT. No library for matrices: its sums may depend on its count of threads."""
+    """See VectorForm.PRODUCT. No library for matrices is used: its sums may depend on its number of threads."""
     read = [_numbers_of(checkpoint, part).reshape(part.shape) for part in vector.parts]
     for values, part in zip(read, vector.parts, strict=True):
         _check_usable(values, part.name)
@@ -152,11 +152,12 @@ MADE: Mapping[VectorForm, Callable[[Checkpoint, Vector], F32Array]] = {
     VectorForm.PRODUCT: _product,
     VectorForm.INVERSE_LENGTHS: _inverse_lengths,
 }
-"""What makes the numbers of a vector that no tensor holds."""
+"""The functions that compute the numbers of a vector that no tensor holds."""
 
 
 def _numbers_of(checkpoint: Checkpoint, part: Tensor) -> F32Array:
-    """A tensor, or the rows of it that are meant, as one row of numbers. transposed: its first axis changes fastest."""
+    """Returns a tensor, or the selected rows of it, as one row of numbers. transposed: the tensor's first axis changes
+    fastest."""
     if part.matrix is not None:
         values = as_f32(checkpoint.read_rows(part.name, part.matrix, 1))
         values = values.reshape(part.shape[1], -1).T.reshape(-1) if part.transposed else values.reshape(-1)

@@ -1,4 +1,4 @@
-"""The packed weights of a model, by the keys that its program gives them."""
+"""The packed weights of a model, by their keys in the model's program."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from twostroke.ops.program.values import Vector, Weight
 
 @dataclass(frozen=True, eq=False)
 class ModelWeights:
-    """A model's weights. mapped: the bytes of the file that all of them are views of, where they are."""
+    """A model's weights. mapped: the bytes of a mapped file, if all weights are views of it; else None."""
 
     matrices: Mapping[str, PackedWeight]
     vectors: Mapping[str, F32Array]
     mapped: U8Array | None = None
 
     def matrix(self, weight: Weight) -> PackedWeight:
-        """The packed matrix (or bank) of a program's weight."""
+        """Returns the packed matrix (or bank) of a program's weight."""
         return self.matrices[weight.key]
 
     def vector(self, vector: Vector) -> F32Array:
-        """(length,) float32."""
+        """Returns the numbers of a vector: (length,) float32."""
         return self.vectors[vector.key]

@@ -1,6 +1,6 @@
-"""An open file of tensors: read with pread into memory of ours, closed once.
+"""An open file of tensors: read with pread into our own memory, closed once.
 
-Nothing is mapped, so a file that shrinks meanwhile is an error and not a signal.
+The file is not mapped, so a file that shrinks while it is read causes an error and not a signal.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from twostroke.types.errors import CorruptModel
 from twostroke.weights.json_file import DOWNLOAD_AGAIN
 
 MOST_AT_ONCE = 1 << 30
-"""Bytes of one read: the system reads a little less than 2 GiB at most."""
+"""The most bytes of one read: the system reads at most a little less than 2 GiB."""
 
 
 class OpenFile:
-    """header: the raw bytes before the data, for fingerprints."""
+    """header: the bytes of the file before the data, for fingerprints."""
 
     def __init__(self, path: Path, descriptor: int, header: bytes) -> None:
         self.path = path
@@ -29,17 +29,17 @@ class OpenFile:
         self._descriptor = descriptor
 
     def close(self) -> None:
-        """Close the file; reading afterwards is an error."""
+        """Closes the file; reading afterwards is an error."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def read_at(self, offset: int, num_bytes: int) -> bytes:
-        """Raw bytes, fewer at the end of the file."""
+        """Returns bytes of the file, fewer at its end."""
         return here.read_at(self._descriptor, num_bytes, offset)
 
     def _read_into(self, target: NDArray[Any], offset: int, name: str) -> None:
-        """Fill a contiguous array from the file. name: of the tensor, for errors. Raises CorruptModel."""
+        """Fills a contiguous array from the file. name: the tensor's name, for errors. Raises CorruptModel."""
         view = target.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(view):
@@ -61,6 +61,6 @@ class OpenFile:
 
 
 def check_rows(name: str, first: int, count: int, rows: int) -> None:
-    """Raises IndexError where [first, first + count) are not among the rows."""
+    """Raises IndexError where [first, first + count) is not within the rows."""
     if not (0 <= first and 0 <= count and first + count <= rows):
         raise IndexError(f"{name}: rows [{first}, {first + count}) of {rows}")

@@ -1,10 +1,10 @@
-"""Safetensors files: the header is parsed and checked here, in Python, before any offset is used.
+"""Safetensors files: the header is parsed and checked in Python, before any offset is used.
 
     u64 little-endian N | N bytes of JSON, {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ...} | data
 
-Checked: N <= 100 MB and inside the file; no duplicate names; known dtypes; shapes of whole numbers whose product times
-the element size is the length; tensors lie one after another from 0 to the end of the file, no hole, no overlap.
-Python's integers do not wrap, so no product can lie.
+N must be at most 100 MB and inside the file. Names must not repeat, and dtypes must be known. Shapes must have whole
+numbers whose product times the element size is the length. Tensors must lie one after another from 0 to the end of the
+file, without a hole and without an overlap. Python's integers do not wrap, so every product is exact.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DTYPE_BITS = {
 }  # fmt: skip
 """Every dtype of the format. Only F32, BF16 and F16 can be read as matrices."""
 WHOLE_NUMBERS: dict[str, np.dtype[Any]] = {"I32": np.dtype("<i4"), "I64": np.dtype("<i8")}
-"""The other types from which vectors may be read."""
+"""The whole-number types from which vectors may be read."""
 
 
 class SafetensorsFile(OpenFile):
@@ -49,7 +49,7 @@ class SafetensorsFile(OpenFile):
 
     @classmethod
     def open(cls, path: Path) -> SafetensorsFile:
-        """Open and check; raises CorruptModel."""
+        """Opens and checks a file. Raises CorruptModel."""
         descriptor = open_regular(path)
         try:
             file_bytes = os.fstat(descriptor).st_size
@@ -61,11 +61,11 @@ class SafetensorsFile(OpenFile):
         return cls(path, descriptor, header, tensors)
 
     def read_rows(self, name: str, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """Rows [first, first + count) of the first axis, (count, ...): bf16 bits for BF16, float32 for F32, F16 and
-        whole numbers (tables of experts; below 2^24 exact).
+        """Returns rows [first, first + count) of the first axis, (count, ...). The result is bf16 bits for BF16, and
+        float32 for F32, F16 and whole numbers (tables of experts; exact below 2^24).
 
-        out: where to put them, C-contiguous, of that dtype and of count * row_elements elements. Raises CorruptModel
-        (file ends early), UnsupportedModel (dtype), IndexError (rows outside).
+        out: an array for the rows, C-contiguous, of that dtype and of count * row_elements elements. Raises
+        CorruptModel (file ends early), UnsupportedModel (dtype), IndexError (rows outside).
         """
         info = self.tensors[name]
         stored = WHOLE_NUMBERS.get(info.dtype) or readable_dtype(name, info)
@@ -86,11 +86,12 @@ class SafetensorsFile(OpenFile):
         return target
 
     def read(self, name: str) -> SourceArray:
-        """The whole tensor, in its shape. Errors as `read_rows`."""
+        """Returns the whole tensor, in its shape. Raises the errors of `read_rows`."""
         return self.read_rows(name, 0, self.tensors[name].rows)
 
     def read_raw(self, name: str, first: int, count: int) -> U8Array:
-        """The bytes of rows [first, first + count), of any type. Raises CorruptModel (file ends early), IndexError."""
+        """Returns the bytes of rows [first, first + count), of any type. Raises CorruptModel (file ends early),
+        IndexError."""
         info = self.tensors[name]
         check_rows(name, first, count, info.rows)
         row_bytes = info.num_bytes // max(1, info.rows)

@@ -1,6 +1,7 @@
-"""Stacks of experts' matrices, read as one tensor for each expert and matrix.
+"""Reads stacks of experts' matrices as one tensor for each expert and matrix.
 
-Some checkpoints of a family hold one, some the other; programs ask for the second.
+Some checkpoints of a family hold stacks, others one tensor for each expert and matrix; programs ask for the second
+form.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSourc
 
 
 class StackedTensor(Struct, frozen=True):
-    """num_rows rows from first_row on, every step-th, of one matrix of a stack (matrices, rows, columns); of a stack
-    (matrices, columns, rows) where `turned`; of one of vectors, (matrices, rows). Satisfies `TensorSource`."""
+    """A part of one matrix of a stack: num_rows rows from first_row on, every step-th. The stack is (matrices, rows,
+    columns); (matrices, columns, rows) where `turned`; (matrices, rows) for a stack of vectors. Satisfies
+    `TensorSource`."""
 
     stack: TensorSource
     matrix: int
@@ -27,7 +29,7 @@ class StackedTensor(Struct, frozen=True):
 
     @property
     def info(self) -> TensorInfo:
-        """Shape and dtype; offset is the stack's."""
+        """Shape and dtype; the offset is the stack's."""
         whole = self.stack.info
         count, rows, *columns = (whole.shape[0], whole.shape[2], whole.shape[1]) if self.turned else whole.shape
         num_bytes = whole.num_bytes // (count * rows) * self.num_rows
@@ -45,7 +47,7 @@ class StackedTensor(Struct, frozen=True):
 
 
 class TurnedStack(Struct, frozen=True):
-    """A stack (matrices, rows, columns) of one stored as (matrices, columns, rows). Satisfies `TensorSource`."""
+    """A stack (matrices, rows, columns) whose matrices are stored as (columns, rows). Satisfies `TensorSource`."""
 
     stack: TensorSource
 
@@ -57,7 +59,7 @@ class TurnedStack(Struct, frozen=True):
         return TensorInfo(whole.dtype, (count, rows, columns), whole.offset, whole.num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """See SafetensorsFile.read_rows: rows of the first axis are matrices."""
+        """See SafetensorsFile.read_rows. Each row of the first axis is a matrix."""
         stored = self.stack.read_rows(first, count)
         turned = out if out is not None else np.empty((count, *self.info.shape[1:]), stored.dtype)
         turned.reshape(count, *self.info.shape[1:])[...] = stored.transpose(0, 2, 1)
@@ -65,7 +67,7 @@ class TurnedStack(Struct, frozen=True):
 
 
 def facing(tensors: Mapping[str, TensorSource], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorSource]:
-    """The tensors; stacks whose matrices lie the other way round than the wanted shape says are turned.
+    """Returns the tensors, where stacks whose matrices are turned against the wanted shape are turned.
 
     Published checkpoints of Qwen3-VL-MoE hold (experts, columns, rows), those that transformers saves (experts, rows,
     columns).
@@ -81,7 +83,8 @@ def _turned(tensor: TensorSource, shape: tuple[int, ...] | None) -> bool:
 
 
 def unstacked(tensors: Mapping[str, TensorSource], stacks: Sequence[ExpertStack]) -> dict[str, TensorSource]:
-    """The tensors, where stacks of three axes that divide into the named matrices are replaced by these."""
+    """Returns the tensors, where stacks of three axes that divide into the named matrices are replaced by these
+    matrices."""
     found: dict[str, TensorSource] = {}
     for name, tensor in tensors.items():
         stack = next((each for each in stacks if name.endswith(each.name)), None)
@@ -94,7 +97,7 @@ def unstacked(tensors: Mapping[str, TensorSource], stacks: Sequence[ExpertStack]
 
 
 def _rows(tensor: TensorSource, stack: ExpertStack) -> int:
-    """The rows of one expert's matrix, or the elements of its vector."""
+    """Returns the number of rows of one expert's matrix, or of elements of its vector."""
     return tensor.info.shape[2 if stack.transposed else 1]
 
 

@@ -1,4 +1,4 @@
-"""Matrices whose codes and scales a file has, kept as they are: in which format."""
+"""Chooses the formats of matrices whose codes and scales are kept as a file has them."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ HELD: tuple[tuple[WeightKind, frozenset[str]], ...] = tuple(
         (WeightKind.AFFINE8_32, ""),
     )
 )
-"""What each kind holds exactly of ggml's types, the smallest first: rows of several tensors that are one matrix share a
-kind. Other formats name the kinds themselves (`TensorInfo.kinds`)."""
+"""The types of ggml that each kind holds exactly, the smallest kind first: rows of several tensors that are one matrix
+share a kind. Other formats name the kinds themselves (`TensorInfo.kinds`)."""
 
 
 def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], WeightFormat | None]:
-    """A function from the tensors of a matrix to the format that keeps them; None where the checkpoint lacks one of
-    them."""
+    """Returns a function from the tensors of a matrix to the format that keeps them; its result is None where the
+    checkpoint lacks one of them."""
 
     def choose(parts: tuple[Tensor, ...]) -> WeightFormat | None:
         if any(part.name not in checkpoint.names for part in parts):
@@ -79,7 +79,8 @@ def stored_formats(checkpoint: Checkpoint) -> Callable[[tuple[Tensor, ...]], Wei
 
 
 def column_orders(checkpoint: Checkpoint) -> OrderChoice:
-    """A function from the tensors of a matrix to its order of sorted columns, where all tensors have the same order."""
+    """Returns a function from the tensors of a matrix to its order of sorted columns, where all tensors have the same
+    order."""
 
     def choose(parts: tuple[Tensor, ...]) -> KeptOrder | None:
         tensors = [checkpoint.tensors.get(part.name) for part in parts]
@@ -105,7 +106,7 @@ def _holds_ordered(kind: WeightKind, held: frozenset[str], tensor: QuantizedTens
 
 
 def stored_format(infos: list[TensorInfo], plain: bool) -> WeightFormat:
-    """The format that keeps tensors of these types without loss; bf16, with loss, where there is none.
+    """Returns the format that keeps tensors of these types without loss; bf16, with loss, where there is none.
 
     plain: False where rows or columns are taken in another order than the file's.
     """
@@ -120,7 +121,8 @@ def stored_format(infos: list[TensorInfo], plain: bool) -> WeightFormat:
 
 
 def expanded_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
-    """What could not be kept as the file has it, with memory and loss; None where all was."""
+    """Returns a sentence about the matrices that could not be kept as the file has them, with memory and loss; None
+    where all were kept."""
     expanded = [w for w in model.program.weights if w.stored == BF16 and _types(w, checkpoint) != {"BF16"}]
     if not expanded:
         return None
@@ -134,8 +136,8 @@ def expanded_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
 
 
 def kept_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
-    """A sentence that names the formats of the quantized matrices and the bits in which they are kept; None without
-    any."""
+    """Returns a sentence that names the formats of the quantized matrices and the bits in which they are kept; None
+    where there are no such matrices."""
     bits: dict[str, set[float]] = {}
     for weight in model.program.weights:
         for part in weight.parts:
@@ -151,7 +153,7 @@ def kept_sentence(model: Model, checkpoint: Checkpoint) -> str | None:
 
 
 def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], None]) -> None:
-    """Reports `kept_sentence` and `expanded_sentence` where there are such."""
+    """Reports `kept_sentence` and `expanded_sentence`, where they are not None."""
     named = with_prefix(checkpoint, model)
     for sentence in (kept_sentence(model, named), expanded_sentence(model, named)):
         if sentence is not None:
@@ -159,13 +161,13 @@ def tell_stored(model: Model, checkpoint: Checkpoint, report: Callable[[str], No
 
 
 def part_bytes(part: Tensor, checkpoint: Checkpoint) -> int:
-    """The bytes of a tensor, or of the one matrix that is meant, in the file."""
+    """Returns the bytes of a tensor, or of the one matrix that the part uses, in the file."""
     info = checkpoint.info(part.name)
     return info.num_bytes if part.matrix is None else info.num_bytes // max(1, info.rows)
 
 
 def bank_of(part: Tensor, checkpoint: Checkpoint) -> BankMatrix | None:
-    """The stack of turned matrices that a part is one of."""
+    """Returns the stack of turned matrices to which a part belongs; None where there is none."""
     tensor = checkpoint.tensors.get(part.name)
     if not isinstance(tensor, QuantizedTensor) or not isinstance(tensor.matrix, BankMatrix):
         return None
@@ -177,8 +179,8 @@ def _held(info: TensorInfo, held: frozenset[str]) -> bool:
 
 
 def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32Array] | None:
-    """Which rows of which tensor of a GGUF file a part is; None where it takes columns, or its rows are the file's
-    columns."""
+    """Returns the tensor of a GGUF file and the rows of it that form a part. Returns None where the part takes columns,
+    or where its rows are the file's columns."""
     tensor = checkpoint.tensors[part.name]
     if not isinstance(tensor, GgufTensor) or tensor.elements or tensor.info.shape != part.shape:
         return None
@@ -192,7 +194,8 @@ def rows_in_file(part: Tensor, checkpoint: Checkpoint) -> tuple[GgufTensor, I32A
 
 
 def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Array] | None:
-    """The same of a tensor that lies in the file in two, one of them turned, for a part that is in one of them."""
+    """Does the same as `rows_in_file` for a tensor that consists of two sources in the file, one of them turned, if the
+    part lies in one source."""
     if part.matrix is not None or part.transposed != (part.columns is not None):
         return None
     chosen = _chosen(part, tensor.matrix_rows) if part.columns is None else np.arange(*part.columns, dtype=np.int32)
@@ -200,7 +203,7 @@ def _rows_of_source(part: Tensor, tensor: GgufTensor) -> tuple[GgufTensor, I32Ar
 
 
 def _chosen(part: Tensor, matrix_rows: int) -> I32Array:
-    """Which rows of its matrix a part is."""
+    """Returns the rows of its matrix that a part uses."""
     rows = np.arange(matrix_rows, dtype=np.int32)
     if part.order is not None:
         rows = rows[list(part.order.index)]
@@ -208,7 +211,7 @@ def _chosen(part: Tensor, matrix_rows: int) -> I32Array:
 
 
 def _of_rows(part: Tensor, checkpoint: Checkpoint) -> TensorInfo:
-    """The shape that counts for a tensor's blocks: its columns last."""
+    """Returns the info with the shape that counts for a tensor's blocks: its columns last."""
     info = checkpoint.info(part.name)
     if not part.transposed or len(info.shape) < 2:
         return info

@@ -1,4 +1,4 @@
-"""The element type that a checkpoint's matrices are stored in."""
+"""The element type in which a checkpoint's matrices are stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 def stored_dtype(checkpoint: Checkpoint, named: str) -> str:
-    """The type of most elements of the matrices. named: what config.json says, the answer where there are none."""
+    """Returns the type of most elements of the matrices. named: the type in config.json, which is the result where
+    there are no matrices."""
     elements: Counter[str] = Counter()
     for tensor in checkpoint.tensors.values():
         info = tensor.info

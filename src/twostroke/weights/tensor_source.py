@@ -1,4 +1,4 @@
-"""What a checkpoint's tensors can be asked, whatever file they lie in."""
+"""The interface of a checkpoint's tensors, for every kind of file in which they may lie."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from twostroke.types.spec.formats import WeightKind
 READABLE: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "BF16": np.dtype("<u2"), "F16": np.dtype("<f2")}
 
 ORDER = ".column_order"
-"""The end of the name of a tensor that no file holds: the order of a matrix's columns."""
+"""The ending of the name of a tensor that no file holds: the order of a matrix's columns."""
 
 SourceArray = F32Array | U16Array
-"""Weights as read: float32, or uint16 with the bits of bf16."""
+"""Weights as they are read: float32, or uint16 with the bits of bf16."""
 
 
 class TensorInfo(Struct, frozen=True):
-    """offset: of the first byte, from the start of the file. blocks: the type of ggml, or the format of a quantized
-    matrix, where it is stored in one. kinds: the packed kinds that hold such a matrix without loss."""
+    """offset: the position of the tensor's first byte in the file, in bytes. blocks: the block type of ggml, or the
+    format of a quantized matrix; "" for a tensor of plain numbers. kinds: the packed kinds that hold such a matrix
+    without loss."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -35,12 +36,12 @@ class TensorInfo(Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """Length of the first axis (1 for a scalar)."""
+        """The length of the first axis (1 for a scalar)."""
         return self.shape[0] if self.shape else 1
 
     @property
     def row_elements(self) -> int:
-        """Elements of one row: the product of the other axes."""
+        """The number of elements of one row: the product of the other axes."""
         return math.prod(self.shape[1:])
 
 
@@ -52,24 +53,24 @@ class TensorSource(Protocol):
         """Shape, dtype and place."""
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
-        """Rows [first, first + count) of the first axis; see SafetensorsFile.read_rows."""
+        """Returns rows [first, first + count) of the first axis; see SafetensorsFile.read_rows."""
 
 
 class WeightFile(Protocol):
-    """An open file of tensors. header: its raw bytes, for fingerprints."""
+    """An open file of tensors. header: the bytes of its header, for fingerprints."""
 
     path: Path
     header: bytes
 
     def read_at(self, offset: int, num_bytes: int) -> bytes:
-        """Raw bytes, fewer at the end of the file."""
+        """Returns bytes of the file, fewer at its end."""
 
     def close(self) -> None:
         """Close the file."""
 
 
 def readable_dtype(name: str, info: TensorInfo) -> np.dtype[Any]:
-    """The stored element type; raises UnsupportedModel for integer and 8-bit checkpoints."""
+    """Returns the stored element type. Raises UnsupportedModel for integer and 8-bit checkpoints."""
     if info.dtype not in READABLE:
         raise UnsupportedModel(
             f"Tensor {name[:100]} has dtype {info.dtype}.",

@@ -1,4 +1,4 @@
-"""The tensors that a program reads, compared with those that a checkpoint holds."""
+"""Compares the tensors that a program reads with the tensors that a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from twostroke.weights.stacks import facing, unstacked
 from twostroke.weights.tensor_source import ORDER
 
 HARMLESS = re.compile(r"(.*\.)?(rotary_emb\.(inv_freq|cos_cached|sin_cached)|attn\.(masked_)?bias)")
-"""Buffers that old checkpoints carry and that are computed anew."""
+"""Buffers in old checkpoints that are computed again and not read."""
 
 
 def wanted_tensors(model: Model) -> Iterator[Tensor]:
-    """Everything that is read from a checkpoint, in the order of use."""
+    """Yields all tensors that are read from a checkpoint, in the order of use."""
     for weight in model.program.weights:
         yield from weight.parts
         yield from weight.bias
@@ -28,7 +28,7 @@ def wanted_tensors(model: Model) -> Iterator[Tensor]:
 
 
 def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
-    """The checkpoint under the names of the program."""
+    """Returns the checkpoint under the names of the program."""
     names = program_names(checkpoint.names, model)
     checkpoint = checkpoint.renamed(names) if names else checkpoint
     if model.zeros:
@@ -44,8 +44,8 @@ def with_prefix(checkpoint: Checkpoint, model: Model) -> Checkpoint:
 
 
 def program_names(stored: frozenset[str], model: Model) -> dict[str, str]:
-    """The program's names of tensors that a checkpoint stores under others: by the beginnings that the model knows,
-    or with the model's optional prefix where no stored name has it."""
+    """Returns the program's names of tensors that a checkpoint stores under other names. They follow from the
+    beginnings that the model knows, or from the model's optional prefix where no stored name has it."""
     found = {}
     for name in stored:
         for begin, usual in model.stored_prefixes:
@@ -60,16 +60,17 @@ def program_names(stored: frozenset[str], model: Model) -> dict[str, str]:
 
 
 def is_ignored(name: str, model: Model) -> bool:
-    """Whether a tensor may be there and is not read. An entry of `ignored` that ends with a dot is a beginning."""
+    """Returns whether a tensor may be in the checkpoint without being read. An entry of `ignored` that ends with a dot
+    is the beginning of names."""
     if HARMLESS.fullmatch(name) or name in model.ignored or name.endswith(ORDER):
         return True
     return any(entry.endswith(".") and name.startswith(entry) for entry in model.ignored)
 
 
 def check_tensors(checkpoint: Checkpoint, model: Model) -> Checkpoint:
-    """Compare names and shapes in the checkpoint with the program's. Raises CorruptModel that names one.
+    """Compares names and shapes in the checkpoint with the program's. Raises CorruptModel that names a tensor.
 
-    -> the checkpoint under the program's names, as it is to be read.
+    Returns the checkpoint under the program's names, in the form in which it is to be read.
     """
     checkpoint = with_prefix(checkpoint, model)
     wanted = {tensor.name: tensor for tensor in wanted_tensors(model)}

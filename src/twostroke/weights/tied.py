@@ -1,10 +1,10 @@
-"""Whether a checkpoint has a head of its own next to its embedding.
+"""Finds out whether a checkpoint has a head of its own next to its embedding.
 
-Where tie_word_embeddings is true and the checkpoint holds an lm_head.weight that differs from the embedding, the file
-counts, as in transformers: the head is not tied. Where the two are equal, the second copy is left out.
+If tie_word_embeddings is true and the checkpoint holds an lm_head.weight that differs from the embedding, the file
+counts, as in transformers: the head is not tied. If the two are equal, the second copy is left out.
 
-Two equal copies must be read to their ends, gigabytes of a large model. So the answer is kept in a small file under
-the checkpoint's fingerprint, and the next start of the same files reads that.
+Two equal copies must be read to their ends, gigabytes of a large model. So the answer is kept in a small file under the
+checkpoint's fingerprint, and the next start of the same files reads it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ HEAD = "lm_head.weight"
 
 
 def has_other_head(checkpoint: Checkpoint, model: Model, kept: Path | None = None) -> bool:
-    """True where the checkpoint has a head that differs from its embedding, in shape, in type or in a bit.
+    """Returns True where the checkpoint has a head that differs from its embedding, in shape, in type or in a bit.
 
-    model: one whose head is its embedding. kept: the folder of answers; None compares each time. Raises CorruptModel.
+    model: a model whose head is its embedding. kept: the folder of answers; None to compare each time. Raises
+    CorruptModel.
     """
     stored, table = with_prefix(checkpoint, model), _embedding(model)
     if HEAD not in stored.names or table not in stored.names:
@@ -55,7 +56,7 @@ def _text_of(place: Path) -> str:
 
 
 def _keep(place: Path, text: str) -> None:
-    """Where nothing can be written, the next start compares again."""
+    """Writes the answer. If it cannot be written, the next start compares again."""
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(f".partial-{os.getpid()}")
@@ -64,6 +65,6 @@ def _keep(place: Path, text: str) -> None:
 
 
 def _embedding(model: Model) -> str:
-    """The tensor of the last product, which makes the logits."""
+    """Returns the name of the tensor of the last product, which makes the logits."""
     last = next(call for call in reversed(model.plain.head) if isinstance(call, Linear))
     return last.weight.parts[0].name

@@ -1,4 +1,4 @@
-"""What lies in a checkpoint or next to it and is not read, in words: nothing is left out silently."""
+"""Describes in words what lies in a checkpoint or next to it and is not read: nothing is left out silently."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from twostroke.weights.tensors import HARMLESS, wanted_tensors, with_prefix
 
 MOST_NAMED = 4
 NO_NEWS = re.compile(r"(.*\.)?(position_ids|pooler\..*)")
-"""Tables that are computed anew, and a product after encoders that embeddings are made without."""
+"""Tables that are computed again, and a product after encoders that embeddings do not need."""
 PREDICTION = re.compile(r"(.*\.)?mtp(_layers)?\..*")
-"""Tensors that predict further tokens; so do layers after the last one."""
+"""Tensors that predict further tokens; layers after the last one do the same."""
 _LAYER = re.compile(r"(?:.*\.)?layers\.(\d{1,5})\..*")
 TIED_HEADS = frozenset(
     ("lm_head.weight", "head.weight", "output.weight", "output_projection.weight", "decoder.weight", "lm_head.bias")
 )
-"""A head that a model leaves out is its embedding: a second copy of what is read."""
+"""Names of heads. A head that a model leaves out is its embedding: a second copy of a tensor that is read."""
 
 
 def tell_unread(model: Model, checkpoint: Checkpoint, guesses: bool, report: Callable[[str], None]) -> None:
-    """Reports `unread_sentence` and `beside_sentence` where there are such."""
+    """Reports `unread_sentence` and `beside_sentence`, where they are not None."""
     for sentence in (unread_sentence(model, checkpoint, guesses), beside_sentence(checkpoint)):
         if sentence is not None:
             report(sentence)
 
 
 def unread_sentence(model: Model, checkpoint: Checkpoint, guesses: bool = False) -> str | None:
-    """A sentence that names the tensors that no call of the program reads; None without any. guesses: what predicts
-    further tokens is read by the part of the engine that guesses.
+    """Returns a sentence that names the tensors that no call of the program reads; None where there are none. guesses:
+    True where the part of the engine that guesses reads the tensors that predict further tokens.
 
-    Buffers that are computed anew, second copies of an embedding and tensors of other ranks are not mentioned.
+    Buffers that are computed again, second copies of an embedding and tensors of other ranks are not mentioned.
     """
     wanted = {*model.read_elsewhere, *(tensor.name for tensor in wanted_tensors(model))}
     twice = tuple(begin for begin, _ in model.copies)
@@ -51,7 +51,7 @@ def unread_sentence(model: Model, checkpoint: Checkpoint, guesses: bool = False)
 
 
 def beside_sentence(checkpoint: Checkpoint) -> str | None:
-    """A sentence that names projectors and calibration data next to a GGUF file; None without any."""
+    """Returns a sentence that names projectors and calibration data next to a GGUF file; None where there are none."""
     if not checkpoint.is_gguf:
         return None
     folder = next(iter(checkpoint.shards.values())).path.parent
@@ -64,7 +64,7 @@ def beside_sentence(checkpoint: Checkpoint) -> str | None:
 
 
 def _group(name: str, model: Model) -> str:
-    """The beginning that the model leaves out, for a name under one."""
+    """Returns the beginning of names that the model leaves out, for a name with such a beginning; else the name."""
     begins = [entry for entry in model.ignored if entry.endswith(".") and name.startswith(entry)]
     return f"{max(begins, key=len)}*" if begins else name
 

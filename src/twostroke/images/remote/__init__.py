@@ -1,1 +1,1 @@
-"""Images that other machines serve: which hosts an operator allows, and how a file is fetched from one of them."""
+"""Images that other machines serve: the hosts that an operator allows, and how a file is fetched from one of them."""

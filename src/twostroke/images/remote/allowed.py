@@ -1,4 +1,4 @@
-"""Which addresses images may be fetched from: hosts that the operator listed, at addresses that all the world reaches.
+"""The addresses from which images may be fetched: hosts that the operator listed, at addresses that are public.
 
     allowed = AllowedHosts.of(("https://images.example.org:443",))
     place = allowed.place("https://images.example.org/a.png")
@@ -30,7 +30,8 @@ _CARRIERS = tuple(
 
 
 class UrlPlace(Struct, frozen=True):
-    """Where a URL leads. host: in lower case, an address of IPv6 without brackets. target: path and query."""
+    """The parts of a URL. host: the host in lower case; an IPv6 address stands without brackets. target: path and
+    query."""
 
     scheme: str
     host: str
@@ -39,31 +40,32 @@ class UrlPlace(Struct, frozen=True):
 
     @property
     def written_host(self) -> str:
-        """The host as a Host header has it."""
+        """The host in the form of a Host header."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return name if self.port == PORTS[self.scheme] else f"{name}:{self.port}"
 
 
 def is_remote(url: str) -> bool:
-    """Whether a URL asks for something on another machine."""
+    """Returns whether a URL asks for something on another machine."""
     return url[:8].lower().startswith(("http://", "https://"))
 
 
 class AllowedHosts(Struct, frozen=True):
-    """listed: scheme, host and port of each; the host * is any. addresses: those that were listed as addresses."""
+    """listed: scheme, host and port of each entry; the host * stands for any host. addresses: the hosts that were
+    listed as addresses."""
 
     listed: frozenset[tuple[str, str, int]] = frozenset()
     addresses: frozenset[IPv4Address | IPv6Address] = frozenset()
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> AllowedHosts:
-        """From texts such as https://images.example.org:443."""
+        """Returns the hosts of texts such as https://images.example.org:443."""
         listed = {_listed(text) for text in texts}
         found = (_as_address(host) for _, host, _ in listed)
         return cls(frozenset(listed), frozenset(each for each in found if each is not None))
 
     def place(self, url: str) -> UrlPlace:
-        """Where an allowed URL leads. Raises InvalidRequest for any other."""
+        """Returns the parts of an allowed URL. Raises InvalidRequest for any other URL."""
         if not self.listed:
             raise InvalidRequest(
                 "The image's URL asks for a file on another machine; this server fetches none.",
@@ -83,7 +85,8 @@ class AllowedHosts(Struct, frozen=True):
         return found
 
     def judged(self, place: UrlPlace, found: Iterable[str]) -> list[str]:
-        """The addresses that the host's name has. Raises InvalidRequest where it has none, or one that is private."""
+        """Returns the addresses of the host, all of which may be used. Raises InvalidRequest where there is none, or
+        where one is private and not listed."""
         texts = list(found)
         if not texts:
             raise InvalidRequest(f"The host {place.host} of the image's URL has no address.", param="image")
@@ -102,24 +105,24 @@ class AllowedHosts(Struct, frozen=True):
 
 
 class FetchesImages(Protocol):
-    """Gets files from other machines; any thread may ask."""
+    """Fetches files from other machines; any thread may ask."""
 
     def host_of(self, url: str) -> str:
-        """The host that a URL leads to. Raises InvalidRequest where nothing may be fetched from there."""
+        """Returns the host of a URL. Raises InvalidRequest where nothing may be fetched from that host."""
 
     def fetch(self, url: str) -> bytes:
-        """The file. Raises InvalidRequest for whatever goes wrong."""
+        """Returns the file. Raises InvalidRequest for every failure."""
 
 
 class FetchesNothing:
     """Satisfies FetchesImages where no host is allowed."""
 
     def host_of(self, url: str) -> str:
-        """Raises InvalidRequest."""
+        """Raises InvalidRequest: no host is allowed."""
         return AllowedHosts().place(url).host
 
     def fetch(self, url: str) -> bytes:
-        """Raises InvalidRequest."""
+        """Raises InvalidRequest: no host is allowed."""
         return self.host_of(url).encode()
 
 
@@ -127,7 +130,8 @@ NOTHING_ELSEWHERE = FetchesNothing()
 
 
 def place_of(url: str) -> UrlPlace:
-    """Where an http or https URL leads. Raises InvalidRequest for one that two readers could read differently."""
+    """Returns the parts of an http or https URL. Raises InvalidRequest for a URL that two readers could read
+    differently."""
     wrong = InvalidRequest(
         "The image's URL cannot be read.",
         param="image",
@@ -147,7 +151,7 @@ def place_of(url: str) -> UrlPlace:
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Whether all the world reaches this address. False for one of IPv6 that carries one of IPv4."""
+    """Returns whether an address is public. Returns False for an IPv6 address that contains an IPv4 address."""
     if isinstance(address, IPv6Address) and any(address in network for network in _CARRIERS):
         return False
     narrow = address.is_multicast or address.is_reserved or (isinstance(address, IPv6Address) and address.is_site_local)

@@ -1,4 +1,4 @@
-"""Fetches a file over http or https: from the address that was judged, within a number of bytes and of seconds."""
+"""Fetches a file over http or https: from the address that was checked, within a number of bytes and of seconds."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ READ_BYTES = 1 << 16
 AGENT = "twostroke"
 
 Resolve = Callable[[str, int], Sequence[str]]
-"""resolve(host, port): the addresses that a name has. Raises OSError."""
+"""resolve(host, port): returns the addresses of a name. Raises OSError."""
 Connect = Callable[[tuple[str, int], float], socket.socket]
-"""connect((address, port), seconds): an open connection. Raises OSError."""
+"""connect((address, port), seconds): returns an open connection. Raises OSError."""
 
 
 def resolved(host: str, port: int) -> list[str]:
-    """The addresses that the system knows for a name."""
+    """Returns the addresses that the system knows for a name."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 class ImageFetcher:
-    """Satisfies FetchesImages. A name is resolved once for each request, and what was judged is what is connected to.
+    """Satisfies FetchesImages. A name is resolved once for each request, and the connection goes to an address that was
+    checked.
 
     most_bytes: the most bytes of a file. wall_s: the most seconds of a fetch with all of its redirects. tls: None for
     the certificates that the system trusts.
@@ -72,7 +73,7 @@ class ImageFetcher:
         )
 
     def _answer(self, place: UrlPlace, until_s: float) -> bytes | str:
-        """The file, or the URL at which it is instead."""
+        """Returns the file, or the URL to which the host redirects."""
         try:
             with self._connected(place, until_s) as plain:
                 wire = _Wire(self._secured(plain, place, until_s), until_s)
@@ -84,7 +85,7 @@ class ImageFetcher:
             raise _failed(place, "cannot be asked for the image", f"{type(error).__name__}.") from None
 
     def _connected(self, place: UrlPlace, until_s: float) -> socket.socket:
-        """A connection to the first of the host's addresses that answers."""
+        """Returns a connection to the first of the host's addresses that answers."""
         addresses, last = self._allowed.judged(place, self._resolve(place.host, place.port)), OSError("no address")
         for address in addresses:
             try:
@@ -122,7 +123,7 @@ class ImageFetcher:
 
 
 def _asked(wire: _Wire, place: UrlPlace) -> HTTPResponse:
-    """What a GET is answered with; its body is not read yet."""
+    """Sends a GET and returns the answer, whose body is not read yet."""
     connection = HTTPConnection(place.host, place.port)
     connection.sock = wire
     connection.putrequest("GET", place.target, skip_host=True, skip_accept_encoding=True)
@@ -147,7 +148,8 @@ def _left_s(until_s: float) -> float:
 
 
 class _Wire:
-    """As much of a socket as HTTPConnection uses; whoever sends byte after byte is cut off at the same time."""
+    """The part of a socket that HTTPConnection uses. A host that sends byte after byte is cut off at the same time as
+    any other."""
 
     def __init__(self, own: socket.socket, until_s: float) -> None:
         self._own, self._until_s = own, until_s
@@ -158,11 +160,11 @@ class _Wire:
         self._own.sendall(data)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """What reads from it."""
+        """Returns the object that reads from the socket."""
         return io.BufferedReader(_Reads(self._own, self._until_s))
 
     def close(self) -> None:
-        """Nothing: the answer is read after this, and who connected closes the connection."""
+        """Does nothing: the answer is read after this call, and the caller that connected closes the connection."""
 
 
 class _Reads(io.RawIOBase):

@@ -1,1 +1,1 @@
-"""Grammars to token masks, through the `llguidance` library (loaded with the first grammar)."""
+"""Turns grammars into token masks, through the `llguidance` library (loaded with the first grammar)."""

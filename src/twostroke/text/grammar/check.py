@@ -1,4 +1,4 @@
-"""What is done to a grammar before a compiler sees it: depth, counts and lengths are checked, schemas adapted."""
+"""Prepares a grammar before a compiler sees it: checks depth, counts and lengths, and adapts schemas."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ MAX_SCHEMA_NODES = 16384
 
 
 def checked(grammar: Grammar) -> str:
-    """The grammar's text for the compiler. Raises InvalidRequest with param "grammar"."""
+    """Returns the grammar's text for the compiler. Raises InvalidRequest with param "grammar"."""
     if grammar.kind is not GrammarKind.JSON_SCHEMA:
         return grammar.text
     return _dumped(checked_in_words(_parsed(grammar.text)).schema)
 
 
 def not_held(grammar: Grammar) -> tuple[str, ...]:
-    """In words, what the grammar's schema asks for and its machine does not hold. Raises as `checked` does."""
+    """Returns, in words, the parts of the grammar's schema that its machine does not enforce. Raises as `checked` does.
+    """
     if grammar.kind is not GrammarKind.JSON_SCHEMA:
         return ()
     return checked_in_words(_parsed(grammar.text)).not_held
 
 
 def checked_in_words(schema: Any) -> Adapted:
-    """The schema for the compiler, and words for what it is not asked to hold. Raises InvalidRequest for what no client
-    needs and a compiler could choke on."""
+    """Returns the schema for the compiler, and words for the parts that the compiler does not enforce. Raises
+    InvalidRequest for a schema that no client needs and that could overload a compiler."""
     _check_schema(schema)
     return adapted_in_words(schema)
 
@@ -42,7 +43,7 @@ def _dumped(schema: Any) -> str:
 
 
 def _no_number(text: str) -> NoReturn:
-    """Raises for NaN and its like, which Python would read."""
+    """Raises InvalidRequest for NaN and infinities, which Python would read."""
     raise InvalidRequest(
         f"The JSON schema holds a number that is not finite ({text}), which no JSON holds.", param="grammar"
     )
@@ -61,7 +62,7 @@ def _parsed(text: str) -> Any:
 
 
 def _check_schema(schema: Any) -> None:
-    """Breadth first, so that no depth can exhaust the stack."""
+    """Checks a schema breadth first, so that no depth can exhaust the stack."""
     level, num_nodes, num_enums = [schema], 0, 0
     for _ in range(MAX_SCHEMA_DEPTH):
         num_nodes += len(level)

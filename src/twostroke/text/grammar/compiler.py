@@ -1,4 +1,5 @@
-"""Grammar sources to mask machines: checked, tried in a process that can be killed, compiled, kept for later."""
+"""Turns grammar sources into mask machines: a source is checked, tried in a process that can be killed, compiled, and
+kept for later."""
 
 from __future__ import annotations
 
@@ -26,12 +27,13 @@ from twostroke.types.grammar import Grammar, TokenMask
 
 @dataclass(frozen=True, slots=True)
 class GrammarLimits:
-    """compile_s, compile_bytes: the most that a compilation may take. quick_s: of processor time, after which a grammar
-    waits with the hard ones. waiting: grammars that may wait in the quick lane, and in the slow one.
+    """compile_s, compile_bytes: the most seconds and bytes that a compilation may take. quick_s: the seconds of
+    processor time after which a grammar moves to the slow lane. waiting: the number of grammars that may wait in each
+    of the two lanes.
 
-    cached, cached_bytes: sources of tried grammars that are kept, by count and size. The others are
-    the library's own measures of work: symbols, regex steps (about 50,000 a ms while compiling, 14,000 a ms in a
-    step), lexer states (1 to 2 kB each).
+    cached, cached_bytes: the number and total size of the sources of tried grammars that are kept. The other fields are
+    the library's own measures of work. They count symbols, regex steps (about 50,000 a ms while compiling, 14,000 a ms
+    in a step) and lexer states (1 to 2 kB each).
     """
 
     compile_s: float = 2.0
@@ -48,18 +50,19 @@ class GrammarLimits:
 
 
 HARD_NICENESS = 10
-"""The niceness of the process that tries hard grammars: model steps and easy grammars come first."""
+"""The niceness of the process that tries hard grammars: model steps and easy grammars have precedence."""
 
 FIRST = f"{OPTIONS}start: %json {{}}"
-"""A grammar that is compiled with the vocabulary, so that the first one of a request finds all loaded."""
+"""A grammar that is compiled with the vocabulary, so that everything is loaded when the first grammar of a request
+comes."""
 
 
 class GrammarCompiler:
     """Compiles grammars, for any number of threads. Two threads try new grammars; another makes machines of those that
     passed.
 
-    Each machine is compiled anew from the grammar's source. Copies of one matcher would share its lexer, and with it
-    the states that another request's text has built and the limit that it has run into.
+    Each machine is compiled anew from the grammar's source. Copies of one matcher would share its lexer. They would
+    then also share the states that another request's text has built, and the limit that it has reached.
     """
 
     def __init__(
@@ -81,9 +84,10 @@ class GrammarCompiler:
         self._tokens = Tokens(vocabulary, vocab_size, self._end_token_ids)
 
     def prepare(self, made: Callable[[], object]) -> None:
-        """Begin to make what the first grammar needs, and return at once. Where it fails, the first grammar says so.
+        """Begin to make the objects that the first grammar needs, and return at once. If that fails, the first grammar
+        reports the error.
 
-        made: called afterwards. Making the vocabulary takes four times the memory that is kept.
+        made: a function that is called afterwards. Making the vocabulary takes four times the memory that is kept.
         """
 
         def make() -> None:
@@ -97,8 +101,8 @@ class GrammarCompiler:
     def submit(self, grammar: Grammar, count: int = 1) -> Future[tuple[TokenMask, ...]]:
         """Begin to make `count` machines; returns at once. Requests for the same grammar share its trial.
 
-        Raises Overloaded where too many wait, InvalidRequest where no grammar fits this model. The future raises
-        InvalidRequest with the grammar's fault.
+        Raises Overloaded where too many grammars wait, InvalidRequest where this model can use no grammar. The future
+        raises InvalidRequest with the grammar's fault.
         """
         sources = self._found(grammar)
         if sources is not None:
@@ -111,12 +115,13 @@ class GrammarCompiler:
         return self.submit(grammar).result()[0]
 
     def close(self) -> None:
-        """Give threads and process back."""
+        """Ends the threads and the process."""
         self._trials.close()
         self._builds.shutdown(wait=True, cancel_futures=False)
 
     def _after(self, trial: Future[Sources], grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Machines of the source that the trial brings. Cancelling the future ends the wait for the trial, too."""
+        """Returns a future of machines, made from the sources that the trial gives. Cancelling the future also ends the
+        wait for the trial."""
         made: Future[tuple[TokenMask, ...]] = Future()
 
         def build() -> None:
@@ -146,7 +151,8 @@ class GrammarCompiler:
             )
 
     def tried(self, grammar: Grammar, guard: GrammarGuard, limit_s: float) -> Sources:
-        """The sources of a grammar that is checked here and tried in the guard's process. A lane's thread calls it."""
+        """Returns the sources of a grammar. They are checked in the calling thread, which is a lane's, and tried in the
+        guard's process."""
         sources = self._found(grammar)  # they may have been kept since the request for them came
         if sources is None:
             source = guard.source(grammar.kind, checked(grammar), limit_s)
@@ -179,7 +185,8 @@ class GrammarCompiler:
         return tuple(made)
 
     def opening(self, *, hard: bool) -> GuardOpening:
-        """What a process that tries grammars is told first. hard: it tries those that need much work."""
+        """Returns the first message for a process that tries grammars. hard: True where the process tries grammars that
+        need much work."""
         return GuardOpening(
             self._tokens.trial(),
             self._end_token_ids,
@@ -217,7 +224,8 @@ class GrammarCompiler:
 
 
 class _TrialLane:
-    """A process that tries grammars, each for `limit_s` of processor time. hard: those that need more are refused."""
+    """A process that tries grammars, each for `limit_s` of processor time. hard: True where a grammar that needs more
+    time is refused."""
 
     def __init__(self, compiler: GrammarCompiler, limit_s: float, *, hard: bool) -> None:
         self._compiler, self._limit_s, self._hard = compiler, limit_s, hard

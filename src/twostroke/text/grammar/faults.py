@@ -1,4 +1,4 @@
-"""The compiler's words about a grammar, said in the terms of the user who wrote it."""
+"""Translates the compiler's messages about a grammar into the terms of the user who wrote it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TERMS: tuple[tuple[str, str], ...] = (
 
 
 def in_users_terms(fault: str) -> str:
-    """One line without the compiler's listing of the text."""
+    """Returns the fault as one line, without the compiler's listing of the text."""
     lines = (line.strip() for line in fault.splitlines())
     kept = [line for line in lines if line and line != "^" and not _LISTING.match(line)]
     message = _PLACE.sub("", " ".join(kept))

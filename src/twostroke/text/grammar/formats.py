@@ -1,4 +1,4 @@
-"""`format`, `contentEncoding` and `pattern` of strings, as the compiler takes them."""
+"""Writes `format`, `contentEncoding` and `pattern` of strings in the form that the compiler accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _LAST = "[AQgw]", "[AEIMQUYcgkosw048]"  # the bits that fill up the last charact
 _BASE64 = f"^([A-Za-z0-9+/]{{4}})*([A-Za-z0-9+/]{_LAST[0]}==|[A-Za-z0-9+/]{{2}}{_LAST[1]}=)?$"
 _BASE64_URL = f"^([A-Za-z0-9_-]{{4}})*([A-Za-z0-9_-]{_LAST[0]}(==)?|[A-Za-z0-9_-]{{2}}{_LAST[1]}=?)?$"
 WITHOUT_LOOK_AROUND = {"emoji": r"^\p{Extended_Pictographic}+$"}
-"""Formats whose pattern, as their library writes it, looks around: every text of these fits the library's pattern."""
+"""Replacement patterns for formats whose library pattern uses look-around: every text of these patterns fits the
+library's pattern."""
 ALSO = {
     "base64": _BASE64,
     "base64url": _BASE64_URL,
@@ -21,13 +22,13 @@ ALSO = {
     "date-time": "^.{17}[0-5]",
     "email": "^[^@]{1,64}@[^@]{1,63}$",  # so that no label of the host is too long
 }
-"""What texts of a format, or of a content encoding, must fit besides."""
+"""Additional patterns that texts of a format, or of a content encoding, must fit."""
 EITHER_ADDRESS = [{"format": "ipv4"}, {"format": "ipv6"}]
 _LOOK_AROUND = re.compile(r"\(\?<?[=!]")
 
 
 def narrowed_string(schema: dict[str, Any], at: str) -> dict[str, Any]:
-    """A schema with what it says of strings in the compiler's terms. Raises InvalidRequest for look-around."""
+    """Returns the schema with its rules for strings in the compiler's terms. Raises InvalidRequest for look-around."""
     name, pattern = schema.get("format"), schema.get("pattern")
     encoding = schema.get("contentEncoding")
     made = dict(schema)

@@ -1,4 +1,4 @@
-"""A process of its own that tries each grammar first, and that is killed where one takes too long or too much memory.
+"""A separate process that tries each grammar first, and that is killed where a grammar takes too much time or memory.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _READ_BYTES = 65536
 
 
 class GuardOpening(Struct, frozen=True):
-    """The process's first message. limits: of llguidance's LLParserLimits, by name. niceness: the process's, 0 where it
-    competes with the model's steps as an equal."""
+    """The first message to the process. limits: the values of llguidance's LLParserLimits, by name. niceness: the
+    process's niceness; 0 where it competes with the model's steps as an equal."""
 
     trial: TrialTokens
     end_token_ids: Sequence[int]
@@ -37,7 +37,7 @@ class GuardOpening(Struct, frozen=True):
     niceness: int = 0
 
     def line(self) -> bytes:
-        """The opening as a line of JSON."""
+        """Returns the opening as a line of JSON."""
         return _line(
             {
                 "rows": self.trial.num_rows,
@@ -53,12 +53,12 @@ class GuardOpening(Struct, frozen=True):
 
 
 class TookTooMuch(InvalidRequest):
-    """A grammar that took too much time or memory."""
+    """A grammar took too much time or memory."""
 
 
 class GrammarGuard:
-    """Tries grammars in a process, for one thread. The process starts with `start` or with the first grammar, and again
-    with the next one after it was killed."""
+    """Tries grammars in a process, for one thread. The process starts with `start` or with the first grammar. After it
+    was killed, it starts again with the next grammar."""
 
     def __init__(self, opening: GuardOpening) -> None:
         self._opening = opening
@@ -69,9 +69,9 @@ class GrammarGuard:
         self._started()
 
     def source(self, kind: GrammarKind, text: str, limit_s: float) -> str:
-        """The grammar in llguidance's own language, known to compile within the limits.
+        """Returns the grammar in llguidance's own language, after it has compiled within the limits.
 
-        limit_s: of processor time. Raises InvalidRequest, TookTooMuch.
+        limit_s: the most seconds of processor time. Raises InvalidRequest, TookTooMuch.
         """
         process = self._started()
         answer = self._asked(process, {"kind": str(kind), "text": text, "cpu_s": limit_s}, self._opening.wall_s)
@@ -88,7 +88,7 @@ class GrammarGuard:
         return str(answer["source"])
 
     def close(self) -> None:
-        """End the process, whatever it does."""
+        """Ends the process, whatever it is doing."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -118,7 +118,7 @@ class GrammarGuard:
         return process
 
     def _asked(self, process: subprocess.Popen[bytes], job: dict[str, Any], limit_s: float) -> dict[str, Any] | None:
-        """The answer to one line; None where the process ended or took too long."""
+        """Returns the answer to one line; None where the process ended or took too long."""
         if not self._write_line(process, _line(job)) or process.stdout is None:
             return None
         until_s, read = time.monotonic() + limit_s, b""
@@ -143,7 +143,7 @@ class GrammarGuard:
 
 
 _EASY = {"kind": "json_schema", "text": '{"type": "object"}', "cpu_s": START_S}
-"""What a process compiles first, so that it has loaded all that a grammar needs."""
+"""The first job of a process, after which everything that a grammar needs is loaded."""
 
 
 def _line(value: dict[str, Any]) -> bytes:

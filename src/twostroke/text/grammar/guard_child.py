@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     import llguidance
 
 OPTIONS = '%llguidance {"no_forcing": true}\n'
-"""Where only one text can follow, the library would tokenize it itself and allow that token alone. It costs seconds for
-a long text, and a special token's name in a schema would become the special token."""
+"""Turns off forced tokens. Where only one text can follow, the library would tokenize that text itself and allow only
+the resulting token. It takes seconds for a long text, and a special token's name in a schema would become the special
+token."""
 
 WHITESPACE = r"( |\n( {2}){0,4})?"
-"""White space between the parts of JSON: one space, or a line end and an indentation of two spaces a level, up to four.
-Real models write either; one that may write more sometimes writes nothing else."""
+"""White space between the parts of JSON: one space, or a line end and an indentation of two spaces a level, up to four
+levels. Real models write either form; a model that may write more sometimes writes nothing else."""
 
 FORM: dict[str, Any] = {"whitespace_pattern": WHITESPACE, "lenient": False}
-"""How the compiler reads a schema."""
+"""The options with which the compiler reads a schema."""
 
 
 class _Tokens:
-    """What llguidance's TokenizerWrapper reads."""
+    """The object from which llguidance's TokenizerWrapper reads the tokens."""
 
     def __init__(self, opening: dict[str, Any]) -> None:
         self.tokens = [b""] * opening["rows"]
@@ -46,7 +47,7 @@ class _Tokens:
 
 
 def source_of(kind: str, text: str) -> str:
-    """The grammar in llguidance's Lark. Raises ValueError where it cannot be read."""
+    """Returns the grammar in llguidance's Lark. Raises ValueError where it cannot be read."""
     if kind == "regex":
         from llguidance import regex_to_lark
 
@@ -65,7 +66,7 @@ def source_of(kind: str, text: str) -> str:
 
 
 def _lark(text: str) -> str:
-    """Lark as it is; GBNF made into it."""
+    """Returns Lark unchanged, and GBNF translated into Lark."""
     from llguidance.gbnf_to_lark import any_to_lark
 
     if "%llguidance" in text:
@@ -78,9 +79,11 @@ def _lark(text: str) -> str:
 
 
 def fault_of(source: str, tokens: llguidance.LLTokenizer, limits: llguidance.LLParserLimits) -> str:
-    """What is wrong with the grammar, found by compiling it and by making its first mask; empty where nothing is.
+    """Returns the fault of the grammar, found by compiling it and by making its first mask; an empty text where there
+    is none.
 
-    That no token can begin is no fault here, because these tokens are a few of the model's.
+    If no token can begin a text of the grammar, this is not a fault, because the process has only a few of the model's
+    tokens.
     """
     import llguidance
 
@@ -92,7 +95,7 @@ def fault_of(source: str, tokens: llguidance.LLTokenizer, limits: llguidance.LLP
 
 
 def main() -> None:
-    """Read, compile, answer, until the input ends."""
+    """Reads, compiles and answers until the input ends."""
     import llguidance
 
     opening = json.loads(sys.stdin.readline())

@@ -1,7 +1,8 @@
-"""The C interface of llguidance, which its Python package contains. No call here holds the interpreter's lock.
+"""The C interface of llguidance, which its Python package contains. No call through this module holds the interpreter's
+lock.
 
-The package's own Python classes hold the lock while they read a vocabulary: 0.6 to 1.3 s for 262,144 tokens, in which
-no stream of the server moves.
+The package's own Python classes hold the lock while they read a vocabulary: 0.6 to 1.3 s for 262,144 tokens. In this
+time no stream of the server would move.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from twostroke.system import here
 from twostroke.types.errors import BackendError
 
 SPECIAL_MARK = b"\xff"
-"""The library knows special tokens by this first byte, which no text contains."""
+"""The first byte by which the library recognizes special tokens; no text contains it."""
 SLICES = (rb'[^"\\\x00-\x1F\x7F]{1,10}', rb'[^"\\\x00-\x1F\x7F]{1,30}')
-"""Sets of tokens that are tried as one: those that may stand inside a JSON string, up to two lengths. The library's own
-list has two more, which make reading a vocabulary take half as long again and no mask of an answer faster."""
+"""Sets of tokens that are tried as one: tokens that may stand inside a JSON string, up to two lengths. The library's
+own list has two more sets. They make reading a vocabulary take half as long again and make no mask of an answer faster.
+"""
 _ERROR_BYTES = 1000
 _ROOM_BYTES = 512  # of a structure: more than any version has, and zero where this code sets nothing
 _loading = threading.Lock()
@@ -70,7 +72,8 @@ class _MatcherInit(ctypes.Structure):
 
 
 _DEFAULTS = {"max_items_in_row": 2000, "initial_lexer_fuel": 1_000_000, "step_lexer_fuel": 200_000}
-"""Values of limits by the header. They show that the structure has the places that are written here."""
+"""The header's default values of some limits. They show that the structure's fields lie at the places that this module
+assumes."""
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "llg_constraint_init_set_defaults": (None, (ctypes.c_void_p, ctypes.c_void_p)),
     "llg_new_tokenizer_v2": (ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)),
@@ -86,7 +89,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def library() -> ctypes.CDLL:
-    """The loaded library. Raises BackendError where it is none that this code knows."""
+    """Returns the loaded library. Raises BackendError for a version that this code does not know."""
     with _loading:
         return _loaded()
 
@@ -114,7 +117,7 @@ def _not_known(why: str) -> BackendError:
 
 
 class LibraryVocabulary:
-    """The tokens as the library holds them: read-only, for any number of threads. Making one takes a while."""
+    """The tokens in the library's form: read-only, for any number of threads. Making one takes a while."""
 
     def __init__(self, tokens: Sequence[bytes], special_ids: Sequence[int], end_token_ids: Sequence[int]) -> None:
         self._library = library()
@@ -147,7 +150,8 @@ class LibraryVocabulary:
 
 
 class Matcher:
-    """One text's way through a grammar, for one thread at a time. Where it has failed, `fault` says why, for ever."""
+    """The position of one text in a grammar, for one thread at a time. After a failure, `fault` keeps the reason for
+    ever."""
 
     def __init__(self, vocabulary: LibraryVocabulary, source: str, limits: Mapping[str, Any]) -> None:
         self._library, self._vocabulary = library(), vocabulary  # which must live longer
@@ -167,19 +171,20 @@ class Matcher:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it; empty where nothing is."""
+        """The fault of the matcher; empty where there is none."""
         found: bytes | None = self._library.llg_matcher_get_error(self._handle)
         return "" if found is None else found.decode(errors="replace")
 
     def mask(self) -> bytes | None:
-        """One bit for each token; at the grammar's end, the end tokens alone. None where it has failed."""
+        """Returns one bit for each token; at the grammar's end, only the end tokens are set. Returns None where the
+        matcher has failed."""
         wrong = self._library.llg_matcher_compute_mask_into(self._handle, self._mask, len(self._mask))
         return None if wrong else self._mask.raw
 
     def consume(self, token_id: int) -> bool:
-        """Take in a token; False where it has failed."""
+        """Take in a token. Returns False where the matcher has failed."""
         return not self._library.llg_matcher_consume_token(self._handle, token_id)
 
     def rollback(self, num_tokens: int) -> bool:
-        """Give the last tokens back; False where it has failed."""
+        """Take back the last `num_tokens` tokens. Returns False where the matcher has failed."""
         return not self._library.llg_matcher_rollback(self._handle, num_tokens)

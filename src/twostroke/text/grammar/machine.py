@@ -1,4 +1,4 @@
-"""One request's way through a grammar, or through several that a text must fit together."""
+"""The position of one request in a grammar, or in several grammars that a text must fit together."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from twostroke.text.grammar.library import Matcher
 from twostroke.types.grammar import GrammarFault
 
 SMOOTHED_OVER = 4
-"""Masks over which their time is smoothed: one that takes long by chance makes no grammar heavy."""
+"""The number of masks over which the time of a mask is smoothed: one mask that takes long by chance makes no grammar
+heavy."""
 
 
 class GrammarMachine:
-    """A TokenMask. Owns its matchers; nothing that moves is shared with other machines.
+    """A TokenMask. It owns its matchers; no changing data is shared with other machines.
 
-    mask_s: see TokenMask; at first what a mask of another machine of this grammar took.
+    mask_s: see TokenMask; at first the time of a mask of another machine of this grammar.
     """
 
     def __init__(self, matchers: Sequence[Matcher], mask_s: float = 0.0) -> None:
@@ -27,19 +28,19 @@ class GrammarMachine:
         self.num_tokens = 0
 
     def feed(self, token_id: int) -> None:
-        """Take in the next output token; one that the grammar forbids is a fault that `bits` raises."""
+        """Take in the next output token. A token that the grammar forbids is a fault, which `bits` raises."""
         self.num_tokens += 1
         self._each(lambda matcher: matcher.consume(token_id))
 
     def rewind(self, num_tokens: int) -> None:
-        """Go back to when it had `num_tokens`; a fault stays."""
+        """Go back to the state after the first `num_tokens` tokens; a fault stays."""
         back = self.num_tokens - num_tokens
         self.num_tokens = num_tokens
         if back:
             self._each(lambda matcher: matcher.rollback(back))
 
     def bits(self) -> bytes:
-        """See TokenMask. Where the grammar is at its end, the end tokens alone."""
+        """See TokenMask. At the end of the grammar, only the end tokens are set."""
         began_s, masks = time.thread_time(), list[bytes]()
 
         def made(matcher: Matcher) -> bool:

@@ -1,7 +1,7 @@
-"""Numbers that end, and that a double or 64 bits hold.
+"""Limits numbers to a length that ends, and to values that a double or 64 bits can hold.
 
-The compiler's numbers have any count of digits, and a model that is unsure writes digits for ever. So a second grammar
-stands next to one that may write fractions: the same, with any JSON in the place of each schema and with numbers of
+The compiler's numbers have any count of digits, and an uncertain model writes digits for ever. So a grammar that may
+write fractions gets a second grammar. It is the same, with any JSON in the place of each schema and with numbers of
 bounded length. A token must be allowed by both. Bounds of integers are made narrower in the schema itself.
 """
 
@@ -22,16 +22,16 @@ Schema = dict[str, Any]
 LARGEST_INT = 2**63 - 1024
 """The largest double below 2**63: the compiler keeps the bounds of integers as doubles."""
 LARGEST_HELD = 1e15
-"""The largest bound of a fraction that the compiler's patterns hold."""
+"""The largest bound of a fraction that the compiler's patterns enforce."""
 MAX_LISTED = 1024
-"""Multiples that are listed where the compiler could not hold the multipleOf."""
+"""The most multiples that are listed where the compiler could not enforce the multipleOf."""
 FRACTION_DIGITS = 17
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _JSON_RULE = re.compile(r"^(\w+): %json (\{.*\})$", re.MULTILINE)
 
 
 def narrowed_number(schema: Schema, at: str) -> Schema:
-    """The schema with bounds of numbers that the compiler holds, as narrow as the given ones or narrower.
+    """Returns the schema with bounds of numbers that the compiler enforces, as narrow as the given ones or narrower.
 
     Raises InvalidRequest where no integer of 64 bits fits.
     """
@@ -49,7 +49,7 @@ def narrowed_number(schema: Schema, at: str) -> Schema:
 
 
 def bounded(source: str) -> str | None:
-    """The second grammar of one in the compiler's language; None where it writes no fraction."""
+    """Returns the second grammar for a source in the compiler's language; None where the source writes no fraction."""
     places, free = 0, False
 
     def replaced(rule: re.Match[str]) -> str:
@@ -89,7 +89,7 @@ def _narrowed_integer(schema: Schema, at: str) -> Schema:
 
 
 def _integer_bounds(schema: Schema) -> tuple[int, int]:
-    """The least and the largest integer, however large."""
+    """Returns the least and the largest integer that the schema allows within 64 bits."""
     lows, highs = [-(2**63)], [2**63 - 1]
     for name, value in _bounds_of(schema).items():
         if abs(value) == math.inf:
@@ -121,7 +121,7 @@ _DOUBLE_MAX = 1.7976931348623157e308
 
 
 def _bounds_of(schema: Schema) -> dict[str, Any]:
-    """The bounds as numbers. Draft 4's exclusiveMinimum is true, and the bound is the minimum itself."""
+    """Returns the bounds as numbers. In Draft 4, exclusiveMinimum is true, and the bound is the minimum itself."""
     found = {name: schema[name] for name in _BOUNDS if name in schema and _is_number(schema[name])}
     for plain, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if schema.get(exclusive) is True and plain in found:
@@ -137,7 +137,7 @@ def _contradict(schema: Schema) -> bool:
 
 
 def _double_above(value: int) -> int:
-    """The least integer from this one on that a double holds, and that the compiler can negate."""
+    """Returns the least integer not below `value` that a double holds and that the compiler can negate."""
     step = 1 << max(0, abs(value).bit_length() - 53)
     return max(-LARGEST_INT, -(-value // step) * step)
 
@@ -166,7 +166,7 @@ def _is_flag(schema: Schema, name: str) -> bool:
 
 
 def _may_write_fractions(schema: Any) -> bool:
-    """False where the schema is seen to allow no number but integers and listed ones."""
+    """Returns False where the schema certainly allows no numbers except integers and listed ones."""
     if not isinstance(schema, dict):
         return schema is not False
     named = (schema.get(word) for word in ("$defs", "definitions", "properties", "patternProperties"))
@@ -186,7 +186,7 @@ def _may_write_fractions(schema: Any) -> bool:
 
 
 def _places(schema: Any) -> int:
-    """The most decimal places of a number in the schema; -1 where one is longer than a bounded number."""
+    """Returns the most decimal places of a number in the schema; -1 where a number is longer than a bounded number."""
     most = 0
     for value in _numbers_in(schema):
         written = Decimal(repr(value))
@@ -197,7 +197,7 @@ def _places(schema: Any) -> int:
 
 
 def _up_to(digits: str) -> str:
-    """A pattern of the numbers of this many digits that are not above this one."""
+    """Returns a pattern of the numbers with as many digits as `digits` that are not above it."""
     parts = [digits]
     for place, digit in enumerate(digits):
         least = 1 if place == 0 else 0
@@ -207,7 +207,8 @@ def _up_to(digits: str) -> str:
 
 
 def _number_pattern(places: int) -> str:
-    """Numbers of 64 bits, with a fraction, and with an exponent that leaves them finite."""
+    """Returns a pattern of numbers of 64 bits, with a fraction of up to `places` digits, and with an exponent that
+    leaves them finite."""
     whole = f"(0|[1-9][0-9]{{0,17}}|{_up_to(str(2**63 - 1))})"
     fraction = rf"(\.[0-9]{{1,{places}}})?"
     small = r"-(0?[0-9]{1,2}|[12][0-9]{2}|30[0-7])"

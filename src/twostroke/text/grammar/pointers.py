@@ -1,4 +1,4 @@
-"""Places in a JSON document: pointers (RFC 6901), and what a schema's `$ref` leads to."""
+"""Places in a JSON document: pointers (RFC 6901), and the targets of a schema's `$ref`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Pointers:
         self._targets = frozenset(_all_targets(root))
 
     def at(self, pointer: str) -> Any:
-        """What stands there, None for nothing."""
+        """Returns the value at this place; None where there is none."""
         found = self._root
         for step in pointer.split("/")[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
@@ -29,7 +29,7 @@ class Pointers:
         return found
 
     def resolved(self, schema: Any) -> Any:
-        """What a schema that is a reference and nothing else leads to; any other schema as it is."""
+        """Returns the target of a schema that is only a reference; returns any other schema unchanged."""
         for _ in range(MAX_STEPS):
             targets = self.targets(schema)
             if not targets or not set(schema) <= {"$ref", "title", "description", "default"}:
@@ -38,22 +38,22 @@ class Pointers:
         return schema
 
     def targets(self, schema: Any) -> list[str]:
-        """The pointer of its own `$ref`, where it stays inside the document."""
+        """Returns the pointer of the schema's own `$ref`, where it stays inside the document."""
         ref = schema.get("$ref") if isinstance(schema, dict) else None
         return [unquote(ref[1:])] if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")) else []
 
     def lead_into(self, pointer: str) -> bool:
-        """True where some `$ref` leads to this place or below it."""
+        """Returns True where some `$ref` leads to this place or below it."""
         return any(target == pointer or target.startswith(f"{pointer}/") for target in self._targets)
 
 
 def joined(pointer: str, *steps: str | int) -> str:
-    """The pointer of something further in."""
+    """Returns the pointer of the value that these steps reach from `pointer`."""
     return pointer + "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def shown(pointer: str) -> str:
-    """The pointer as people write it: $.properties.name."""
+    """Returns the pointer as people write it: $.properties.name."""
     return ("$" + pointer.replace("/", ".").replace("~1", "/").replace("~0", "~"))[:200]
 
 

@@ -25,7 +25,7 @@ _COMPOSED = ("anyOf", "oneOf", "allOf", "$ref")
 
 
 def rewritten(schema: Schema) -> Schema:
-    """The schema in the compiler's keywords as far as these rules go. The one given is not changed."""
+    """Returns the schema in the compiler's keywords, as far as these rules go. The given schema is not changed."""
     for rule in _RULES:
         schema = rule(schema)
     return schema
@@ -57,7 +57,7 @@ def _flag(schema: Schema) -> bool:
 
 
 def _without(schema: Schema) -> Schema:
-    """`not` where it excludes types alone."""
+    """Rewrites `not` where it excludes only types."""
     excluded = schema.get("not")
     if excluded in ({}, True):
         return {"enum": []}

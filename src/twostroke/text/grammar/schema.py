@@ -1,13 +1,13 @@
-"""JSON schemas as people's libraries write them, made into what the compiler takes; the rules are stated here.
+"""Turns JSON schemas, as common libraries write them, into the form that the compiler accepts, by these rules.
 
     adapted({"type": "object", "properties": {"a": {"type": "string", "format": "path"}}})
 
 - An object with `properties` or `patternProperties` takes no other keys, unless the
-  schema says something about other keys.
-- A `format` that the compiler does not know is an annotation; base64 and a few more have patterns here.
+  schema has a rule for other keys.
+- A `format` that the compiler does not know is an annotation; base64 and a few more have patterns in `formats`.
 - A pattern with look-around is left out next to a `format` that the compiler knows; anywhere else it is refused.
-- `propertyNames` holds for names that are enumerated or that fit a pattern or a length.
-- `uniqueItems` holds where the items have at most MAX_UNIQUE possible values; elsewhere items may repeat, up to
+- `propertyNames` is enforced for names that are enumerated or that fit a pattern or a length.
+- `uniqueItems` is enforced where the items have at most MAX_UNIQUE possible values; elsewhere items may repeat, up to
   the number of possible values where there is one.
 - A keyword that would change the answer and is not implemented is refused.
 """
@@ -44,14 +44,15 @@ _MERGED = {"type", "properties", "required", "title", "description", "$schema", 
 
 
 class Adapted(NamedTuple):
-    """schema: for the compiler. not_held: in words, what the given schema asks for and this one does not."""
+    """schema: the schema for the compiler. not_held: in words, the parts of the given schema that this one does not
+    enforce."""
 
     schema: Any
     not_held: tuple[str, ...]
 
 
 def adapted(schema: Any) -> Any:
-    """The schema for the compiler, of one that `check` has passed. The one given is not changed.
+    """Returns the schema for the compiler, made of a schema that `check` has passed. The given schema is not changed.
 
     Raises InvalidRequest with param "grammar".
     """
@@ -59,13 +60,13 @@ def adapted(schema: Any) -> Any:
 
 
 def adapted_in_words(schema: Any) -> Adapted:
-    """The same with words for what is not held."""
+    """Does the same as `adapted`, and also returns words for the parts that are not enforced."""
     adapter = _Adapter(schema)
     return Adapted(adapter.adapted(), tuple(dict.fromkeys(adapter.unheld.words)))
 
 
 class _Adapter:
-    """One schema's way through the rules, from the outside in."""
+    """Applies the rules to one schema, from the outside in."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -97,14 +98,14 @@ class _Adapter:
         return made
 
     def _rewritten(self, schema: Schema, at: str) -> Schema:
-        """See `rewrites`. What a `$ref` leads to stays where it is."""
+        """See `rewrites`. A part to which a `$ref` leads stays in its place."""
         made = rewritten(schema)
         moved = ("anyOf" in made) != ("anyOf" in schema)
         named = [joined(at, name) for name in schema if name not in ("$defs", "definitions")]
         return schema if moved and any(map(self._pointers.lead_into, named)) else made
 
     def _merged(self, schema: Schema, at: str) -> Schema:
-        """Objects in an `allOf` that name different properties are one object, which can then be closed."""
+        """Joins objects in an `allOf` that name different properties into one object, which can then be closed."""
         made = dict(schema)
         if "unevaluatedProperties" in made:  # what is left of it is a boolean without a composition
             made.setdefault("additionalProperties", made.pop("unevaluatedProperties"))
@@ -117,7 +118,7 @@ class _Adapter:
         return {**kept, "type": "object", "properties": properties, "required": required}
 
     def _objects(self, schema: Schema, at: str) -> list[Schema] | None:
-        """The objects that an `allOf` and its own schema put together, where they can be one."""
+        """Returns the objects that the schema and its `allOf` combine; None where they cannot be one object."""
         parts = schema.get("allOf")
         if not isinstance(parts, list) or self._pointers.lead_into(joined(at, "allOf")):
             return None
@@ -170,7 +171,8 @@ class _Adapter:
         return {**made, "anyOf": lists} if lists and made.get("type") == "array" else made
 
     def _closed(self, schema: Schema, at: str) -> Schema:
-        """See the rules above. A part of a composition stays open: closed, it would forbid the other parts' keys."""
+        """Forbids other keys, see the rules of this module. A part of a composition stays open: if it were closed, it
+        would forbid the other parts' keys."""
         named = schema.get("properties", {})
         names_keys = isinstance(schema.get("properties"), dict) or isinstance(schema.get("patternProperties"), dict)
         if not names_keys or not isinstance(named, dict) or at in self._open:
@@ -187,7 +189,7 @@ class _Adapter:
         return {**closed, "properties": {**named, **{name: {} for name in missing}}}
 
     def _values(self, schema: Any) -> list[Any] | None:
-        """Every value that can fit, where the schema enumerates them."""
+        """Returns every value that can fit; None where the schema does not enumerate them."""
         schema = self._pointers.resolved(schema)
         if not isinstance(schema, dict):
             return None
@@ -205,7 +207,7 @@ class _Adapter:
         return None
 
     def _parts_of_compositions(self) -> set[str]:
-        """Where schemas stand that describe the same object together with others."""
+        """Returns the places of schemas that describe an object together with other schemas."""
         found: set[str] = set()
         for at, schema in _all_schemas(self._root, ""):
             around = len([name for name in ("properties", *_COMPOSED) if name in schema])
@@ -221,7 +223,7 @@ class _Adapter:
         return self._followed(found)
 
     def _followed(self, found: set[str]) -> set[str]:
-        """The found parts with all parts that they refer to and are put together from."""
+        """Returns the found parts and all parts that they refer to or contain."""
         todo = list(found)
         while todo:
             at = todo.pop()
@@ -238,7 +240,7 @@ class _Adapter:
 
 
 def _all_schemas(schema: Any, at: str) -> Iterator[tuple[str, Schema]]:
-    """Every schema and where it stands, from the outside in."""
+    """Returns every schema with its place, from the outside in."""
     if not isinstance(schema, dict):
         return
     yield at, schema
@@ -278,7 +280,7 @@ def _is_plain_object(schema: Any) -> bool:
 
 
 def _with_names(schema: Schema, names: list[str], at: str) -> Schema:
-    """The object with these names and no others."""
+    """Returns the object with these names and no others."""
     properties = schema.get("properties") if isinstance(schema.get("properties"), dict) else {}
     values = schema.get("additionalProperties", {})
     if len(names) * len(json.dumps(values)) > MAX_NAMED_BYTES:
@@ -288,7 +290,7 @@ def _with_names(schema: Schema, names: list[str], at: str) -> Schema:
 
 
 def _name_pattern(rule: Schema, at: str) -> str | None:
-    """None where every name fits."""
+    """Returns the pattern of names; None where every name fits."""
     kept = {name for name in rule if name not in ("type", "title", "description", "$schema", "$comment", "examples")}
     if rule.get("format") not in COMPILER_FORMATS:
         kept.discard("format")
@@ -312,7 +314,7 @@ def _plain_values(schema: Any) -> list[Any] | None:
 
 
 def _distinct(values: Any) -> list[Any]:
-    """The different values in their order; 1 and true are two values, as in JSON."""
+    """Returns the different values in their order; 1 and true are two values, as in JSON."""
     return list({json.dumps(value, sort_keys=True): value for value in values}.values())
 
 

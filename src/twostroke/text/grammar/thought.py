@@ -1,4 +1,4 @@
-"""A thought, and then the text that a grammar describes."""
+"""Grammars of a thought, followed by the text that the request's grammar describes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import re
 from twostroke.types.grammar import ThoughtFirst
 
 _PARTS = re.compile(r'"(?:\\.|[^"\\])*"|/(?:\\.|[^/\\\n])+/|//[^\n]*|%json[^\n]*|\bstart\b')
-"""What may hold the word `start`: texts, patterns, comments, schemas; the last alternative is the rule's name."""
+"""Matches the parts that may hold the word `start`: texts, patterns, comments, schemas; the last alternative is the
+rule's name."""
 _RULES = r"""start: {first}
 thought_first: {thought} THOUGHT_BREAK
 THOUGHT_TEXT: /(.|\n)*/
@@ -17,7 +18,8 @@ THOUGHT_BREAK: /[ \n]{{0,4}}/
 
 
 def after_thought(source: str, thought: ThoughtFirst) -> str:
-    """The grammar that begins with the thought. source: in the library's Lark, with its options in the first line."""
+    """Returns the grammar that begins with the thought. source: the grammar in the library's Lark, with its options in
+    the first line."""
     options, _, rules = source.partition("\n")
     form = _PARTS.sub(lambda found: "answer_form" if found[0] == "start" else found[0], rules)
     if thought.around:

@@ -1,4 +1,4 @@
-"""The vocabulary as llguidance needs it: all tokens for masks, and a few of them for trials."""
+"""The vocabulary in the form that llguidance needs: all tokens for masks, and a few of them for trials."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from msgspec import Struct
 from twostroke.text.grammar.library import LibraryVocabulary
 
 TRIAL_TOKENS = 4096
-"""About how many tokens a trial has. The time of a compilation does not depend on them, and that of one mask little."""
+"""The approximate number of tokens in a trial. The time of a compilation does not depend on this number, and the time
+of one mask depends on it little."""
 
 
 class GrammarVocabulary(Protocol):
-    """What grammars need of a tokenizer."""
+    """The part of a tokenizer that grammars need."""
 
     special_ids: frozenset[int]
     tokens_are_bytes: bool
 
     def rows_bytes(self, num_rows: int) -> list[bytes]:
-        """Bytes of the tokens with the first ids, b"" for an id without one."""
+        """Returns the bytes of the tokens with the first `num_rows` ids; b"" for an id without a token."""
 
 
 class TrialTokens(Struct, frozen=True):
@@ -33,9 +34,9 @@ class TrialTokens(Struct, frozen=True):
 
 
 class Tokens:
-    """A model's tokens, made once by whichever thread comes first, for any number of threads.
+    """A model's tokens, made once by the thread that comes first, for any number of threads.
 
-    num_rows: of the model's logits; ids that the tokenizer lacks are never allowed.
+    num_rows: the number of rows of the model's logits; ids that the tokenizer lacks are never allowed.
     """
 
     def __init__(self, vocabulary: GrammarVocabulary, num_rows: int, end_token_ids: Sequence[int]) -> None:
@@ -49,14 +50,14 @@ class Tokens:
         self._made: LibraryVocabulary | None = None
 
     def trial(self) -> TrialTokens:
-        """A few of the tokens. It takes the time of reading the tokenizer's."""
+        """Returns a few of the tokens. The first call takes the time of reading all tokens of the tokenizer."""
         with self._reading:
             if self._trial is None:
                 self._trial = self._sample(self._read())
             return self._trial
 
     def vocabulary(self) -> LibraryVocabulary:
-        """All tokens. The first call takes about 0.3 s for 100,000 of them."""
+        """Returns all tokens. The first call takes about 0.3 s for 100,000 tokens."""
         with self._making:
             if self._made is None:
                 with self._reading:

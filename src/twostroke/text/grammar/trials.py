@@ -1,8 +1,9 @@
 """Trials of new grammars: one for each grammar, however many requests wait for it.
 
-Each trial begins in the quick lane, which gives it little work. One that needs more goes to the slow lane, so that an
-easy grammar does not wait for hard ones. In a lane the newest of the shortest texts is first. Where too many wait, the
-oldest of the longest texts is refused: a flood of hard grammars is refused, and a short one does not wait for it.
+Each trial begins in the quick lane, which gives it little work. A trial that needs more goes to the slow lane, so that
+an easy grammar does not wait for hard ones. In a lane the newest of the shortest texts is first. Where too many wait,
+the oldest of the longest texts is refused: a flood of hard grammars is refused, and a short grammar does not wait for
+it.
 """
 
 from __future__ import annotations
@@ -21,38 +22,40 @@ Sources = tuple[str, ...]
 
 
 class TooHard(Exception):
-    """A grammar needs more work than the lane gives."""
+    """A grammar needs more work than the lane allows."""
 
 
 class Lane(Protocol):
-    """What tries grammars, in one thread of its own."""
+    """Tries grammars, in one thread of its own."""
 
     def start(self) -> None:
-        """Get ready, so that the first trial does not wait."""
+        """Prepare the lane, so that the first trial does not wait."""
 
     def sources(self, grammar: Grammar) -> Sources:
-        """The grammar's tried sources. Raises what is wrong with it; TooHard in all lanes but the last."""
+        """Returns the grammar's tried sources. Raises the fault of the grammar; raises TooHard in all lanes but the
+        last."""
 
     def close(self) -> None:
-        """The last call."""
+        """Ends the lane; no call comes after this one."""
 
 
 class _Trial:
-    """One trial and the futures of those that wait for it."""
+    """One trial and the futures of the requests that wait for it."""
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self.waiting: list[Future[Sources]] = []
 
     def size(self) -> int:
-        """The bits of the text's length: grammars whose lengths are nearly equal have the same size."""
+        """The number of bits of the text's length: grammars whose lengths are nearly equal have the same size."""
         return len(self.grammar.text).bit_length()
 
 
 class Trials:
     """Tries grammars for any number of threads, each lane in a thread of its own.
 
-    waiting: grammars that may wait in each lane. retry_s: in the error of a refusal.
+    waiting: the number of grammars that may wait in each lane. retry_s: the seconds until a retry that the error of a
+    refusal names.
     """
 
     def __init__(self, lanes: Sequence[Lane], waiting: int, retry_s: float) -> None:
@@ -77,7 +80,7 @@ class Trials:
                     thread.start()
 
     def join(self, grammar: Grammar) -> Future[Sources]:
-        """Begin the trial of a grammar, or wait for the one that has begun. Each caller has a future of its own.
+        """Begin the trial of a grammar, or wait for the trial that has begun. Each caller has a future of its own.
 
         The future raises Overloaded where too many newer grammars came. A trial without a waiting request is not begun.
         """
@@ -98,7 +101,7 @@ class Trials:
         return made
 
     def close(self) -> None:
-        """Refuse what waits, let what is at work end, close the lanes."""
+        """Refuses the waiting trials, lets running trials end, and closes the lanes."""
         with self._changed:
             self._closed = True
             waiting = [trial for stack in self._stacks for trial in stack]
@@ -111,7 +114,7 @@ class Trials:
             thread.join()
 
     def _push(self, place: int, trial: _Trial) -> list[Future[Sources]]:
-        """The requests whose trial has no place any more."""
+        """Adds a trial to a lane. Returns the requests whose trial has no place any more."""
         stack = self._stacks[place]
         stack.append(trial)
         self._changed.notify_all()
@@ -160,12 +163,13 @@ class Trials:
             made.set_result(sources)
 
     def _ended(self, trial: _Trial) -> list[Future[Sources]]:
-        """The requests that still wait; from now on the next request for this grammar begins a new trial."""
+        """Removes the trial and returns the requests that still wait. The next request for this grammar then begins a
+        new trial."""
         self._trials.pop(trial.grammar, None)
         return [made for made in trial.waiting if made.set_running_or_notify_cancel()]
 
     def _left(self, grammar: Grammar, made: Future[Sources]) -> None:
-        """Give the place back where the last one that waited was cancelled before the trial began."""
+        """Gives the trial's place back where the last waiting request was cancelled before the trial began."""
         if not made.cancelled():
             return
         with self._changed:

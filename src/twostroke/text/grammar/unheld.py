@@ -1,4 +1,4 @@
-"""What a schema asks for and a grammar does not hold: it is left out, and words say so.
+"""Removes the parts of a schema that a grammar does not enforce, and describes them in words.
 
 - Lengths of strings above HELD_CHARACTERS. The compiler has about nine states for each character that a bound counts,
   and a machine may have 50,000 of them. Bounds of one length share theirs, so the shortest are held first.
@@ -17,17 +17,17 @@ from typing import Any
 HELD_CHARACTERS = 4096
 """The sum of the different lengths that one grammar counts."""
 LARGEST_COUNT = 2**31 - 1
-"""Counts above it are no more than it: no answer has as many."""
+"""Larger counts are replaced by this one: no answer has as many parts."""
 _LENGTHS = ("maxLength", "minLength")
 _COUNTS = ("minItems", "maxItems", "minProperties", "maxProperties")
 
 
 LARGEST_MULTIPLE = 10_000
-"""The compiler's automaton of a multipleOf has about as many states."""
+"""The largest multipleOf that is enforced: the compiler's automaton has about as many states as this number."""
 
 
 class Unheld:
-    """Takes out of the parts of one schema what is not held; `words` says what that was."""
+    """Removes the bounds that are not enforced from the parts of one schema; `words` describes the removed bounds."""
 
     def __init__(self, root: Any) -> None:
         self.words: list[str] = []
@@ -39,7 +39,7 @@ class Unheld:
             self._held.add(length)
 
     def held(self, schema: dict[str, Any], place: str) -> dict[str, Any]:
-        """The part with the bounds that are held. place: of the part, for the words."""
+        """Returns the part with the bounds that are enforced. place: the place of the part, for the words."""
         made = dict(schema)
         for name in _COUNTS:
             if _is_count(made.get(name)):
@@ -59,14 +59,14 @@ class Unheld:
 
 
 def _is_fine(step: Any) -> bool:
-    """True for a multipleOf of too many states."""
+    """Returns True for a multipleOf that needs too many states."""
     if isinstance(step, bool) or not isinstance(step, (int, float)) or step <= 0:
         return False
     return int("".join(map(str, Decimal(repr(step)).normalize().as_tuple().digits))) > LARGEST_MULTIPLE or step > 2**31
 
 
 def _too_many_sets(schema: dict[str, Any]) -> list[str]:
-    """The counts of properties that the compiler would refuse."""
+    """Returns the keywords for counts of properties that the compiler would refuse."""
     named, required = schema.get("properties"), schema.get("required", [])
     least, most = schema.get("minProperties", 0), schema.get("maxProperties")
     if not isinstance(named, dict) or not isinstance(required, list) or not isinstance(least, int):

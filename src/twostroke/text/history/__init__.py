@@ -1,1 +1,1 @@
-"""Conversations as clients keep them, made into what one chat template takes."""
+"""Turns conversations as clients keep them into the form that one chat template accepts."""

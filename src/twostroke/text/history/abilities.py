@@ -1,8 +1,9 @@
-"""What of a conversation with tools a chat template shows: each ability is tried with a small conversation.
+"""Finds out which parts of a conversation with tools a chat template shows: each ability is tried with a small
+conversation.
 
     abilities = tried(template.render)      abilities.offers: the tools that a request offers reach the prompt
 
-Nothing is read in the template's source. What a template does not show is written in the format's own notation.
+The template's source is not read. Parts that a template does not show are written in the format's own notation.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ class FittedRender(Protocol):
         tools: Sequence[Mapping[str, Any]] | None = None,
         notes: Notes | None = None,
     ) -> str:
-        """The text of a conversation. Raises InvalidRequest."""
+        """Returns the text of a conversation. Raises InvalidRequest."""
 
 
 class Abilities(Struct, frozen=True):
-    """offers: the prompt has the tools' names, descriptions and arguments. calls: an earlier call, its arguments and
-    the text next to it are there. results: the result of a call is there."""
+    """offers: True where the prompt has the tools' names, descriptions and arguments. calls: True where it has an
+    earlier call, its arguments and the text next to it. results: True where it has the result of a call."""
 
     offers: bool = True
     calls: bool = True
@@ -41,7 +42,7 @@ class Abilities(Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """True where nothing of a conversation with tools is left out."""
+        """True where no part of a conversation with tools is left out."""
         return self.offers and self.calls and self.results
 
 
@@ -61,7 +62,8 @@ _CALLED: Messages = [
 
 
 def tried(render: FittedRender) -> Abilities:
-    """The abilities of this template. A call is tried with another tool on offer, so that its name is the call's."""
+    """Returns the abilities of this template. For the trial of a call another tool is offered, so that the called name
+    can only come from the call."""
     offer, turn = _text(render, [user("qzask")], _TOOL), _text(render, _CALLED, _PLAIN_TOOL)
     calls = all(word in turn for word in ("qzsay", _NAME, _KEY, _VALUE))
     return Abilities(
@@ -70,7 +72,7 @@ def tried(render: FittedRender) -> Abilities:
 
 
 def _text(render: FittedRender, messages: Messages, tool: Mapping[str, Any]) -> str:
-    """What the template itself makes of it, "" where it refuses."""
+    """Returns the template's own text of the messages; "" where the template refuses them."""
     notes = Notes()
     try:
         text = render(messages, tools=[{"type": "function", "function": dict(tool)}], notes=notes)

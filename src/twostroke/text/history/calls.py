@@ -1,7 +1,7 @@
-"""Tool calls of earlier turns, as templates expect them: names, ids, and arguments as an object where they are one.
+"""Tool calls of earlier turns in the form that templates expect: names, ids, and arguments as an object where possible.
 
-A model may have written broken arguments, or a client kept them in another form. They stay as text then: the model
-sees what it wrote.
+A model may have written broken arguments, or a client kept them in another form. Then they stay as text: the model sees
+what it wrote.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from twostroke.types.notes import Notes, named
 
 NO_NAME = "unknown_tool"
 TEXT_ARGUMENT = "input"
-"""The one argument of a tool that takes text."""
+"""The name of the one argument of a tool that takes text."""
 
 
 def calls_of(value: Any, place: int, notes: Notes) -> list[dict[str, Any]]:
-    """The calls of message number `place`. Nothing is refused; what is no call is left out."""
+    """Returns the calls of message number `place`. Nothing is refused; an entry that is not a call is left out."""
     listed = [value] if isinstance(value, Mapping) else value
     if not isinstance(listed, Sequence) or isinstance(listed, (str, bytes)):
         notes.add("tool_calls that are no list were left out")
@@ -49,7 +49,7 @@ def _call(call: Mapping[str, Any], own_id: str, notes: Notes) -> dict[str, Any]:
 
 
 def arguments_of(value: Any) -> Any:
-    """An object; or text where the arguments are not one."""
+    """Returns the arguments as an object, or as text where they are not an object."""
     if value is None or value == "":
         return {}
     if not isinstance(value, str):

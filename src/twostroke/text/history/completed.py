@@ -1,6 +1,7 @@
-"""What some chat templates ask for and most clients leave out: fields of a tool's schema, values of variables.
+"""Adds values that some chat templates need and most clients leave out: fields of a tool's schema, values of variables.
 
-Each is given only to a template that fails without it, so that every other template renders what it always rendered.
+Each value is given only to a template that fails without it, so that every other template renders the same text as
+before.
 """
 
 from __future__ import annotations
@@ -12,28 +13,28 @@ from typing import Any
 
 Tools = Sequence[Mapping[str, Any]]
 OtherValues = Callable[[Tools | None], dict[str, Any]]
-"""Values of variables for the tools that a request offers, None for no tools."""
+"""A function from the tools that a request offers (None for no tools) to values of variables."""
 _LISTS = ("anyOf", "oneOf", "allOf")
 
 
 def a_list_always(tools: Tools | None) -> dict[str, Any]:
-    """For templates that go through the tools without a look at whether there are any."""
+    """Returns values for templates that iterate over the tools without a check whether there are any."""
     return {"tools": list(tools or ())}
 
 
 def as_text(tools: Tools | None) -> dict[str, Any]:
-    """For Firefunction's template, which takes the functions as JSON, and today's date."""
+    """Returns values for Firefunction's template, which takes the functions as JSON, and today's date."""
     functions = [tool.get("function", tool) for tool in tools or ()]
     text = json.dumps(functions, indent=4, ensure_ascii=False)
     return {"functions": text, "datetime": date.today().isoformat()}
 
 
 OTHER_VALUES: tuple[OtherValues, ...] = (a_list_always, as_text)
-"""In the order in which they are tried."""
+"""The functions in the order in which they are tried."""
 
 
 def completed(tools: Tools) -> list[dict[str, Any]]:
-    """The same tools with every field that a template may join to a text or look into."""
+    """Returns the same tools with every field that a template may join to a text or look into."""
     return [_tool(tool) for tool in tools]
 
 

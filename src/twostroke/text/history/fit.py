@@ -1,4 +1,4 @@
-"""A conversation made to fit one chat template: what the template does not take is written in another shape.
+"""Makes a conversation fit one chat template: parts that the template does not accept are written in another shape.
 
     fit = Fit(lambda messages: template.render(...))
     messages = fit.fitted(messages, notes)
@@ -19,9 +19,9 @@ LAST_RESORT = "calls and results were written as plain text: the chat template t
 
 
 class Fit:
-    """render: the text of a conversation, or InvalidRequest. Each shape is tried once, when it first comes; any thread
-    may ask. A repair is made only where it helps: the template takes its probe in the other shape.
-    """
+    """render: a function that returns the text of a conversation or raises InvalidRequest. Each shape is tried once,
+    when it first comes; any thread may ask. A repair is made only where it helps: the template accepts the repair's
+    probe in the other shape."""
 
     def __init__(self, render: Callable[[Messages], str]) -> None:
         self._render = render
@@ -31,11 +31,13 @@ class Fit:
         self._sees: bool | None = None
 
     def fitted(self, messages: Messages, notes: Notes) -> Messages:
-        """The messages in shapes that the template takes. notes: of what a model sees in another way."""
+        """Returns the messages in shapes that the template accepts. notes: collects the changes that a model can see.
+        """
         return self.dressed(self._repaired(messages, notes))
 
     def plainest(self, messages: Messages) -> Messages:
-        """The shape that every template for conversations takes: turns of a user and of the assistant, texts alone."""
+        """Returns the messages in the shape that every template for conversations accepts: turns of a user and of the
+        assistant, only texts."""
         made = tool_turns.as_plain_text(messages)
         for repair in (*systems.REPAIRS[-1:], *order.REPAIRS):
             if repair.concerns(made):
@@ -51,7 +53,7 @@ class Fit:
         return messages
 
     def shows(self, probe: Probe, *, ordered: bool = True) -> bool:
-        """Whether the template takes this conversation and leaves out none of its words."""
+        """Returns whether the template accepts this conversation and leaves out none of its words."""
         try:
             text = self._render(self.dressed(probe.messages))
         except InvalidRequest:
@@ -76,13 +78,14 @@ class Fit:
         return found
 
     def dressed(self, messages: Messages) -> Messages:
-        """Contents as lists of parts, for templates that take no other."""
+        """Returns contents as lists of parts, for templates that accept nothing else."""
         if self._parts is None:
             self._parts = not self._says(_ASKED) and self._says(_as_parts(_ASKED))
         return _as_parts(messages) if self._parts else messages
 
     def joint(self, role: str) -> str:
-        """What the template writes between two parts of a message of this role; a line end where it takes no parts."""
+        """Returns the text that the template writes between two parts of a message of this role; a line end where it
+        accepts no parts."""
         if role not in self._joints:
             self._joints[role] = self._joint(role)
         return self._joints[role]
@@ -100,7 +103,7 @@ class Fit:
         return between if first and second and not between.strip() else LINE_END
 
     def sees(self, written: str) -> bool:
-        """Whether the template writes this for a part of the type image."""
+        """Returns whether the template writes the text `written` for a part of the type image."""
         if self._sees is None:
             asked = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _WORD}]}]
             try:
@@ -123,5 +126,6 @@ _ASKED = [user(_WORD)]
 
 
 def _as_parts(messages: Messages) -> Messages:
-    """An empty content is one empty part: templates look at the first one."""
+    """Returns the messages with contents as lists of parts. An empty content becomes one empty part, because templates
+    look at the first part."""
     return [{**each, "content": [{"type": "text", "text": each["content"] or ""}]} for each in messages]

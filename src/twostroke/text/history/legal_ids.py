@@ -1,7 +1,7 @@
-"""Ids of calls in a history, as the model's format writes them.
+"""Rewrites the ids of calls in a history into the form that the model's format writes.
 
-A format may own the form of ids: Kimi K2 prints `functions.NAME:COUNT` and learns the tool's name from it. A client
-that kept ids of its own, or the ids of another model, would hide the names.
+A format may define the form of ids: Kimi K2 prints `functions.NAME:COUNT` and learns the tool's name from the id. A
+client that kept ids of its own, or the ids of another model, would hide the names.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from twostroke.text.talk.ids import CallIds
 
 
 def with_legal_ids(messages: Sequence[Mapping[str, Any]], ids: CallIds) -> Sequence[Mapping[str, Any]]:
-    """Copies in which calls, counted over the conversation, and their results have ids of this form.
+    """Returns copies in which calls, counted over the conversation, and their results have ids of this form.
 
-    What is no call with a name and an id stays as it is. The messages themselves come back where any id will do.
+    A call without a name or an id stays unchanged. Where the format accepts any id, the messages themselves are
+    returned.
     """
     if not (ids.template or ids.exact):
         return messages
@@ -45,7 +46,8 @@ def call_ids_of(messages: Sequence[Mapping[str, Any]]) -> frozenset[str]:
 
 
 def _calls_and_result(message: Any) -> tuple[Sequence[Any], str]:
-    """The calls of a message, and the id of the call whose result it is; nothing for a message of another shape."""
+    """Returns the calls of a message, and the id of the call to which it is the result; nothing for a message of
+    another shape."""
     if not isinstance(message, Mapping):
         return (), ""
     calls, result = message.get("tool_calls"), message.get("tool_call_id")
@@ -53,7 +55,7 @@ def _calls_and_result(message: Any) -> tuple[Sequence[Any], str]:
 
 
 def _named(call: Any) -> tuple[str, str] | None:
-    """The name and the id of a call."""
+    """Returns the name and the id of a call; None where one of them is missing."""
     function = call.get("function") if isinstance(call, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     call_id = call.get("id") if isinstance(call, Mapping) else None

@@ -1,4 +1,4 @@
-"""The order of turns, for templates that want a user and the assistant to alternate."""
+"""Repairs the order of turns, for templates that want a user and the assistant to alternate."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a message says, as one text: content that is text, parts of many types, or neither.
+"""Turns the content of a message into one text: the content may be text, parts of many types, or neither.
 
-Strict: a part that is no text is refused, because a user asks for it now. Otherwise it stands in the history, where
-refusing it would end the conversation: a line in its place tells the model that something was there.
+Strict: a part that is not text is refused, because a user asks for it now. Otherwise the part stands in the history,
+where refusing it would end the conversation. A line in its place tells the model that something was there.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ THOUGHT_KEYS = {
     "redacted_thinking": "",
     "redacted_reasoning": "",
 }
-"""The key of the thought in parts of these types; none where it cannot be read."""
+"""The key of the thought in parts of these types; an empty key where the thought cannot be read."""
 
 
 LINE_END = "\n"
 
 
 def text_of(content: Any, where: str, notes: Notes, *, strict: bool, joint: str = LINE_END) -> str | None:
-    """A text stays; the texts of a list of parts are joined; None stays None. joint: what stands between two parts.
+    """Returns the content as one text: a text unchanged, the texts of a list of parts joined, None for None. joint: the
+    text between two parts.
 
-    Raises InvalidRequest that names `where`, where it is strict.
+    Raises InvalidRequest that names `where`, if `strict` is set.
     """
     if content is None or isinstance(content, str):
         return content
@@ -53,12 +54,12 @@ def text_of(content: Any, where: str, notes: Notes, *, strict: bool, joint: str 
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON text, whatever it is."""
+    """Returns any value as JSON text."""
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def left_out(kind: Any) -> str:
-    """The line that stands in place of a part of this type."""
+    """Returns the line that replaces a part of this type."""
     return f"[A part of the type {named(kind)} was left out: this model reads text only.]"
 
 
@@ -90,7 +91,7 @@ def _part(part: Any, where: str, notes: Notes, strict: bool) -> str | None:
 
 
 def _document_text(part: Mapping[str, Any]) -> str | None:
-    """The text of a document that is sent as text, with its title in front."""
+    """Returns the text of a document that is sent as text, with its title in front; None for any other part."""
     source = part.get("source")
     if not isinstance(source, Mapping) or source.get("type") != "text" or not isinstance(source.get("data"), str):
         return None

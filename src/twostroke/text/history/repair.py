@@ -1,7 +1,7 @@
-"""A shape of conversations that some templates do not take, and how to write it in another one.
+"""Describes shapes of conversations that some templates do not accept, and how to write each in another shape.
 
-Whether a template takes the shape is tried: a small conversation of that shape is rendered, and each of its words must
-be found, in order. Nothing is read in the template's source.
+Whether a template accepts the shape is tried: a small conversation of that shape is rendered, and each of its words
+must be found, in order. The template's source is not read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ Message = dict[str, Any]
 Messages = list[Message]
 SYSTEMS = ("system", "developer")
 GAP = "\n\n"
-"""What stands between two texts that become one message."""
+"""The text between two texts that become one message."""
 
 
 class Probe(NamedTuple):
-    """A conversation, and the words that must be found in its rendering. absent: must not be there.
+    """A conversation, and the words that must be found in its rendering. absent: a word that must not be found.
 
-    ordered: the words must stand in their order. Some templates write the text next to a call after the results.
+    ordered: True where the words must stand in their order. Some templates write the text next to a call after the
+    results.
     """
 
     messages: Messages
@@ -29,9 +30,11 @@ class Probe(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """note: what the change is, for the header of the answer; empty where it changes nothing that a model sees.
+    """note: a description of the change, for the header of the answer; empty where the change alters nothing that a
+    model sees.
 
-    concerns: whether a conversation has the shape. probe: of the shape. change: the conversation in another shape.
+    concerns: returns whether a conversation has the shape. probe: a small conversation of the shape. change: returns
+    the conversation in another shape.
     """
 
     note: str
@@ -51,7 +54,7 @@ def assistant(text: str | None, *calls: Message, **more: Any) -> Message:
 
 
 def call(name: str, arguments: Any, call_id: str = "qzcall001") -> Message:
-    """A call. The id has the form that the strictest templates ask for."""
+    """Returns a call. Its id has the form that the strictest templates ask for."""
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -61,7 +64,7 @@ def result(text: str, call_id: str = "qzcall001", name: str = "qztool") -> Messa
 
 
 def joined(first: Message, *others: Message) -> Message:
-    """One message with the texts of all and the first one's role."""
+    """Returns one message with the texts of all messages and the first one's role."""
     texts = [text for message in (first, *others) if (text := message.get("content"))]
     calls = [one for message in (first, *others) for one in message.get("tool_calls", ())]
     more = {name: value for message in reversed((first, *others)) for name, value in message.items()}
@@ -70,10 +73,10 @@ def joined(first: Message, *others: Message) -> Message:
 
 
 def is_turn(message: Message, role: str) -> bool:
-    """True for a message of this role that neither makes calls nor has thoughts that belong to them."""
+    """Returns True for a message of this role that makes no calls."""
     return bool(message["role"] == role and not message.get("tool_calls"))
 
 
 def pairs(messages: Sequence[Message]) -> list[tuple[Message, Message]]:
-    """Each message with the one that follows."""
+    """Returns each message together with the next one."""
     return list(zip(messages, messages[1:], strict=False))

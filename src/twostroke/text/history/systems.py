@@ -1,4 +1,4 @@
-"""System and developer messages for templates that take one, at the front, or none."""
+"""Repairs of system and developer messages, for templates that accept one system message at the front, or none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _system(text: str) -> Message:
 
 
 def _leading(messages: Messages) -> int:
-    """How many system messages stand at the front."""
+    """Returns the number of system messages at the front."""
     return next((place for place, each in enumerate(messages) if each["role"] not in SYSTEMS), len(messages))
 
 
@@ -47,7 +47,8 @@ def _join_all(messages: Messages) -> Messages:
 
 
 def into_first_user(messages: Messages) -> Messages:
-    """The system's text in front of the first user's; a message of its own where no user speaks first."""
+    """Puts the system text in front of the first user's text. Where no user speaks first, the system text becomes a
+    user message of its own."""
     text = joined(*(each for each in messages if each["role"] in SYSTEMS))["content"]
     rest = [each for each in messages if each["role"] not in SYSTEMS]
     if rest and rest[0]["role"] == "user":

@@ -1,4 +1,4 @@
-"""What an assistant thought in an earlier turn, under whatever name a client keeps it."""
+"""Finds an assistant's thought in an earlier turn, under any of the names that clients use for it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 from twostroke.text.history.parts import THOUGHT_KEYS
 
 NAMES = ("reasoning_content", "reasoning", "thinking")
-"""Templates read one of these. A message that has a thought gets all of them."""
+"""The names of a thought in messages; each template reads one of them. A message that has a thought gets all of them.
+"""
 
 
 def with_thought(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The message with its thought under each of NAMES, and under no other name; without them where there is none."""
+    """Returns the message with its thought under each of NAMES, and under no other name; a message without a thought
+    has none of NAMES."""
     made = {name: value for name, value in message.items() if name not in (*NAMES, "reasoning_details")}
     found = "\n".join(_thoughts(message))
     return {**made, **dict.fromkeys(NAMES, found)} if found else made

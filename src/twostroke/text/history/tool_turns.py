@@ -1,4 +1,4 @@
-"""Calls and results of earlier turns, for templates that take them in some forms only."""
+"""Repairs of calls and results of earlier turns, for templates that accept them only in some forms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from twostroke.text.history.repair import (
 from twostroke.text.history.thoughts import NAMES
 
 ID_CHARACTERS = 9
-"""The form of ids in the strictest templates: so many letters and digits."""
+"""The length of ids in the strictest templates, which accept only letters and digits."""
 _ID = "toolu_01qzAbCdEfGhIjKlMnOpQr"
 NO_RESULT = "There is no result: the call was not run."
 
@@ -62,7 +62,7 @@ def _texts_as_objects(messages: Messages) -> Messages:
 
 
 def short_id(found: str) -> str:
-    """An id as the strictest templates want it; equal ids stay equal."""
+    """Returns an id in the form that the strictest templates want; equal ids stay equal."""
     if len(found) == ID_CHARACTERS and found.isascii() and found.isalnum():
         return found
     return hashlib.sha256(found.encode("utf-8", "replace")).hexdigest()[:ID_CHARACTERS]
@@ -88,7 +88,7 @@ def _thinks_beside(message: Message) -> bool:
 
 
 def _thoughts_as_text(messages: Messages) -> Messages:
-    """A thought in front of the text next to it: a template that takes one of both takes it there."""
+    """Puts a thought in front of the text next to it, for a template that accepts only one of the two."""
     made = []
     for message in messages:
         if _thinks_beside(message):
@@ -103,7 +103,7 @@ def _speaks_beside(message: Message) -> bool:
 
 
 def _text_before_calls(messages: Messages) -> Messages:
-    """The text next to calls as a message of its own, in front; the thought stays with the calls."""
+    """Moves the text next to calls into a message of its own, in front; the thought stays with the calls."""
     made: Messages = []
     for message in messages:
         if _speaks_beside(message):
@@ -114,7 +114,7 @@ def _text_before_calls(messages: Messages) -> Messages:
 
 
 def _one_call_each(messages: Messages) -> Messages:
-    """A message for each call, each with its own result after it."""
+    """Returns one message for each call, each followed by its own result."""
     made: Messages = []
     waiting: Messages = []  # calls whose results come later
     for message in messages:
@@ -136,7 +136,7 @@ def _one_call_each(messages: Messages) -> Messages:
 
 
 def _unanswered(messages: Messages) -> bool:
-    """True where a message with calls is not followed by a result."""
+    """Returns True where a message with calls is not followed by a result."""
     return any(first.get("tool_calls") and second["role"] != "tool" for first, second in pairs(messages))
 
 
@@ -151,7 +151,7 @@ def _answered(messages: Messages) -> Messages:
 
 
 def _stray(messages: Messages) -> list[int]:
-    """Places of results whose call stands nowhere before."""
+    """Returns the places of results whose call does not stand before them."""
     known: set[Any] = set()
     found = []
     for place, message in enumerate(messages):
@@ -182,7 +182,7 @@ def _into_result(messages: Messages) -> Messages:
 
 
 def as_plain_text(messages: Messages) -> Messages:
-    """Calls and results as texts of the assistant and of the user, for templates that take none of them."""
+    """Writes calls and results as texts of the assistant and of the user, for templates that accept neither."""
     made: Messages = []
     for message in messages:
         lines = [f"[{one['function']['name']}: {_as_text(one['function']['arguments'])}]"

@@ -1,1 +1,2 @@
-"""How models converse: one description for each way, and what is made of it."""
+"""The ways in which models write a conversation: one description for each way, and the readers, writers and grammars
+made of it."""

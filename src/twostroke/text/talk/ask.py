@@ -1,4 +1,4 @@
-"""Formats that a user names, in place of those that were found, and words for people about a format."""
+"""Formats that a user names, which replace the formats that were found, and a description of a format for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE = "none"
 
 
 def asked_format(found: Format, tools: str | None = None, reasoning: str | None = None) -> Format:
-    """The format that was found, with calls or thoughts as the named formats write them. Raises ConfigError."""
+    """Returns the format that was found, with calls or thoughts in the named formats. Raises ConfigError."""
     made = found
     if tools is not None:
         thought = found.thought if _named(tools, "tool_format").messages is None else None
@@ -31,7 +31,7 @@ def asked_format(found: Format, tools: str | None = None, reasoning: str | None 
 
 
 def lines_of(form: Format) -> Iterator[tuple[str, str]]:
-    """What was found, as pairs of a name and a text."""
+    """Returns a description of the format, as pairs of a name and a text."""
     yield "format", form.name
     yield "found", form.note or "by default"
     if form.thought is not None:

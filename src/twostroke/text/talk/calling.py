@@ -1,4 +1,4 @@
-"""One call while it is read: a notation says its name and arguments, a turn takes them."""
+"""One call while it is read: a notation reports the call's name and arguments, and a turn receives them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _NAMESPACE = "functions."
 
 
 class Tools:
-    """The tools that the request lets the model call. names: where they map to schemas, values are typed by them."""
+    """The tools that the request lets the model call. names: the names of the tools; where they map to schemas, values
+    are typed by the schemas."""
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._schemas: Mapping[str, Any] = names if isinstance(names, Mapping) else dict.fromkeys(names)
@@ -21,22 +22,23 @@ class Tools:
         return bool(self._schemas)
 
     def offered(self, name: str) -> str:
-        """The tool that a model means by this name, "" for none."""
+        """Returns the tool that a model means by this name; "" for none."""
         if name in self._schemas:
             return name
         bare = name.removeprefix(_NAMESPACE)
         return bare if bare in self._schemas else ""
 
     def schema(self, name: str) -> Any:
-        """The schema of its arguments, None where it is not known."""
+        """Returns the schema of the tool's arguments; None where it is not known."""
         return self._schemas.get(name)
 
 
 class Calling:
-    """begun: a name was said that is offered, or one that means no call. argued: some arguments are out.
+    """begun: True after a name that is offered, or a name that means no call. argued: True where some arguments were
+    sent.
 
-    out: where pieces go. begin: called once, when the name is accepted. ends: marks after the call, which end its
-    arguments, too. openings: marks with which another call begins.
+    out: the list to which pieces are added. begin: called once, when the name is accepted. ends: marks after the call,
+    which also end its arguments. openings: marks with which another call begins.
     """
 
     __slots__ = (
@@ -61,11 +63,11 @@ class Calling:
         return self.begun and self._shown
 
     def knows(self, name: str) -> bool:
-        """True where `name` would be taken."""
+        """Returns True where `name` would be accepted."""
         return bool(self.tools.offered(name)) or name in self._silent
 
     def name(self, name: str, call_id: str = "") -> bool:
-        """The call's name; False where no tool has it, so that this is no call."""
+        """Takes the call's name. Returns False where no tool has this name, so that the text is not a call."""
         offered = self.tools.offered(name)
         if not offered and name not in self._silent:
             return False
@@ -77,12 +79,12 @@ class Calling:
         return True
 
     def argue(self, text: str) -> None:
-        """More of the arguments' JSON."""
+        """Takes more of the arguments' JSON."""
         if text and self._shown:
             self.argued = True
             self._out.append(CallArguments(self._index, text))
 
     def no_arguments(self) -> None:
-        """The call is complete; where it had no arguments, they are an empty object."""
+        """Marks the call as complete; if it had no arguments, they become an empty object."""
         if not self.argued:
             self.argue(NO_ARGUMENTS)

@@ -1,4 +1,4 @@
-"""All formats that are known by hand, by name."""
+"""All formats that were written by hand, by name."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _FILES = (
     *(minicpm5, cohere, command_r, apertus, internlm, phi4_mini, granite3, tool_calls, hunyuan, apriel, minimax_m1),
     *(nemotron, functools, olmo3, qwen3_coder, functionary31, llama4, hermes, llama3, xlam),
 )
-"""In the order in which they are tried: those with marks of their own first."""
+"""The formats' files in the order in which they are tried: formats with marks of their own come first."""
 FORMATS: dict[str, Format] = {file.FORMAT.name: file.FORMAT for file in _FILES}
 EXAMPLES: dict[str, tuple[Example, ...]] = {file.FORMAT.name: file.EXAMPLES for file in _FILES}
 
@@ -69,5 +69,5 @@ THOUGHTS: tuple[ThoughtMarks, ...] = (thoughts.THINK, thoughts.BRACKETS)
 
 @cache
 def known_marks() -> frozenset[str]:
-    """What models write in their answers as marks, in any format."""
+    """Returns the texts that models write in their answers as marks, in any format."""
     return frozenset(text for form in FORMATS.values() for text in form.texts)

@@ -1,4 +1,4 @@
-"""A JSON object that breaks off: what of it is complete.
+"""Finds the complete part of a JSON object that breaks off.
 
     complete_part('{"city": "Ulm", "days": [1, 2') == {"city": "Ulm", "days": [1]}
 """
@@ -12,7 +12,8 @@ _CLOSING = {"{": "}", "[": "]"}
 
 
 def complete_part(text: str) -> dict[str, Any] | None:
-    """The object with every value that is certainly complete; None for what is no beginning of an object.
+    """Returns the object with every value that is certainly complete; None where the text is not the beginning of an
+    object.
 
     A number at the end may go on, so it is left out; so are strings without their end.
     """
@@ -27,7 +28,7 @@ def complete_part(text: str) -> dict[str, Any] | None:
 
 
 class _Prefix:
-    """safe: up to here, with `closing` after it, the text is JSON."""
+    """safe: the position up to which the text, with `closing` added, is JSON."""
 
     def __init__(self) -> None:
         self.safe = 0

@@ -1,7 +1,7 @@
-"""The tokens that a template writes after an answer: they end an answer, whatever the model's files name.
+"""Finds the tokens that a template writes after an answer: they end an answer, whatever the model's files name.
 
-A token that stands between a thought and its answer is no end: the turn goes on after it. Neither is `<|end|>` where
-the vocabulary has `<|call|>` or `<|calls|>`, as it ends each message of a turn there.
+A token that stands between a thought and its answer does not count as an end, because the turn goes on after it. Nor
+does `<|end|>` where the vocabulary has `<|call|>` or `<|calls|>`: it then ends each message of a turn.
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ class Rendering(Protocol):
     """A chat template."""
 
     def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
-        """The text of a conversation. Raises InvalidRequest."""
+        """Returns the text of a conversation. Raises InvalidRequest."""
 
 
 class EndTokens(Protocol):
-    """What a vocabulary knows of the tokens after an answer."""
+    """The part of a vocabulary that concerns the tokens after an answer."""
 
     special_ids: frozenset[int]
 
     def encode_rendered(self, text: str) -> list[int]:
-        """Token ids of a rendered text."""
+        """Returns the token ids of a rendered text."""
 
     def id_of(self, token: str) -> int | None:
         """The id of a token as written in the vocabulary, or None."""
 
 
 def ends_of_turns(texts: Iterable[str]) -> list[str]:
-    """Those special tokens whose names say that a turn ends there."""
+    """Returns the special tokens whose names suggest that a turn ends there."""
     return [text for text in texts if any(word in text.lower() for word in _END_WORDS)]
 
 
 def always_after(question: str, answered: str, answer: str) -> str:
-    """What a template writes at the end of every conversation, whether or not the opening of an answer is asked for.
+    """Returns the text that a template writes at the end of every conversation, whether or not the opening of an answer
+    is asked for.
 
-    question, answer: what follows a question and an answer, where no opening was asked for. answered: what stands
-    between a question and its answer. Returns the opening, or text of other messages; "" for an end of a turn alone.
+    question, answer: the texts after a question and after an answer, where no opening was asked for. answered: the text
+    between a question and its answer. Returns the opening, or text of other messages; "" where there is only an end of
+    a turn.
     """
     shared = commonprefix([question[::-1], answer[::-1]])[::-1]
     found = MARK.search(shared)
@@ -61,10 +63,10 @@ def always_after(question: str, answered: str, answer: str) -> str:
 
 
 def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset[int]:
-    """The special tokens that end a turn; empty where the template writes none, or cannot be rendered.
+    """Returns the special tokens that end a turn; empty where the template writes none, or cannot be rendered.
 
-    They are the last one of a conversation that ends with an answer, and the last one that also comes where the user
-    goes on: some templates write the end of a text after the end of a turn.
+    There are two such tokens: the last one of a conversation that ends with an answer, and the last one that also comes
+    where the user goes on. They can differ, because some templates write the end of a text after the end of a turn.
     """
     if template is None:
         return frozenset()
@@ -78,7 +80,8 @@ def turn_end_ids(template: Rendering | None, vocabulary: EndTokens) -> frozenset
 
 
 def _without_opening(template: Rendering, turn: str) -> str:
-    """The turn without what the template writes after every conversation; with the end of a turn in that."""
+    """Returns the turn without the text that the template writes after every conversation. The end of a turn in that
+    text is kept."""
     question = _turn(template, None).rpartition(QUESTION)[2]
     answered, _, after = turn.rpartition(QUESTION)[2].partition(ANSWER)
     always = always_after(question, answered, after)
@@ -87,7 +90,7 @@ def _without_opening(template: Rendering, turn: str) -> str:
 
 
 def _special(turn: str, vocabulary: EndTokens) -> list[int]:
-    """The special tokens between the answer and what the user says next."""
+    """Returns the special tokens between the answer and the user's next message."""
     text = turn.rpartition(ANSWER)[2].partition(NEXT)[0]
     return [token_id for token_id in vocabulary.encode_rendered(text) if token_id in vocabulary.special_ids]
 
@@ -100,7 +103,8 @@ def _between(template: Rendering, vocabulary: EndTokens) -> list[int]:
 
 
 def _turn(template: Rendering, answer: Mapping[str, Any] | None, after: str = "") -> str:
-    """A conversation of a question, this answer, and what the user says after it, "" where it is not rendered."""
+    """Returns the text of a conversation: a question, this answer, and the user's message after it; "" where it cannot
+    be rendered."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": QUESTION}]
     if answer is not None:
         messages.append({"role": "assistant", **answer})

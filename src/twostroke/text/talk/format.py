@@ -1,6 +1,7 @@
-"""A format: how one family of models writes a turn. It is data; readers, grammars and renderers are made from it.
+r"""The format in which one family of models writes a turn. A format is data; readers, grammars and renderers are made
+from it.
 
-    Format("hermes", calls=(CallForm(ObjectNotation(), open="<tool_call>\\n", close="\\n</tool_call>"),))
+    Format("hermes", calls=(CallForm(ObjectNotation(), open="<tool_call>\n", close="\n</tool_call>"),))
 
 Every text is exactly as the model writes it. A reader looks for it without the white space at its ends.
 """
@@ -21,34 +22,34 @@ if TYPE_CHECKING:
 
 
 class Notation(Protocol):
-    """How one call is written, without the marks that all calls have in common."""
+    """The way in which one call is written, without the marks that all calls have in common."""
 
     @property
     def lead(self) -> str:
-        """A text that a call begins with and that tells it from prose, "" for none."""
+        """The text with which a call begins and which tells a call from prose; "" for none."""
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The literal texts of a call."""
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        """True where what comes next may be a call; nothing is taken."""
+        """Returns True where the next text may be a call; nothing is taken."""
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
-        """Read one call from its lead on; `call.name` comes before `call.argue`. Returns at the first thing that is no
-        part of a call."""
+        """Reads one call, beginning with its lead; `call.name` is called before `call.argue`. Returns at the first text
+        that is not part of a call."""
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
-        """The call as the model writes it."""
+        """Returns the call as the model writes it."""
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
-        """The body of a grammar's rule for a call of this tool."""
+        """Returns the body of a grammar's rule for a call of this tool."""
 
 
 class CallForm(Struct, frozen=True):
-    """begin section ( open call close ) between (open call close) end.
+    """The marks around calls: begin section ( open call close ) between (open call close) end.
 
-    listed: square brackets stand around all calls, within the section.
+    listed: True where square brackets stand around all calls, within the section.
     """
 
     notation: Notation
@@ -61,12 +62,12 @@ class CallForm(Struct, frozen=True):
 
     @property
     def bare(self) -> bool:
-        """True where no mark tells a call from an answer: it stands first in a text, and its name decides."""
+        """True where no mark tells a call from an answer: the call stands first in a text, and its name decides."""
         return not self.starts
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """The marks of which each may begin a call: a model forgets some of them at times."""
+        """The marks that may begin a call, each by itself: a model sometimes forgets some of them."""
         marks = (self.begin.strip(), self.open.strip(), self.notation.lead)
         return tuple(mark for mark in marks if mark)
 
@@ -74,9 +75,9 @@ class CallForm(Struct, frozen=True):
 class ThoughtMarks(Struct, frozen=True):
     """The marks around a thought.
 
-    prompts: other ends of a prompt after which the answer begins within a thought. anywhere: the marks count in the
-    middle of an answer, too: they are no words that a text may be about. following: stands after a thought, before
-    the next part of the turn.
+    prompts: other ends of a prompt after which the answer begins within a thought. anywhere: True where the marks also
+    count in the middle of an answer, because they are not words that a text may be about. following: the text after a
+    thought, before the next part of the turn.
     """
 
     opening: str
@@ -86,22 +87,23 @@ class ThoughtMarks(Struct, frozen=True):
     following: str = ""
 
     def opened_by(self, prompt_end: str) -> bool:
-        """True where the prompt itself opened the thought, so that the answer starts within it."""
+        """Returns True where the prompt itself opened the thought, so that the answer starts within it."""
         bare = prompt_end.rstrip()
         return any(bare.endswith(end.rstrip()) for end in (self.opening, *self.prompts))
 
     def closed_by(self, prompt_end: str) -> bool:
-        """True where the prompt itself ended the thought, so that the answer holds none."""
+        """Returns True where the prompt itself ended the thought, so that the answer holds none."""
         return prompt_end.rstrip().endswith(self.closing.strip())
 
 
 class Messages(Struct, frozen=True):
     """Several messages in one turn: start header body text end.
 
-    start: how a message begins, the first one in the prompt. body: ends the header. ends: end a message. channel: the
-    mark before a channel's name. thoughts: channels, or recipients, of thoughts. recipient: the text before a
-    recipient's name, "" where the header is the recipient alone. prefix: of the names of tools. everyone: recipients
-    that are the user. constrain: stands in the header of a call. inside: a call's text holds the marks of calls, too.
+    start: the text with which a message begins; the prompt has the first one. body: the mark that ends the header.
+    ends: the marks that end a message. channel: the mark before a channel's name. thoughts: the channels, or
+    recipients, of thoughts. recipient: the text before a recipient's name, "" where the header is the recipient alone.
+    prefix: the text before the names of tools. everyone: the recipients that mean the user. constrain: the mark in the
+    header of a call. inside: True where a call's text also holds the marks of calls.
     """
 
     start: str
@@ -117,9 +119,9 @@ class Messages(Struct, frozen=True):
 
 
 class ResultForm(Struct, frozen=True):
-    """How the result of a call stands in a history. role: of the turn. open, close: around the text.
+    """The form of a call's result in a history. role: the role of its turn. open, close: the texts around the result.
 
-    In `open`, {name} and {id} stand for those of the call.
+    In `open`, {name} and {id} stand for the name and the id of the call.
     """
 
     role: str = "tool"
@@ -128,13 +130,13 @@ class ResultForm(Struct, frozen=True):
 
 
 class Format(Struct, frozen=True):
-    """calls: the first form is how the model writes calls, the others are read, too. wraps: marks around content.
-    answers: pairs of marks of which one stands around an answer.
+    """calls: the model writes calls in the first form; the other forms are read, too. wraps: marks around content.
+    answers: pairs of marks; one pair stands around an answer.
 
-    silent: names that look like a tool's and mean none. ends: tokens that end a turn. result: of calls, in a history.
-    vocabulary: tokens that tell the format where the template does not show it; all must be there. offer: texts of
-    which one, in an offer of tools, tells it. parts: tokens of which a mark is made. note: where the format comes
-    from, and what was checked.
+    silent: names that look like a tool's name and mean no call. ends: tokens that end a turn. result: the form of
+    calls' results in a history. vocabulary: tokens that identify the format where the template does not show it; all of
+    them must be in the vocabulary. offer: texts that identify the format where one of them stands in an offer of tools.
+    parts: tokens of which a mark is made. note: the source of the format, and the checks that were made.
     """
 
     name: str
@@ -158,7 +160,8 @@ class Format(Struct, frozen=True):
         return self.thought is not None or bool(self.messages and self.messages.thoughts)
 
     def tokens(self, *, calls: bool) -> frozenset[str]:
-        """Texts that a reader must see even where the vocabulary calls them special. calls: it reads calls."""
+        """Returns the texts that a reader must see even where the vocabulary marks them as special. calls: True where
+        the reader reads calls."""
         form = self if calls or self.messages else structs.replace(self, calls=())
         return form.texts | frozenset(self.parts)
 
@@ -180,7 +183,7 @@ def _texts(form: Format) -> Iterator[str]:
 
 
 class Example(Struct, frozen=True):
-    """An answer without its end token, and the message that a client gets. prompt: how the prompt ends.
+    """An answer without its end token, and the message that a client gets. prompt: the end of the prompt.
 
     calls: (name, arguments as JSON) or (name, arguments, id).
     """

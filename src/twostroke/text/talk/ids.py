@@ -1,4 +1,4 @@
-"""The ids of calls: some templates take back ids of one form alone."""
+"""The ids of calls: some templates accept only ids of one form."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 class CallIds(Struct, frozen=True):
-    """prefix and a number of characters; or `template`, in which {name} and {count} are put.
+    """Ids are `prefix` and a number of characters, or `template`, in which {name} and {count} are replaced.
 
-    count: of the call in the conversation, from 0. exact: the template raises for ids of another form.
+    count: the number of the call in the conversation, from 0. exact: True where the template raises for ids of another
+    form.
     """
 
     prefix: str = "call_"
@@ -24,13 +25,14 @@ class CallIds(Struct, frozen=True):
     exact: bool = False
 
     def new(self, fresh: str, name: str, count: int) -> str:
-        """An id for a call. fresh: letters and digits that nobody can guess."""
+        """Returns an id for a call. fresh: letters and digits that nobody can guess."""
         if self.template:
             return self.template.format(name=name, count=count)
         return self.prefix + fresh[: self.characters]
 
     def legal(self, call_id: str, name: str, count: int) -> str:
-        """An id of a history as the template takes it: the same one, or one that always comes of it."""
+        """Returns an id of a history in the form that the template accepts: the same id, or an id that is computed from
+        it and always the same."""
         if self.template:
             return self.template.format(name=name, count=count)
         if not self.exact or _form(self.prefix, self.characters).fullmatch(call_id):
@@ -43,7 +45,7 @@ class CallIds(Struct, frozen=True):
         return self.prefix + "".join(made)
 
     def name_of(self, call_id: str) -> str:
-        """The name of the tool that an id of this form holds, "" for none."""
+        """Returns the name of the tool that an id of this form holds, "" for none."""
         if not self.template:
             return ""
         found = _parts(self.template).fullmatch(call_id)

@@ -1,4 +1,4 @@
-"""A turn of several messages: each has a header, which says whether its text is a thought, content or a call.
+"""Reads a turn of several messages: each has a header, which tells whether its text is a thought, content or a call.
 
     <|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>At nine.
 """
@@ -21,7 +21,7 @@ _CHANNEL = re.compile(r"\s*([A-Za-z_]+)")
 
 
 class Turn(Protocol):
-    """What the messages of a turn need of its reader (reader.py)."""
+    """The parts of a turn's reader (reader.py) that messages need."""
 
     stream: TextStream
     text: Trimmed
@@ -31,20 +31,21 @@ class Turn(Protocol):
     tools: Tools
 
     def call(self) -> Calling:
-        """A call that begins here."""
+        """Returns a call that begins at the current place."""
 
     def count(self, call: Calling) -> None:
-        """The call has ended."""
+        """Counts the call, which has ended."""
 
     def thinker(self) -> Trimmed:
-        """Where a thought's text goes."""
+        """Returns the object that receives a thought's text."""
 
     def calls(self, mark: str, refuse: Callable[[str], object]) -> Reading[bool]:
-        """Read the calls that begin with this mark; what is no call goes to `refuse`."""
+        """Reads the calls that begin with this mark; text that is not a call goes to `refuse`."""
 
 
 def read_messages(turn: Turn, form: Messages, prompt_end: str) -> Reading[None]:
-    """The whole turn. prompt_end: may hold a header already, and even the beginning of a text."""
+    """Reads the whole turn. prompt_end: the end of the prompt, which may already hold a header and even the beginning
+    of a text."""
     reader = _Messages(turn, form)
     _, start, begun = prompt_end.rpartition(form.start)
     header, opened, _ = begun.partition(form.body) if start else ("", "", "")
@@ -63,7 +64,7 @@ class _Messages:
         self._marks = marks_of((*form.ends, form.start, form.body, form.channel))
 
     def message(self) -> Reading[bool]:
-        """One message from its header on; False where the text has ended."""
+        """Reads one message, beginning with its header. Returns False where the text has ended."""
         stream, form = self._stream, self._form
         if not form.recipient:
             return (yield from self._addressed())
@@ -96,7 +97,7 @@ class _Messages:
             header.append(mark)
 
     def text_of(self, header: str) -> Reading[bool]:
-        """The text of a message with this header; False where it was the last."""
+        """Reads the text of a message with this header. Returns False where it was the last message."""
         form, turn = self._form, self._turn
         found = _RECIPIENT.search(header)
         channel = _CHANNEL.match(header.rpartition(form.channel)[2]) if form.channel else found
@@ -126,7 +127,7 @@ class _Messages:
         return (yield from self._body(_nowhere))
 
     def _calls_inside(self) -> Reading[bool]:
-        """The text holds calls with marks of their own."""
+        """Reads a text that holds calls with marks of their own."""
         marks = marks_of((*self._ends.marks, *self._turn.starts))
         while True:
             mark = yield from self._stream.until(marks, _nowhere)
@@ -143,7 +144,8 @@ class _Messages:
         return bool(mark)
 
     def _addressed(self) -> Reading[bool]:
-        """A message whose header is a line with the recipient; the first one's start stands in the prompt."""
+        """Reads a message whose header is a line with the recipient; the start of the first message stands in the
+        prompt."""
         stream, form, text = self._stream, self._form, self._turn.text
         stream.keep("")
         yield from stream.match(form.start)

@@ -1,4 +1,4 @@
-"""What a chat template leaves out of a conversation with tools, written in the format's own notation.
+"""Writes the parts of a conversation with tools that a chat template leaves out, in the format's own notation.
 
     messages = with_own_words(messages, tools, form, template.abilities, hide)
 
@@ -26,7 +26,7 @@ _SYSTEMS = ("system", "developer")
 _RESULTS = ("tool", "function", "ipython")
 
 Hide = Callable[[str], str]
-"""A client's text as it may stand in a prompt."""
+"""A function that returns a client's text in the form in which it may stand in a prompt."""
 
 
 def with_own_words(
@@ -36,7 +36,8 @@ def with_own_words(
     abilities: Abilities,
     hide: Hide,
 ) -> list[dict[str, Any]]:
-    """Copies, with all texts of the client hidden. messages: as `normalized` gives them."""
+    """Returns copies of the messages, with all texts of the client hidden. messages: the messages as `normalized`
+    returns them."""
     made: list[dict[str, Any]] = hidden(messages, hide)
     if not abilities.calls:
         made = _with_calls(made, form)
@@ -51,7 +52,7 @@ def with_own_words(
 
 
 def offer(tools: Sequence[Mapping[str, Any]], form: Format) -> str:
-    """The tools in words, and how this format calls them."""
+    """Describes the tools in words, and how this format calls them."""
     lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
     name, arguments = _EXAMPLE
     call = written(form, [(name, arguments, form.ids.new("a1b2c3d4e5" * 3, name, 0))])
@@ -59,7 +60,7 @@ def offer(tools: Sequence[Mapping[str, Any]], form: Format) -> str:
 
 
 def hidden(value: Any, hide: Hide) -> Any:
-    """A copy of JSON-like data with every string hidden, keys too."""
+    """Returns a copy of JSON-like data with every string hidden, keys too."""
     if isinstance(value, str):
         return hide(value)
     if isinstance(value, Mapping):
@@ -96,7 +97,8 @@ def _call(call: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], str]:
 def _with_results(
     messages: Sequence[dict[str, Any]], before: Sequence[Mapping[str, Any]], form: Format
 ) -> list[dict[str, Any]]:
-    """before: the messages with their calls, which have the names of results."""
+    """Returns the messages with results as texts. before: the messages with their calls, from which the names of the
+    results come."""
     names = {call["id"]: call["function"]["name"] for each in before for call in each.get("tool_calls", ())}
     made: list[dict[str, Any]] = []
     following = False

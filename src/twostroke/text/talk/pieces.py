@@ -1,4 +1,4 @@
-"""What a reader makes of a model's text: plain text, thoughts, and calls that grow."""
+"""The pieces that a reader makes of a model's text: plain text, thoughts, and calls that grow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Thought(Struct, frozen=True):
 
 
 class CallBegan(Struct, frozen=True):
-    """Call number `index` (dense from 0) has a name now. call_id: the id that the model wrote, "" for none."""
+    """The name of call number `index` (dense from 0) is known. call_id: the id that the model wrote, "" for none."""
 
     index: int
     name: str
@@ -28,7 +28,7 @@ class CallBegan(Struct, frozen=True):
 
 
 class CallArguments(Struct, frozen=True):
-    """More of the JSON text of its arguments."""
+    """More of the JSON text of the arguments of call number `index`."""
 
     index: int
     text: str
@@ -38,7 +38,7 @@ Piece = Said | Thought | CallBegan | CallArguments
 
 
 def joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """The pieces, with neighbours of one kind (and one call) made into one piece, and empty ones left out."""
+    """Returns the pieces without empty ones, with neighbours of one kind (and one call) joined into one piece."""
     made: list[Piece] = []
     texts: list[str] = []
 

@@ -1,8 +1,8 @@
-"""One assistant's turn as it streams: thoughts, text and calls told apart. One machine for every format.
+"""Reads one assistant's turn as it streams, and separates thoughts, text and calls. One machine reads every format.
 
     reader = TurnReader(form, tools, prompt_end)    pieces = reader.feed(text) ... reader.finish()
 
-Pieces joined are a property of the text alone: how it is cut does not matter.
+The joined pieces depend on the text alone, not on how the text is cut.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FENCES = ("```json", "```python", "```")
 class TurnReader:
     """prompt_end: the end of the prompt's text, which may have opened a thought.
 
-    plain: True where all text is for the user, as it comes.
+    plain: True where all text goes to the user as it comes.
     """
 
     def __init__(self, form: Format, tools: Tools, prompt_end: str = "") -> None:
@@ -47,7 +47,7 @@ class TurnReader:
         self._advance()
 
     def feed(self, text: str) -> list[Piece]:
-        """Take more text; what is sure now."""
+        """Takes more text. Returns the pieces that are certain now."""
         if self.plain:
             return [Said(text)] if text else []
         if self.stream.passes(text):
@@ -57,9 +57,10 @@ class TurnReader:
         return self._taken()
 
     def passes(self, text: str) -> bool:
-        """True where the text is more text for the user and nothing else: it counts as read, and no piece comes of it.
+        """Returns True where the text is only more text for the user: it then counts as read, and no piece is made of
+        it.
 
-        False changes nothing; `feed` reads it then.
+        If the method returns False, nothing has changed, and `feed` must read the text.
         """
         if self.plain:
             return True
@@ -69,7 +70,8 @@ class TurnReader:
         return True
 
     def finish(self) -> list[Piece]:
-        """What was held back; a call that broke off stays as far as it came, and half a mark after it is no text."""
+        """Returns the pieces that were held back. A call that broke off keeps the arguments that came, and half a mark
+        after it does not count as text."""
         rest = self.stream.text[self.stream.at :].strip()
         if self._behind_call and rest and any(text.startswith(rest) for text in self.form.texts):
             self.stream.at = len(self.stream.text)
@@ -79,15 +81,15 @@ class TurnReader:
         return self._taken()
 
     def call(self) -> Calling:
-        """A call that begins here."""
+        """Returns a call that begins at the current place."""
         return Calling(self._num_calls, self.tools, self.form.silent, self.out, self._called)
 
     def count(self, call: Calling) -> None:
-        """The call has ended."""
+        """Counts the call, which has ended."""
         self._num_calls += call.counts
 
     def thinker(self) -> Trimmed:
-        """Where a thought's text goes; white space at its ends is left out."""
+        """Returns the object that receives a thought's text; white space at the text's ends is left out."""
         return Trimmed(lambda text: self.out.append(Thought(text)), trim=True)
 
     def _say(self, text: str) -> None:
@@ -129,7 +131,7 @@ class TurnReader:
             yield from self._marked(mark)
 
     def _marks(self) -> tuple[str, ...]:
-        """What is looked for in an answer's text."""
+        """Returns the marks that are searched in an answer's text."""
         thought = self.form.thought
         marks = [*self.form.wraps, *self.starts]
         if thought is not None:
@@ -156,7 +158,8 @@ class TurnReader:
             self.text.trim()
 
     def _at_front(self) -> Reading[None]:
-        """At the beginning, after a thought and after calls: white space, a thought, calls that no mark tells."""
+        """Reads what may stand at the beginning, after a thought and after calls: white space, a thought, calls without
+        a mark."""
         stream, thought = self.stream, self.form.thought
         self._front = False
         between = "".join(call.between.strip() for call in self._bare) if self._accepted else ""
@@ -171,7 +174,7 @@ class TurnReader:
             self.text.say(stream.forget())
 
     def _marked_here(self) -> Reading[bool]:
-        """True where a mark of calls comes next: no bare call begins there."""
+        """Returns True where a mark of calls comes next: then no bare call begins at this place."""
         for mark in self.starts:
             if (yield from self.stream.starts(mark)):
                 return True
@@ -198,7 +201,7 @@ class TurnReader:
             yield from stream.match("```")
 
     def _think(self, again: bool = False) -> Reading[None]:
-        """again: a model may write once more the mark with which the prompt ended."""
+        """Reads a thought. again: True where the model may repeat the mark with which the prompt ended."""
         marks, stream = self.form.thought, self.stream
         if marks is None:
             return
@@ -217,7 +220,7 @@ class TurnReader:
         self._front = True
 
     def calls(self, mark: str, refuse: Callable[[str], object]) -> Reading[bool]:
-        """Read the calls that this mark may begin; what is none goes to `refuse` as it was written."""
+        """Reads the calls that this mark may begin; text that is not a call goes to `refuse` as it was written."""
         stream, before = self.stream, self._accepted
         stream.keep(mark)
         sections = [call for call in self._forms if mark == call.begin.strip()]
@@ -236,7 +239,7 @@ class TurnReader:
         return self._accepted > before
 
     def _sections(self, forms: Sequence[CallForm]) -> Reading[bool]:
-        """Read a section that has begun, in the form that fits; False where none does."""
+        """Reads a section that has begun, in the form that fits. Returns False where none fits."""
         stream = self.stream
         yield from stream.space()
         listed = any(form.listed for form in forms) and (yield from stream.match("["))
@@ -253,7 +256,7 @@ class TurnReader:
         return False
 
     def _empty(self, forms: Sequence[CallForm], listed: bool) -> Reading[bool]:
-        """Pass over a section without calls: it is no text."""
+        """Skips a section without calls, which does not count as text. Returns False where the section has calls."""
         stream = self.stream
         closed = listed and (yield from stream.match("]"))
         if closed:
@@ -266,7 +269,7 @@ class TurnReader:
         return False
 
     def _run_of(self, form: CallForm, section: bool, listed: bool) -> Reading[None]:
-        """Calls, one after the other. section, listed: their opening was read."""
+        """Reads calls, one after the other. section, listed: True where their opening was read."""
         stream = self.stream
         while True:
             yield from stream.space()

@@ -1,4 +1,5 @@
-"""A conversation made into a prompt: by the template where it shows everything, in the format's own words where not.
+"""Turns a conversation into a prompt. The template writes it where it shows everything; otherwise the format's own
+words do.
 
     speaker.prompt(messages, tools, ...)            up to where the answer begins
     speaker.continued(messages, last, tools, ...)   up to where the text that the answer begins with stands
@@ -28,10 +29,10 @@ class Template(Protocol):
 
     @property
     def abilities(self) -> Abilities:
-        """What of a conversation with tools it shows."""
+        """The parts of a conversation with tools that the template shows."""
 
     def joint(self, role: str) -> str:
-        """What stands between two parts of a message of this role."""
+        """Returns the text between two parts of a message of this role."""
 
     def render(
         self,
@@ -43,13 +44,13 @@ class Template(Protocol):
         each_text: Callable[[str], str] = str,
         notes: Notes | None = None,
     ) -> str:
-        """The text of a conversation. Raises InvalidRequest."""
+        """Returns the text of a conversation. Raises InvalidRequest."""
 
 
 class BegunAnswer(Struct, frozen=True):
-    """before: the prompt up to the answer's first text. text: what the answer begins with, as the client wrote it.
+    """before: the prompt up to the answer's first text. text: the beginning of the answer, as the client wrote it.
 
-    thinks: that text is a thought.
+    thinks: True where that text is a thought.
     """
 
     before: str
@@ -60,7 +61,7 @@ class BegunAnswer(Struct, frozen=True):
 class Speaker:
     """One conversation, one template and the format of its model.
 
-    hide: each of the client's texts as it may stand in the prompt.
+    hide: returns a client's text in the form in which it may stand in the prompt.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Speaker:
         self._notes = Notes() if notes is None else notes
 
     def prompt(self, messages: Sequence[Mapping[str, Any]], *, opens: bool = True) -> str:
-        """The prompt's text. opens: with the template's opening of an answer. Raises InvalidRequest."""
+        """Returns the prompt's text. opens: True to add the template's opening of an answer. Raises InvalidRequest."""
         render, tools = self._template.render, self._tools
         more: dict[str, Any] = {
             "add_generation_prompt": opens, "variables": self._variables, "notes": self._notes
@@ -91,9 +92,11 @@ class Speaker:
         return render(made, tools=tools if abilities.offers else None, **more)
 
     def continued(self, messages: Sequence[Mapping[str, Any]], last: Mapping[str, Any], text: str) -> BegunAnswer:
-        """The prompt of an answer that the client has begun. last: its message. text: of the message, "" for none.
+        """Returns the prompt of an answer that the client has begun. last: the message with this beginning. text: the
+        text of that message, "" for none.
 
-        A text stands after the thought, never within it; a message that has a thought and no text goes on to think.
+        A text stands after the thought, never within it. After a message that has a thought and no text, the model goes
+        on to think.
         """
         thought, text, closed = self._split(last, text)
         if thought and not text and not closed:
@@ -108,8 +111,8 @@ class Speaker:
         return BegunAnswer(before, text)
 
     def _split(self, last: Mapping[str, Any], text: str) -> tuple[str, str, bool]:
-        """The thought and the text of a message, and whether its thought has ended: the text may begin with the marks
-        of a thought."""
+        """Returns the thought and the text of a message, and whether its thought has ended. The text may begin with the
+        marks of a thought."""
         found = with_thought(last).get(NAMES[0], "")
         marks = self._form.thought
         opening = marks.opening.strip() if marks else ""
@@ -119,7 +122,7 @@ class Speaker:
         return thought.strip() if closed else thought.lstrip("\n"), rest.lstrip("\n"), bool(closed)
 
     def _thinking(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The prompt up to where a thought begins."""
+        """Returns the prompt up to the place where a thought begins."""
         opened, marks, said = self.prompt(messages), self._form.thought, self._form.messages
         if marks is not None:
             return opened if marks.opened_by(opened) else opened + marks.opening
@@ -132,7 +135,8 @@ class Speaker:
         )
 
     def _placed(self, messages: Sequence[Mapping[str, Any]]) -> str | None:
-        """What the template writes before the last message's text, None where it does not write that text."""
+        """Returns the text that the template writes before the last message's text; None where the template does not
+        write that text."""
         try:
             before, found, _ = self.prompt(messages, opens=False).rpartition(_PLACE)
         except InvalidRequest:
@@ -140,7 +144,8 @@ class Speaker:
         return before if found else None
 
     def _all_shown(self, messages: Sequence[Mapping[str, Any]]) -> bool:
-        """What is tried costs some renders: conversations without tools do not ask for it."""
+        """Returns whether the template shows every part of these messages. To try a template takes some renders, so the
+        template is not tried for conversations without tools."""
         about_tools = bool(self._tools) or any(map(_about_tools, messages))
         return not about_tools or self._template.abilities.complete
 

@@ -1,7 +1,7 @@
 """Text that arrives in pieces, and small readers of it.
 
-A reader is a generator. It yields where it needs more text, and returns what it found. What it returns does not depend
-on how the text was cut. A reader holds no place in the text across a `yield`: taken text is thrown away there.
+A reader is a generator. It yields where it needs more text, and returns its result, which does not depend on how the
+text was cut. A reader keeps no position in the text across a `yield`, because text that was taken is thrown away there.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ Reading = Generator[None, None, _T]
 """A reader that returns `_T`."""
 
 Followed = Mapping[str, Sequence[str] | None]
-"""Marks, and the marks of which one, or the end of the text, must come next; None where anything may."""
+"""Each mark with the marks that may follow it: one of these, or the end of the text, must come next. None means that
+anything may follow."""
 
 SPACES = " \t\r\n"
 MOST_SPACES = 4096
-"""White space that is looked over at one place: a longer run is text."""
+"""The most characters of white space that are skipped at one place: a longer run counts as text."""
 
 
 class TextStream:
-    """text[at:] is not read yet. ended: no more will come. kept: what was taken since `keep`. open: the marks that are
-    looked for while everything else is said, and how; None where a reader waits for something else."""
+    """text[at:] is not read yet. ended: True when no more text will come. kept: the text taken since `keep`. open: the
+    marks that a reader looks for while it sends all other text, and the function that sends this text; None where a
+    reader waits for something else."""
 
     __slots__ = ("at", "ended", "kept", "open", "text")
 
@@ -37,14 +39,15 @@ class TextStream:
         self.open: tuple[Marks, Callable[[str], object]] | None = None
 
     def passes(self, text: str) -> bool:
-        """True where more text could begin no mark and was said at once: no reader had to look at it."""
+        """Returns True where the new text could not begin a mark and was sent at once, so that no reader had to look at
+        it."""
         if self.open is None or not self.says_at_once(text, self.open[1]):
             return False
         self.open[1](text)
         return True
 
     def says_at_once(self, text: str, say: Callable[[str], object]) -> bool:
-        """True where `passes` would say the text to this reader."""
+        """Returns True where `passes` would give the text to the function `say`."""
         waits = self.open
         if waits is None or waits[1] is not say or self.at < len(self.text) or self.kept is not None:
             return False
@@ -56,7 +59,7 @@ class TextStream:
         self.at = 0
 
     def take(self, length: int) -> str:
-        """The next characters, which are read now."""
+        """Reads the next `length` characters and returns them."""
         taken = self.text[self.at : self.at + length]
         self.at += len(taken)
         if self.kept is not None:
@@ -64,28 +67,28 @@ class TextStream:
         return taken
 
     def back(self, text: str) -> None:
-        """Give back what was taken last, if no `yield` came since."""
+        """Gives back the text that was taken last, if no `yield` came since."""
         self.at -= len(text)
         if self.kept:
             self.kept.pop()
 
     def keep(self, first: str) -> None:
-        """From now on remember what is taken, after `first`."""
+        """From now on, remembers the text that is taken, after `first`."""
         self.kept = [first]
 
     def forget(self) -> str:
-        """Stop that; what was taken."""
+        """Stops remembering. Returns the text taken since `keep`."""
         kept, self.kept = self.kept, None
         return "".join(kept or ())
 
     def peek(self) -> Reading[str]:
-        """The next character, "" at the end."""
+        """Returns the next character; "" at the end."""
         while self.at >= len(self.text) and not self.ended:
             yield
         return self.text[self.at : self.at + 1]
 
     def space(self, also: str = "") -> Reading[None]:
-        """Take white space, and the characters of `also`."""
+        """Takes white space, and the characters of `also`."""
         skipped = SPACES + also
         while True:
             place, end = self.at, len(self.text)
@@ -97,7 +100,7 @@ class TextStream:
             yield
 
     def starts(self, mark: str) -> Reading[bool]:
-        """True where `mark` comes next; it is not taken."""
+        """Returns True where `mark` comes next; the mark is not taken."""
         while True:
             if self.text.startswith(mark, self.at):
                 return True
@@ -107,14 +110,15 @@ class TextStream:
             yield
 
     def match(self, mark: str) -> Reading[bool]:
-        """True where `mark` came next; it is taken then."""
+        """Returns True where `mark` came next; the mark is then taken."""
         found = yield from self.starts(mark)
         if found:
             self.take(len(mark))
         return found
 
     def until(self, marks: Marks, say: Callable[[str], object]) -> Reading[str]:
-        """Say the text before the first mark; take the mark and return it, "" where the text ends before."""
+        """Sends the text before the first mark to `say`. Takes the mark and returns it; returns "" where the text ends
+        before a mark."""
         while True:
             text, at = self.text, self.at
             found = marks.search(text, at)
@@ -133,7 +137,7 @@ class TextStream:
             self.open = None
 
     def follows(self, marks: Sequence[str]) -> Reading[bool]:
-        """True where one of the marks, or the end of the text, comes after white space; nothing is taken."""
+        """Returns True where one of the marks, or the end of the text, comes after white space; nothing is taken."""
         while True:
             rest = self.text[self.at : self.at + MOST_SPACES].lstrip(SPACES)
             if any(map(rest.startswith, marks)):
@@ -145,7 +149,7 @@ class TextStream:
             yield
 
     def until_followed(self, marks: Followed, say: Callable[[str], object]) -> Reading[str]:
-        """Like `until`. A mark counts where one of its followers comes next; any other one is text."""
+        """Works like `until`, but a mark counts only where one of its followers comes next; any other mark is text."""
         looked_for = marks_of(tuple(marks))
         while True:
             mark = yield from self.until(looked_for, say)
@@ -155,7 +159,8 @@ class TextStream:
             say(mark)
 
     def word(self, pattern: re.Pattern[str], most: int) -> Reading[str]:
-        """What matches the pattern of single characters, at most `most` of them; "" where there are more."""
+        """Takes the characters that match the pattern, which is of single characters, at most `most` of them; returns
+        "" where there are more."""
         made: list[str] = []
         length = 0
         while True:
@@ -171,7 +176,7 @@ class TextStream:
 
 
 class Marks:
-    """Texts that are looked for at once: the first one counts, and of two at one place the longer one."""
+    """Texts that are searched at the same time: the first one counts, and of two at one place the longer one."""
 
     def __init__(self, marks: Sequence[str]) -> None:
         self.marks = tuple(sorted({mark for mark in marks if mark}, key=lambda mark: (-len(mark), mark)))
@@ -183,7 +188,7 @@ class Marks:
         self.may_begin = re.compile(f"[{firsts}]" if firsts else r"(?!)").search
 
     def held_from(self, text: str, at: int) -> int:
-        """Where the end of the text begins that may be the beginning of a mark."""
+        """Returns the position from which the end of the text may be the beginning of a mark."""
         first = max(at, len(text) - self._longest + 1)
         if self._firsts.isdisjoint(text[first:]):
             return len(text)
@@ -193,11 +198,11 @@ class Marks:
         return len(text)
 
     def may_grow(self, text: str, start: int) -> bool:
-        """True where a longer mark may still come of the text from `start` on."""
+        """Returns True where the text from `start` on may still become a longer mark."""
         return len(text) - start < self._longest and text[start:] in self._beginnings
 
 
 @lru_cache(maxsize=512)
 def marks_of(marks: tuple[str, ...]) -> Marks:
-    """Marks, made once for each set of texts."""
+    """Returns the Marks of these texts, made once for each set of texts."""
     return Marks(marks)

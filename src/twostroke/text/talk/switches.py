@@ -1,10 +1,10 @@
-"""One wish about thinking, put into whatever variables a chat template has for it.
+"""Puts a client's wish about thinking into the variables that a chat template has for it.
 
     switches = Switches(template, form)
     switches.put(Wish(effort="none")) == Put({"enable_thinking": False})
 
-Which words a template takes is tried: one that it refuses is replaced by the nearest one. Where a template prints any
-word as it stands, the words of the makers of reasoning_effort are used.
+The words that a template accepts are found by trying: a word that it refuses is replaced by the nearest one. Where a
+template prints any word unchanged, the words of the makers of reasoning_effort are used.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ VALUES: Mapping[str, tuple[Any, Any]] = {
     "reasoning": (True, False),
     "thinking_mode": ("enabled", "disabled"),
 }
-"""Variables that turn thinking on and off, and their values for both."""
+"""Variables that turn thinking on and off, each with its value for on and its value for off."""
 BUDGETS = ("thinking_budget", "reasoning_budget")
 SYSTEM_SWITCH = "/no_think"
 _ODD = "qzeffort"
 
 
 class Wish(Struct, frozen=True):
-    """How much a model should think. effort: a word. on: whether at all. budget: the most tokens of a thought."""
+    """How much a model should think. effort: a word for the effort. on: whether the model thinks at all. budget: the
+    most tokens of a thought."""
 
     effort: str | None = None
     on: bool | None = None
@@ -50,7 +51,7 @@ class Wish(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """variables: of the template. system: a text that belongs into the system message."""
+    """variables: the values of the template's variables. system: a text that belongs into the system message."""
 
     variables: Mapping[str, Any]
     system: str = ""
@@ -64,7 +65,7 @@ class Switches:
         self._known = template.variables
 
     def put(self, wish: Wish) -> Put | None:
-        """The wish in this template's variables; None where it has no switch for it."""
+        """Returns the wish in this template's variables; None where the template has no switch for it."""
         off = wish.off
         made = {name: values[off] for name, values in VALUES.items() if self._switches(name)}
         if wish.effort in (None, NONE) and wish.on is None and not off:
@@ -80,15 +81,16 @@ class Switches:
         return Put(made) if made else None
 
     def _switches(self, name: str) -> bool:
-        """True where a prompt depends on this variable: it may bear the name and be about something else. Where the
-        template refuses the trial, the name counts."""
+        """Returns True where a prompt depends on this variable; a variable of the name could also serve another
+        purpose. Where the template refuses the trial, the name is enough."""
         if name not in self._known:
             return False
         on, off = (self._text({name: value}) for value in VALUES[name])
         return on is None or on != off
 
     def _word_for(self, effort: str, *, off: bool, switched: bool) -> str | None:
-        """What the variable for an effort gets; None for nothing. switched: another variable says it, too."""
+        """Returns the value of the variable for an effort; None for no value. switched: True where another variable
+        already expresses the wish."""
         if not off:
             return None if effort == NONE else self._nearest(effort)
         if switched:
@@ -98,7 +100,7 @@ class Switches:
         return next(iter([*closing, *known]), None)
 
     def _nearest(self, effort: str) -> str:
-        """This word, or the one nearest to it that the template takes; of two, the one that means more."""
+        """Returns this word, or the nearest word that the template accepts; of two, the one with the larger effort."""
         taken = [word for word in WORDS if self._text({EFFORT: word}) is not None]
         if self._prints_any():
             taken = list(COMMON_WORDS)
@@ -111,12 +113,12 @@ class Switches:
         return _ODD in (self._text({EFFORT: _ODD}) or "")
 
     def _is_known(self, word: str) -> bool:
-        """True where the template makes something of this word that it makes of no odd one."""
+        """Returns True where the template treats this word differently from an unknown word."""
         text = self._text({EFFORT: word})
         return text is not None and not self._prints_any() and text != self._text({EFFORT: _ODD})
 
     def _closed(self, variables: Mapping[str, Any], system: str = "") -> bool:
-        """True where the prompt's end says that the model does not think."""
+        """Returns True where the prompt's end shows that the model does not think."""
         marks, text = self._form.thought, self._text(variables, system)
         return marks is not None and text is not None and marks.closed_by(text)
 
@@ -129,5 +131,6 @@ class Switches:
 
 
 def with_system(messages: Sequence[Mapping[str, Any]], text: str) -> list[Mapping[str, Any]]:
-    """The messages with this text in a system message in front, which the template's repairs join with others."""
+    """Returns the messages with this text in a system message in front, which the template's repairs join with others.
+    """
     return [{"role": "system", "content": text}, *messages] if text else list(messages)

@@ -1,4 +1,4 @@
-"""Text whose white space counts between words, and not next to marks."""
+"""Text in which white space counts between words, but not next to marks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 
 class Trimmed:
-    """White space at the end is held until something follows; `drop` takes it away. begun: something else was said."""
+    """White space at the end is held until more text follows; `drop` removes it. begun: True after a text that is not
+    white space."""
 
     __slots__ = ("_emit", "_spaces", "_trim", "begun")
 
@@ -17,7 +18,7 @@ class Trimmed:
         self.begun = False
 
     def say(self, text: str) -> None:
-        """More text."""
+        """Takes more text."""
         if self._trim:
             text = text.lstrip()
         if not text:
@@ -36,23 +37,23 @@ class Trimmed:
             self._spaces.append(text[len(solid) :])
 
     def passes(self, text: str) -> bool:
-        """True where `say` would emit exactly this text: it counts as said."""
+        """Returns True where `say` would emit exactly this text: the text then counts as said."""
         if self._trim or self._spaces or text[-1:].isspace():
             return False
         self.begun = self.begun or bool(text)
         return True
 
     def trim(self) -> None:
-        """A mark stands here: white space after it is the form's."""
+        """Notes a mark at this place: white space after it belongs to the form."""
         self._trim = True
 
     def drop(self) -> None:
-        """A mark stands here: white space on both sides is the form's."""
+        """Notes a mark at this place: white space on both sides belongs to the form."""
         self._spaces.clear()
         self._trim = True
 
     def finish(self) -> None:
-        """No more text comes: white space at the end is text, too."""
+        """Ends the text: white space at its end is text, too."""
         if self._spaces and not self._trim:
             self._emit("".join(self._spaces))
         self._spaces.clear()

@@ -1,4 +1,4 @@
-"""Values that a model writes as bare text, made into JSON by what a tool's schema says of them."""
+"""Turns values that a model writes as bare text into JSON, by the types in a tool's schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS = {"true": "boolean", "false": "boolean", "null": "null", "none": "null"}
 
 
 def types_of(schema: Any, key: str) -> frozenset[str]:
-    """The types that argument `key` may have; a text where the schema names none, never empty."""
+    """Returns the types that argument `key` may have; a text where the schema names none. The result is never empty."""
     return named_types(schema, key) or TEXT
 
 
@@ -27,7 +27,8 @@ def named_types(schema: Any, key: str) -> frozenset[str]:
 
 
 def as_json(text: str, types: frozenset[str]) -> str:
-    """The text as JSON of one of the types. What fits none becomes a string: the client sees what the model wrote."""
+    """Returns the text as JSON of one of the types. A text that fits none becomes a string: the client sees what the
+    model wrote."""
     bare = text.strip()
     word = _WORDS.get(bare.lower())
     if word in types:
@@ -45,7 +46,8 @@ def as_json(text: str, types: frozenset[str]) -> str:
 
 
 def _types(schema: Any, root: Any) -> Iterator[str]:
-    """A client wrote the schema: at most this many parts of it are looked at, however its references go."""
+    """Returns the types that a schema names. A client wrote the schema: at most MOST_PARTS parts of it are looked at,
+    however its references go."""
     waiting = deque([schema])
     for _ in range(MOST_PARTS):
         part = waiting.popleft() if waiting else None
@@ -62,7 +64,8 @@ def _types(schema: Any, root: Any) -> Iterator[str]:
 
 
 def _referred(root: Any, reference: str) -> Any:
-    """Within the schema itself: "#/$defs/Name"."""
+    """Returns the target of a reference within the schema itself, such as "#/$defs/Name"; None for any other reference.
+    """
     if not reference.startswith("#/"):
         return None
     for step in reference[2:].split("/"):
@@ -75,7 +78,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    """The types that a JSON value has, the nearest first."""
+    """Returns the types that a JSON value has, the nearest first."""
     if isinstance(value, bool):
         return ("boolean",)
     if isinstance(value, int):
@@ -87,7 +90,8 @@ def _names(value: Any) -> tuple[str, ...]:
 
 
 def _pythons(text: str) -> Any:
-    """What Python's words and quotes mean: templates write them into histories, and models learn it there."""
+    """Returns the value of a text with Python's words and quotes, which templates write into histories, so that models
+    learn to write them."""
     value = JsonText()
     made, length = value.take(text, True)
     try:

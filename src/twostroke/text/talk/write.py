@@ -1,4 +1,4 @@
-"""Calls written as a model writes them: what a template leaves out of a history stands there then."""
+"""Writes calls as a model writes them, for histories in which the template leaves the calls out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twostroke.text.talk.format import CallForm, Format
 
 
 def written(form: Format, calls: Sequence[tuple[str, Mapping[str, Any], str]]) -> str:
-    """The calls of a turn, each a name, arguments and an id, with all marks around them."""
+    """Returns the calls of a turn with all marks around them. calls: (name, arguments, id) of each."""
     said = form.messages
     if said is None or not said.inside:
         return calls_as(form.calls[0], calls)
@@ -18,7 +18,7 @@ def written(form: Format, calls: Sequence[tuple[str, Mapping[str, Any], str]]) -
 
 
 def calls_as(form: CallForm, calls: Sequence[tuple[str, Mapping[str, Any], str]]) -> str:
-    """The calls in this form."""
+    """Returns the calls in this form."""
     each = [form.open + form.notation.write(name, given, own) + form.close for name, given, own in calls]
     inner = form.between.join(each)
     return form.begin + (f"[{inner}]" if form.listed else inner) + form.end

@@ -1,1 +1,1 @@
-"""What a model and a machine are, in numbers: read from their own descriptions, never measured here."""
+"""Descriptions of models and machines in numbers: read from their own descriptions, never measured in this package."""

@@ -17,16 +17,16 @@ MADE_OF = {
     "num_key_value_heads": ("num_attention_heads", "n_head", "n_heads"),
     "layer_types": ("num_hidden_layers", "sliding_window"),
 }
-"""What a member follows from where config.json does not have it, by any of its names."""
+"""For a member that config.json may leave out: the members, by any of their names, from which its value follows."""
 FIX = "Compare it with the model's original page, or download the model again."
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The members of one JSON object; `place` names it in messages ("config.json", "config.json: rope_scaling").
+    """The members of one JSON object. place: its name in messages ("config.json", "config.json: rope_scaling").
 
     A member that is null counts as absent, except for `has`. Every reader raises CorruptModel that names the field.
-    read: the names that were asked for, also of the objects that `changed` made of this one.
+    read: the names that were asked for, also through objects that `changed` made from this one.
     """
 
     values: Mapping[str, Any]
@@ -34,32 +34,35 @@ class Fields:
     read: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def has(self, name: str) -> bool:
-        """Is the member there, null or not?"""
+        """Returns whether the member exists, null or not."""
         self.read.add(name)
         return name in self.values
 
     def value(self, name: str, default: Any = None) -> Any:
-        """The member as it is; `default` where it is absent."""
+        """Returns the member unchanged; `default` where it is absent."""
         self.read.add(name)
         return self.values.get(name, default)
 
     def changed(self, values: Mapping[str, Any]) -> Fields:
-        """These members and others in their stead: what is read of them counts as read of this object too."""
+        """Returns these members with those of `values` in their place. Names read from the new object count as read
+        from this object too."""
         return replace(self, values={**self.values, **values})
 
     def only(self, values: Mapping[str, Any]) -> Fields:
-        """Other members in place of all: what is read of them counts as read of this object too."""
+        """Returns an object with `values` in place of all members. Names read from the new object count as read from
+        this object too."""
         return replace(self, values=values)
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
-        """A whole number in [low, high]; required where there is no default, or where the default is above `high`."""
+        """Returns a whole number in [low, high]. The member is required where there is no default, or where the default
+        is above `high`."""
         found = self.optional_integer(name, low, high)
         if found is None and default is not None and default > high:
             raise self.wrong(name, f"It is absent, which means {default:,}, and at most {high:,} can be.")
         return self._required(name, default) if found is None else found
 
     def optional_integer(self, name: str, low: int, high: int) -> int | None:
-        """A whole number in [low, high], or None where the member is absent."""
+        """Returns a whole number in [low, high], or None where the member is absent."""
         value = self.value(name)
         if value is None:
             return None
@@ -70,12 +73,12 @@ class Fields:
         return value
 
     def number(self, name: str, low: float, high: float, default: float | None = None) -> float:
-        """A finite number in [low, high]; required where there is no default."""
+        """Returns a finite number in [low, high]. The member is required where there is no default."""
         found = self.optional_number(name, low, high)
         return self._required(name, default) if found is None else found
 
     def optional_number(self, name: str, low: float, high: float) -> float | None:
-        """A finite number in [low, high], or None where the member is absent."""
+        """Returns a finite number in [low, high], or None where the member is absent."""
         value = self.value(name)
         if value is None:
             return None
@@ -84,7 +87,7 @@ class Fields:
         return float(value)
 
     def numbers(self, name: str, count: int, low: float, high: float) -> tuple[float, ...]:
-        """A list of exactly `count` finite numbers in [low, high]; required."""
+        """Returns a list of exactly `count` finite numbers in [low, high]. The member is required."""
         value = self.value(name)
         good = isinstance(value, list) and len(value) == count and all(_is_number_in(item, low, high) for item in value)
         if not good or value is None:
@@ -92,7 +95,7 @@ class Fields:
         return tuple(float(item) for item in value)
 
     def boolean(self, name: str, default: bool) -> bool:
-        """true or false."""
+        """Returns true or false; `default` where the member is absent."""
         value = self.value(name)
         if value is None:
             return default
@@ -101,7 +104,7 @@ class Fields:
         return value
 
     def text(self, name: str, default: str) -> str:
-        """A string."""
+        """Returns a string; `default` where the member is absent."""
         value = self.value(name)
         if value is None:
             return default
@@ -110,7 +113,7 @@ class Fields:
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings; empty where the member is absent."""
+        """Returns a list of strings; empty where the member is absent."""
         value = self.value(name)
         if value is None:
             return ()
@@ -119,7 +122,7 @@ class Fields:
         return tuple(value)
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """A whole number or a list of them; empty where the member is absent."""
+        """Returns a whole number or a list of whole numbers as a tuple; empty where the member is absent."""
         value = self.value(name)
         if value is None:
             return ()
@@ -129,7 +132,7 @@ class Fields:
         return tuple(items)
 
     def group(self, name: str) -> Fields | None:
-        """The member as an object, or None where it is absent or empty."""
+        """Returns the member as an object, or None where it is absent or empty."""
         value = self.value(name)
         if value is None:
             return None
@@ -138,7 +141,8 @@ class Fields:
         return Fields(value, f"{self.place}: {name}") if value else None
 
     def wrong(self, name: str, why: str) -> CorruptModel:
-        """The error for a member with an impossible value. For one that is not there, the members that stand for it."""
+        """Returns the error for a member with an impossible value. For an absent member, the message names the members
+        from which its value follows."""
         found = self.values.get(name)
         if found is not None:
             return CorruptModel(f"{self.place}: {name} is {reprlib.repr(found)}.", why=why, fix=FIX)

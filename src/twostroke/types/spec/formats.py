@@ -7,25 +7,27 @@ import enum
 from msgspec import Struct
 
 PANEL_ROWS = 64
-"""Output features of one packed panel: four AVX-512 registers of f32, 16 int8 quadruples each."""
+"""The number of output features in one packed panel: four AVX-512 registers of f32, 16 int8 quadruples each."""
 
 STEP_COLUMNS = 64
-"""Integer weights are padded to this many columns: one step of a matrix tile, and 64 bytes of int8."""
+"""Integer weights are padded to a multiple of this many columns: one step of a matrix tile, and 64 bytes of int8."""
 
 MAX_GROUP_COLUMNS = 1024
-"""A group of one panel, unpacked to bytes, still fits a second-level cache next to the activations."""
+"""The most columns of a group. A group of one panel, unpacked to bytes, still fits a second-level cache next to the
+activations."""
 
 STORED_GROUP = 256
-"""Columns of a group of the kinds that keep a file's codes."""
+"""The columns of a group for the kinds that keep a file's codes."""
 
 FINE_COLUMNS = 32
-"""Columns of a scale of the activations that meet the kinds whose files' other readers round them so."""
+"""The number of columns of activations that share a scale, for kinds of files whose other readers round activations in
+this way."""
 
 SUBGROUP_COLUMNS = 16
-"""Columns of int4 that share a multiplier."""
+"""The number of int4 columns that share a multiplier."""
 
 PAGE_TOKENS = 16
-"""Positions in one KV page: one AVX-512 register of f32 scores."""
+"""The positions in one KV page: one AVX-512 register of f32 scores."""
 
 
 class WeightKind(enum.IntEnum):
@@ -65,12 +67,12 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_stored(self) -> bool:
-        """Whether it keeps codes and scales of a file without rounding: ops/stored_layout.py."""
+        """Whether the kind keeps codes and scales of a file without rounding: ops/stored_layout.py."""
         return self >= WeightKind.FLAT8
 
     @property
     def is_super(self) -> bool:
-        """Whether 256 columns have one scale and whole multipliers."""
+        """Whether 256 columns share one scale and have whole-number multipliers."""
         return self in _SUPER
 
     @property
@@ -80,22 +82,22 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_e2m1(self) -> bool:
-        """Whether its elements are the floats of 4 bits of MXFP4 and NVFP4, with a float32 scale for each step."""
+        """Whether the elements are the 4-bit floats of MXFP4 and NVFP4, with a float32 scale for each step."""
         return self in (WeightKind.E2M1_32, WeightKind.E2M1_16)
 
     @property
     def is_iq4(self) -> bool:
-        """Whether its elements are numbers of the table of IQ4_NL and IQ4_XS."""
+        """Whether the elements are numbers from the table of IQ4_NL and IQ4_XS."""
         return self in (WeightKind.FLAT4_IQ, WeightKind.SUPER4_IQ)
 
     @property
     def has_minimum(self) -> bool:
-        """Whether something is taken off in each step."""
+        """Whether each step has a minimum that is subtracted."""
         return self.is_affine or self in _MINIMA
 
     @property
     def has_wide_scales(self) -> bool:
-        """Whether scales and minima of a stored kind are float32; else they are float16."""
+        """Whether scales and minima of a stored kind are float32. Otherwise they are float16."""
         return self.is_affine or self.is_e2m1
 
     @property
@@ -105,37 +107,38 @@ class WeightKind(enum.IntEnum):
 
     @property
     def is_plane(self) -> bool:
-        """Whether the high bits of stored codes are the whole codes."""
+        """Whether the high bits of stored codes are the whole codes, without low 4 bits."""
         return self in (WeightKind.SUPER2, WeightKind.SUPER2_MIN, WeightKind.SUPER3)
 
     @property
     def has_thirds(self) -> bool:
-        """Whether such codes have a third bit, in a plane of half the size."""
+        """Whether the codes of a plane kind have a third bit, which lies in a plane of half the size."""
         return self is WeightKind.SUPER3
 
     @property
     def code_bits(self) -> int:
-        """Bits of a stored code."""
+        """The number of bits of a stored code."""
         return self.high_bits + (4 if self.has_nibbles else int(self.has_thirds)) or 8
 
     @property
     def high_bits(self) -> int:
-        """Bits of each stored code above its low 4: they lie in a plane of their own."""
+        """The number of bits of each stored code above its low 4. These bits lie in a plane of their own."""
         return _HIGH_BITS.get(self, 0)
 
     @property
     def step_columns(self) -> int:
-        """Columns of a stored kind that share a step."""
+        """The number of columns of a stored kind that form one step."""
         return _STEPS.get(self, 32)
 
     @property
     def has_fine_activations(self) -> bool:
-        """Whether activations that meet it have one scale for FINE_COLUMNS columns; else for each group."""
+        """Whether the activations for weights of this kind have one scale for FINE_COLUMNS columns. Otherwise they have
+        one for each group."""
         return self.is_stored and not self.is_super and not self.is_affine
 
     @property
     def arithmetic(self) -> WeightKind:
-        """The kind whose products take the same instructions, for what was measured of it."""
+        """The kind whose products use the same instructions, so that its measured rates hold for this kind."""
         return WeightKind.INT8 if self.is_stored else self
 
 
@@ -153,35 +156,37 @@ class KVKind(enum.IntEnum):
         return self in (KVKind.INT8, KVKind.INT4)
 
     def key_bytes(self, head_dim: int) -> int:
-        """Bytes of one position's K in one head, without its scale. bf16: whole pairs; integers: whole quads."""
+        """Returns the bytes of one position's K in one head, without its scale. bf16: whole pairs; integers: whole
+        quads."""
         word_elements = {KVKind.F32: 1, KVKind.BF16: 2, KVKind.INT8: 4, KVKind.INT4: 8}[self]
         return 4 * -(-head_dim // word_elements)
 
     def value_bytes(self, head_dim: int) -> int:
-        """Bytes of one position's V in one head, without its scale. int4: blocks of 32 dimensions, 16 bytes each."""
+        """Returns the bytes of one position's V in one head, without its scale. int4: blocks of 32 dimensions, 16 bytes
+        each."""
         if self is KVKind.INT4:
             return 16 * -(-head_dim // 32)
         return head_dim if self is KVKind.INT8 else self.key_bytes(head_dim)
 
     def token_bytes(self, head_dim: int, value_dim: int | None = None) -> int:
-        """Bytes of one position's K and V in one head, scales included. value_dim: elements of V in one head; None for
-        as many as K has.
-        """
+        """Returns the bytes of one position's K and V in one head, scales included. value_dim: the elements of V in one
+        head; None where V has as many as K."""
         values = self.value_bytes(head_dim if value_dim is None else value_dim)
         return self.key_bytes(head_dim) + values + (4 if self.is_integer else 0)
 
     def latent_bytes(self, width: int) -> int:
-        """Bytes of one position's latent and turned key, `width` numbers, scales included: one for each of both."""
+        """Returns the bytes of one position's latent and turned key, `width` numbers together, scales included: one for
+        the latent and one for the key."""
         return self.key_bytes(width) + (4 if self.is_integer else 0)
 
 
 class WeightFormat(Struct, frozen=True):
-    """An element type and, for the integer ones, the columns that share a scale (`group`, 0 for floats).
+    """An element type and, for the integer types, the number of columns that share a scale (`group`, 0 for floats).
 
     Integer kinds: group is a multiple of STEP_COLUMNS, at most MAX_GROUP_COLUMNS; the last group of a row may be
-    shorter. INT8 with group 0: each column has one scale, and elements lie as float32 numbers do; adapters' banks alone
-    are so. rotated: how many columns are multiplied together by a Hadamard matrix before they are rounded, activations
-    as well (ops/rotation.py); 0 for none. Activations of such kinds have one scale for a group.
+    shorter. INT8 with group 0: each column has one scale, and elements lie as float32 numbers do; only adapters' banks
+    have this form. rotated: the number of columns that are multiplied together by a Hadamard matrix before they are
+    rounded, activations as well (ops/rotation.py); 0 for none. Activations of rotated kinds have one scale for a group.
     """
 
     kind: WeightKind
@@ -190,22 +195,23 @@ class WeightFormat(Struct, frozen=True):
 
     @property
     def padding(self) -> int:
-        """Columns are padded with zeros to a multiple of this."""
+        """Columns are padded with zeros to a multiple of this number."""
         return STEP_COLUMNS if self.group else (2 if self.kind is WeightKind.BF16 else 1)
 
     @property
     def activation_columns(self) -> int:
-        """Columns of activations that share a scale when they are rounded to int8; 0 for floats."""
+        """The number of columns of activations that share a scale when they are rounded to int8; 0 for floats."""
         return FINE_COLUMNS if self.kind.has_fine_activations else self.group
 
     @property
     def bits_per_weight(self) -> float:
-        """The bits of a weight with its scales and multipliers, without padding."""
+        """The bits of one weight with its share of scales and multipliers, without padding."""
         return _STORED_BITS_64[self.kind] / 64 + (16 / self.group if self.group and not self.kind.is_stored else 0)
 
     @property
     def keeps_codes(self) -> bool:
-        """Whether codes and scales are a file's. Where columns are rotated, they were rounded when they were packed."""
+        """Whether the codes and scales are those of a file. Where columns are rotated, codes and scales were made when
+        the weight was packed."""
         return self.kind.is_stored and not self.rotated
 
     @property
@@ -214,15 +220,16 @@ class WeightFormat(Struct, frozen=True):
         return self.kind is WeightKind.INT8 and self.group == 0
 
     def padded_columns(self, columns: int) -> int:
-        """Columns stored for a matrix of `columns` input features."""
+        """Returns the number of columns stored for a matrix of `columns` input features."""
         return -(-columns // self.padding) * self.padding
 
     def num_groups(self, columns: int) -> int:
-        """Scales of one row; 0 for floats."""
+        """Returns the number of scales of one row; 0 for floats."""
         return -(-columns // self.group) if self.group else 0
 
     def data_bytes(self, rows: int, columns: int) -> int:
-        """Bytes of the packed elements of a (rows, columns) matrix, multipliers and stored scales included."""
+        """Returns the bytes of the packed elements of a (rows, columns) matrix, multipliers and stored scales included.
+        """
         padded = self.padded_columns(columns)
         bits = padded * _STORED_BITS_64[self.kind] // 64
         if self.kind.is_super:  # the scales of the columns that the last group lacks
@@ -230,18 +237,19 @@ class WeightFormat(Struct, frozen=True):
         return padded_rows(rows) * bits // 8
 
     def scale_bytes(self, rows: int, columns: int) -> int:
-        """Bytes of the bf16 scales of a (rows, columns) matrix; 0 for floats, and where they lie among the elements."""
+        """Returns the bytes of the bf16 scales of a (rows, columns) matrix; 0 for floats, and where the scales lie
+        among the elements."""
         if self.has_column_scales:
             return columns * 2
         return 0 if self.kind.is_stored else padded_rows(rows) * self.num_groups(columns) * 2
 
     def total_bytes(self, rows: int, columns: int) -> int:
-        """Bytes that one pass over the matrix reads."""
+        """Returns the bytes that one pass over the matrix reads."""
         return self.data_bytes(rows, columns) + self.scale_bytes(rows, columns)
 
 
 def padded_rows(rows: int) -> int:
-    """Output features stored for `rows` of them."""
+    """Returns the number of output features stored for a matrix of `rows` output features."""
     return -(-rows // PANEL_ROWS) * PANEL_ROWS
 
 

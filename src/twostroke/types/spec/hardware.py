@@ -15,9 +15,8 @@ from twostroke.types.spec.formats import WeightKind
 
 
 class HardwareClass(enum.StrEnum):
-    """The classes of hardware, each with usual efficiencies of its own. CPU means processors of servers, PC those of
-    desktops and laptops.
-    """
+    """The classes of hardware, each with its own usual efficiencies. CPU means processors of servers, PC means
+    processors of desktops and laptops."""
 
     GPU = "gpu"
     APPLE = "apple"
@@ -26,11 +25,13 @@ class HardwareClass(enum.StrEnum):
 
 
 class Efficiency(Struct, frozen=True):
-    """Shares of the published figures that good programs reach, and the time a step takes next to products.
+    """The shares of the published rates that good programs reach, and the time that a step takes in addition to
+    products.
 
-    products: matrix products of many rows. attention: FLOPs of attention over many rows. memory: reading weights and K
-    and V. links: what is left of added devices' rates when a model is split over several. layer_s: starting the ops of
-    one layer. step_s: scheduling and sampling.
+    products: the share for matrix products of many rows. attention: the share for FLOPs of attention over many rows.
+    memory: the share for reading weights and K and V. links: the share of added devices' rates that is left when a
+    model is split over several. layer_s: the seconds to start the ops of one layer. step_s: the seconds for scheduling
+    and sampling.
     """
 
     products: float
@@ -90,8 +91,9 @@ EFFICIENCIES = {
 class HardwareSpec:
     """One machine, or `devices` equal ones that share each layer.
 
-    Rates are dense peaks, a multiply-add counting two; 0 where there is no such unit. source: the vendor's document.
-    note: what is not published and how the figure was made; empty where everything is. projected: it is not on sale.
+    Rates are dense peaks, where a multiply-add counts as two operations; 0 where the machine has no such unit. source:
+    the vendor's document. note: the figures that are not published and how they were made; empty where all are
+    published. projected: True for a machine that is not on sale.
     """
 
     name: str
@@ -109,14 +111,14 @@ class HardwareSpec:
 
     @property
     def efficiency(self) -> Efficiency:
-        """The shares of its class."""
+        """The efficiency of the machine's class."""
         return EFFICIENCIES[self.kind]
 
     def product_rate(self, kind: WeightKind) -> float:
-        """Peak operations a second of products with weights of this kind.
+        """Returns the peak rate of products with weights of this kind, in operations a second.
 
-        int8 and int4 weights meet activations rounded to int8, as in this engine; a kind without units of its own takes
-        the next wider one.
+        int8 and int4 weights meet activations rounded to int8, as in this engine. A kind without units of its own takes
+        the rate of the next wider kind.
         """
         if kind.arithmetic in (WeightKind.INT8, WeightKind.INT4):
             return self.int8_ops_per_s or self.bf16_flops_per_s or self.f32_flops_per_s
@@ -125,11 +127,12 @@ class HardwareSpec:
         return self.f32_flops_per_s
 
     def ridge_flops_per_byte(self, kind: WeightKind) -> float:
-        """A step of more FLOPs a byte than this is bound by arithmetic."""
+        """Returns the FLOPs a byte above which a step is bound by arithmetic."""
         return self.product_rate(kind) / self.read_bytes_per_s
 
     def split_over(self, devices: int) -> HardwareSpec:
-        """`devices` of these sharing each layer: memory adds up, rates lose the class's share for links."""
+        """Returns `devices` of these machines that share each layer: memory adds up, and the rates lose the class's
+        share for links."""
         if devices == 1:
             return self
         gain = devices * self.efficiency.links
@@ -146,7 +149,8 @@ class HardwareSpec:
 
 
 def find_hardware(asked: str, known: Iterable[HardwareSpec]) -> HardwareSpec:
-    """The entry called so, spelling of case, spaces and dashes aside. Raises ConfigError naming the nearest."""
+    """Returns the entry with the name `asked`; case, spaces and dashes do not matter. Raises ConfigError, which names
+    the nearest entry."""
     entries = {_plain(entry.name): entry for entry in known}
     found = entries.get(_plain(asked))
     if found is not None:

@@ -1,8 +1,8 @@
-"""Public hardware, one line each with the vendor's document that says so. Dense rates, without sparsity.
+"""Public hardware, one line for each machine with the vendor's document. Rates are dense, without sparsity.
 
-Desktops, laptops and Apple's chips but the largest stand in hardware_consumer.py. Rates of CPUs are not published as
-such: cores x base clock x operations a cycle, at the base clock because nothing more is promised with all cores busy.
-Prices are not here: they change by the week (--price-per-hour).
+Desktops, laptops and Apple's chips except the largest stand in hardware_consumer.py. Vendors do not publish rates of
+CPUs. They are computed as cores x base clock x operations a cycle, at the base clock because nothing more is promised
+with all cores busy. Prices are not listed: they change by the week (--price-per-hour).
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from twostroke.types.spec.hardware_consumer import APPLE_FAMILIES, PROCESSORS
 GB, TERA = 10**9, 1e12
 
 AVX512_VNNI = (64, 128, 256)
-"""f32, bf16 and int8 operations a cycle and core: two 512-bit units, a multiply-add being two operations."""
+"""f32, bf16 and int8 operations for each cycle and core: two 512-bit units, where a multiply-add is two operations."""
 AVX512_VNNI_HALF = (32, 64, 128)
-"""Operations a cycle and core, in the order of the values above, through 256-bit units."""
+"""f32, bf16 and int8 operations for each cycle and core, through 256-bit units."""
 AMX = (64, 1024, 2048)
-"""f32 in AVX-512; bf16 and int8 in matrix registers."""
+"""f32, bf16 and int8 operations for each cycle and core: f32 in AVX-512; bf16 and int8 in matrix registers."""
 
 
 def _gpu(
     name: str, title: str, gigabytes: int, gb_per_s: float, tera: tuple[float, float, float], source: str
 ) -> HardwareSpec:
-    """tera: f32, bf16, int8 in units of 10^12 operations a second."""
+    """Returns the entry of a GPU. tera: the rates of f32, bf16 and int8 in units of 10^12 operations a second."""
     f32, bf16, int8 = (rate * TERA for rate in tera)
     return HardwareSpec(name, title, HardwareClass.GPU, gigabytes * GB, gb_per_s * GB, f32, bf16, int8, source)
 
 
 def _apple(name: str, title: str, gigabytes: int, gb_per_s: float, tera: float, source: str, note: str) -> HardwareSpec:
-    """Shaders do bf16 and int8 at the rate of f32."""
+    """Returns the entry of an Apple chip. Its shaders compute bf16 and int8 at the rate of f32."""
     rate = tera * TERA
     memory, read = gigabytes * GB, gb_per_s * GB
     return HardwareSpec(name, title, HardwareClass.APPLE, memory, read, rate, rate, rate, source, note)
@@ -40,7 +40,7 @@ def _apple(name: str, title: str, gigabytes: int, gb_per_s: float, tera: float, 
 def _cpu(
     name: str, title: str, cores: int, base_ghz: float, gb_per_s: float, cycle: tuple[int, int, int], source: str
 ) -> HardwareSpec:
-    """Memory is what the socket usually gets, 64 GB in each channel."""
+    """Returns the entry of a server CPU. Its memory is what a socket usually gets, 64 GB in each channel."""
     f32, bf16, int8 = (cores * base_ghz * 1e9 * operations for operations in cycle)
     channels = 12 if gb_per_s > 400 else 8
     note = (

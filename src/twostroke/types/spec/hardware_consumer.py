@@ -25,10 +25,10 @@ GB = 10**9
 
 Cycle = tuple[int, int, int]
 AVX2: Cycle = (32, 32, 64)
-"""f32, bf16 and int8 operations a cycle and core: two 256-bit units; bf16 is widened to f32."""
+"""f32, bf16 and int8 operations for each cycle and core: two 256-bit units; bf16 is widened to f32."""
 AVX_VNNI: Cycle = (32, 32, 128)
 AVX_VNNI_SMALL: Cycle = (16, 16, 64)
-"""Operations a cycle and core of Intel's E cores, which have 128-bit units."""
+"""f32, bf16 and int8 operations for each cycle and core of Intel's E cores, which have 128-bit units."""
 ZEN4: Cycle = (32, 64, 128)
 ZEN5: Cycle = (64, 128, 256)
 TIGER_LAKE: Cycle = (32, 32, 128)
@@ -41,7 +41,7 @@ DDR4_3200, DDR5_4800, DDR5_5200, DDR5_5600, DDR5_6400 = 51.2, 76.8, 83.2, 89.6, 
 def _processor(
     name: str, title: str, parts: tuple[tuple[int, float, Cycle], ...], gb_per_s: float, gigabytes: int, source: str
 ) -> HardwareSpec:
-    """parts: (cores, base clock in GHz, operations a cycle) of each kind of core."""
+    """Returns the entry of a processor. parts: (cores, base clock in GHz, operations a cycle) of each kind of core."""
     f32, bf16, int8 = (sum(cores * ghz * 1e9 * cycle[kind] for cores, ghz, cycle in parts) for kind in range(3))
     cores = " and ".join(f"{count} cores x {ghz} GHz base x {cycle}" for count, ghz, cycle in parts)
     note = f"rates: {cores} f32, bf16, int8 operations a cycle; a computer with {gigabytes} GB"
@@ -58,13 +58,15 @@ def _ryzen(
 def _core(
     name: str, title: str, fast: tuple[int, float], small: tuple[int, float], gb_per_s: float, gigabytes: int = 64
 ) -> HardwareSpec:
-    """fast, small: P and E cores, with their base clocks in GHz."""
+    """Returns the entry of an Intel processor. fast, small: the numbers of P and E cores, with their base clocks in
+    GHz."""
     parts = ((*fast, AVX_VNNI), (*small, AVX_VNNI_SMALL)) if small[0] else ((*fast, AVX_VNNI),)
     return _processor(name, f"Intel {title}", parts, gb_per_s, gigabytes, INTEL)
 
 
 def _apple(name: str, title: str, cores: int, ghz: float, gb_per_s: float, gigabytes: int, day: str) -> HardwareSpec:
-    """cores: the number of GPU cores. Each does 256 f32 operations a cycle, and as many of bf16 and int8."""
+    """Returns the entry of an Apple chip. cores: the number of GPU cores. Each does 256 operations a cycle, in f32,
+    bf16 or int8."""
     rate = cores * 256 * ghz * 1e9
     return HardwareSpec(
         name,

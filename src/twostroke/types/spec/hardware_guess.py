@@ -1,5 +1,5 @@
-"""What a CPU or a CUDA device that was not measured is taken to be, so that steps can be predicted before any was seen.
-"""
+"""Assumed figures of a CPU or a CUDA device that was not measured, so that steps can be predicted before the first
+step."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ OPERATIONS = {
     "dotprod": (8, 8, 32),
     "i8mm": (8, 8, 64),
 }
-"""f32, bf16 and int8 operations a cycle and core, by level: half of what the units could do."""
+"""f32, bf16 and int8 operations for each cycle and core, by level: half of what the units could do."""
 GUESSED_MEETING_S, GUESSED_BYTES_PER_S = 50e-6, 1e9
-"""One meeting of two processes of a machine that was not measured, and the rate at which they exchange."""
+"""The seconds of one meeting of two processes on a machine that was not measured, and the bytes a second that they
+exchange."""
 DEVICE_CLOCK_HZ, MULTIPROCESSOR_BYTES_PER_S = 1e9, 2.5e9
 DEVICE_OPERATIONS = (16, 16, 64)
-"""The same a cycle and multiprocessor: an eighth of what units without matrices could do at compute capability 8.0."""
+"""f32, bf16 and int8 operations for each cycle and multiprocessor: an eighth of what units without matrices could do at
+compute capability 8.0."""
 
 
 def guessed_cpu(threads: int, level: str) -> HardwareSpec:
-    """A processor unlikely to be faster than the real one. An unknown level is taken for the least."""
+    """Returns a processor that is probably not faster than the real one. An unknown level counts as the slowest one."""
     f32, bf16, int8 = (threads * CLOCK_HZ * operations for operations in OPERATIONS.get(level, OPERATIONS["generic"]))
     return HardwareSpec(
         "unmeasured",
@@ -43,7 +45,7 @@ def guessed_cpu(threads: int, level: str) -> HardwareSpec:
 
 
 def guessed_device(name: str, multiprocessors: int, memory_bytes: int) -> HardwareSpec:
-    """A CUDA device unlikely to be faster than the real one. name: the name that the driver reports."""
+    """Returns a CUDA device that is probably not faster than the real one. name: the name that the driver reports."""
     f32, bf16, int8 = (multiprocessors * DEVICE_CLOCK_HZ * operations for operations in DEVICE_OPERATIONS)
     return HardwareSpec(
         "unmeasured",

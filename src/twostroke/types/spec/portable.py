@@ -13,11 +13,11 @@ _DIGITS = decimal.Context(prec=30)
 
 
 def ln(value: float) -> float:
-    """The natural logarithm of a number above 0."""
+    """Returns the natural logarithm of a number above 0."""
     return float(_DIGITS.ln(decimal.Decimal(value)))
 
 
 def powers(base: float, exponents: Iterable[float]) -> list[float]:
-    """base ** exponent for each; base above 0."""
+    """Returns base ** exponent for each exponent; `base` must be above 0."""
     logarithm = _DIGITS.ln(decimal.Decimal(base))
     return [float(_DIGITS.exp(_DIGITS.multiply(decimal.Decimal(float(each)), logarithm))) for each in exponents]

@@ -1,4 +1,4 @@
-"""Fields of config.json that change the answer and that an architecture does not read: refused by name."""
+"""Refuses, by name, fields of config.json that change the answer and that an architecture does not read."""
 
 from __future__ import annotations
 
@@ -43,15 +43,17 @@ CHANGING: Mapping[str, tuple[Any, ...]] = {
         ({}, []),
     ),
 }
-"""Name -> values that change nothing; null never does. Each is a field that some architecture reads, and that no tensor
-shows. Left out are fields that published configs have without effect, as sliding_window and query_pre_attn_scalar."""
+"""Field name -> values that change nothing; null never changes anything. Each is a field that some architecture reads,
+and that no tensor shows. Fields that published configs have without effect are left out, such as sliding_window and
+query_pre_attn_scalar."""
 
 FROM_KEYS = "read_from_keys"
-"""The member of the config of a GGUF file that says of which key each field is made."""
+"""The member of a GGUF file's config that maps each field to the key from which it was made."""
 
 
 def refuse_fields(fields: Fields, architecture: str, model_types: Sequence[str]) -> None:
-    """Raises UnsupportedModel naming the field. model_types: what belongs to the architecture, the usual one first."""
+    """Raises UnsupportedModel naming the field. model_types: the model types that belong to the architecture, the usual
+    one first."""
     said = fields.text("model_type", "")
     if said and said not in model_types:
         raise UnsupportedModel(

@@ -1,4 +1,5 @@
-"""Rotary position embeddings in numbers: RopeSpec, and its reading from either form of a Hugging Face config.
+"""Rotary position embeddings in numbers: RopeSpec, and the functions that read it from either form of a Hugging Face
+config.
 
 Old form: `rope_theta` at the top, `rope_scaling` = {"type" or "rope_type", ...}. Form of transformers 5:
 `rope_parameters` = {"rope_type", "rope_theta", ...}. Defaults and precedence follow transformers' modeling_rope_utils.
@@ -30,21 +31,23 @@ class RopeKind(enum.StrEnum):
     LLAMA3 = "llama3"
     PROPORTIONAL = "proportional"
     STILL = "still"
-    """The kind of a table in which nothing turns; it only has what grows with the position. No config names it."""
+    """The kind of a table without rotations; it only has the factor that grows with the position. No config names this
+    kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class RopeSpec:
-    """rotary_dim: leading elements of a head that turn, even. original_positions: trained without scaling.
+    """rotary_dim: the number of leading elements of a head that turn, even. original_positions: the positions of the
+    training without scaling.
 
     attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
     growth is for queries of Ministral 3 and Llama 4: cos and sin of position p are multiplied by 1 + growth log(1 +
     floor((p + ahead) / original_positions)). Where `power` is above 0 (queries of Beam), they are multiplied by (1 + (p
-    + ahead) / original_positions) ^ power. still: nothing turns; that factor is all there is.
-    turned: for proportional, how many of the rotary_dim / 2 pairs are rotated, the fastest first; the others stay as
-    they are. back: the rotation of position p is that of position max(p - back, 0); a number below 0 means a later
-    position. undone: the inverse rotations are applied.
+    + ahead) / original_positions) ^ power. still: True where no element turns, and only that factor is applied. turned:
+    for proportional, how many of the rotary_dim / 2 pairs are rotated, the fastest first; the others stay unchanged.
+    back: position p gets the rotation of position max(p - back, 0); a number below 0 means a later position. undone:
+    True where the inverse rotations are applied.
     """
 
     kind: RopeKind
@@ -70,7 +73,8 @@ class RopeSpec:
 
     @property
     def reach(self) -> int:
-        """Positions that the scaling stretches to: the trained ones times factor, where factor says so."""
+        """The number of positions that the scaling reaches: the trained positions times factor, for the kinds where
+        factor means this; else 0."""
         if self.kind in (RopeKind.YARN, RopeKind.LINEAR, RopeKind.DYNAMIC):
             return min(MAX_POSITIONS, int(self.original_positions * self.factor))
         return 0
@@ -79,10 +83,10 @@ class RopeSpec:
 def rope_from_config(
     config: Fields, head_dim: int, max_positions: int, *, partial: float | None = None, theta: float = 10_000.0
 ) -> RopeSpec:
-    """Read the rope fields of a config; raises CorruptModel or UnsupportedModel naming the field.
+    """Reads the rope fields of a config. Raises CorruptModel or UnsupportedModel naming the field.
 
-    partial: the share of a head that turns where partial_rotary_factor is silent; None for families that turn whole
-    heads whatever it says. theta: the base where the config does not have the field.
+    partial: the share of a head that turns where partial_rotary_factor is absent; None for families that turn whole
+    heads whatever that field is. theta: the base where the config does not have the field.
     """
     top_theta = config.number("rope_theta", 1.0 + 1e-6, 1e15, default=theta)
     group = config.group("rope_scaling") or config.group("rope_parameters") or Fields({}, config.place)
@@ -104,10 +108,11 @@ def ropes_by_layer_type(
     *,
     partial: float | None = None,
 ) -> dict[str, RopeSpec]:
-    """The rope of each layer type, of `rope_parameters` with one set of values for each, or of the older fields.
+    """Returns the rope of each layer type, from `rope_parameters` with one set of values for each, or from the older
+    fields.
 
-    thetas: for each layer type the older field of its base, and its base where the config does not have the field.
-    scaled: the layer type that the older `rope_scaling` is for; the others turn as trained. partial: see
+    thetas: for each layer type, the older field of its base, and its base where the config does not have the field.
+    scaled: the layer type to which the older `rope_scaling` belongs; the others turn without scaling. partial: see
     rope_from_config.
     """
     groups = config.group("rope_parameters") or Fields({}, config.place)
@@ -162,7 +167,8 @@ def _read_rope(
 
 
 def _check_partial_rotary(config: Fields, group: Fields, kind: RopeKind) -> None:
-    """These families turn whole heads: transformers ignores the factor without scaling, and fails with it."""
+    """Raises UnsupportedModel for a partial factor with scaling. These families turn whole heads: transformers ignores
+    the factor without scaling, and fails with it."""
     outer = config.number("partial_rotary_factor", 1e-3, 1.0, default=1.0)
     share = group.number("partial_rotary_factor", 1e-3, 1.0, default=outer)
     if share != 1.0 and kind is not RopeKind.DEFAULT:
@@ -186,7 +192,8 @@ def _kind(group: Fields) -> RopeKind:
 
 
 def _proportional(group: Fields, theta: float, head_dim: int, max_positions: int) -> RopeSpec:
-    """Frequencies are those of whole heads; of the pairs the fastest share turns (Gemma 4)."""
+    """Returns the rope of Gemma 4: the frequencies are those of whole heads, and only a share of the pairs turns, the
+    fastest."""
     turned = int(group.number("partial_rotary_factor", 0.0, 1.0, default=1.0) * head_dim // 2)
     if head_dim % 2 or not turned:
         raise group.wrong("partial_rotary_factor", f"At least one pair of the {head_dim} elements of a head must turn.")

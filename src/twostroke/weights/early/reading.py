@@ -1,8 +1,8 @@
 """Reads a model's files from the disk while the modules of a start are still imported.
 
-What is not in memory is read in the order of the file, in few calls during which Python goes on. The parts are found
-before the thread begins: a thread that asks for each piece would wait for the interpreter, which a tokenizer holds for
-seconds. Only modules that each start needs first are imported here.
+The parts that are not in memory are read in the order of the file, in few calls during which Python goes on. The parts
+are found before the thread begins: a thread that asks for each piece would wait for the interpreter, which a tokenizer
+holds for seconds. This module imports only modules that each start needs first.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from typing import NamedTuple, Protocol
 from twostroke.system import here
 
 PIECE_BYTES = 8 << 20
-"""The least that is read at a time, but at the end of a file."""
+"""The least number of bytes that is read at a time, except at the end of a file."""
 PROBE_BYTES = 2 << 20
-"""One byte of each so many is asked for. Where none of a piece is missing, the piece is not read."""
+"""The distance in bytes between the bytes of a piece that are probed. Where all probed bytes of a piece are in memory,
+the piece is not read."""
 MOST_AT_ONCE = 1 << 30
-"""The system takes a little less than 2 GiB in one call."""
+"""The most bytes that are read in one call: the system accepts a little less than 2 GiB."""
 LAST_STREAM = 2
 """The descriptor of standard error."""
 MEMORY_SHARE = 0.5
-"""Files above this share of the free memory are left to the engine: what is read early could be forgotten again."""
+"""The share of the free memory up to which files are read early. Larger files are left to the engine: the system could
+drop bytes that were read early."""
 
 
 class FilePart(NamedTuple):
@@ -41,17 +43,19 @@ class Fetched(Protocol):
     num_bytes: int
 
     def is_in_memory(self, offset: int) -> bool:
-        """Whether this byte is."""
+        """Returns whether the byte at `offset` is in memory."""
 
     def fetch(self, offset: int, num_bytes: int) -> int:
-        """Wait until so many bytes are; how many there were, 0 where the system cannot. Raises OSError."""
+        """Waits until `num_bytes` bytes are in memory. Returns their number, 0 where the system has no such call.
+        Raises OSError."""
 
 
 class SystemFile:
-    """Satisfies `Fetched`: a file of this machine."""
+    """A file of this machine. Satisfies `Fetched`."""
 
     def __init__(self, path: str) -> None:
-        """Raises OSError; also where the file would take the place of a standard stream that is closed."""
+        """Opens the file. Raises OSError, also where the file would take the place of a standard stream that is closed.
+        """
         self._descriptor = os.open(path, os.O_RDONLY | here.file_flags(wait=False))
         self.num_bytes = os.fstat(self._descriptor).st_size
         if self._descriptor <= LAST_STREAM:
@@ -70,7 +74,7 @@ class SystemFile:
 
 
 def missing_parts(file: Fetched) -> list[FilePart]:
-    """What is not in memory, in order: whole pieces, those that touch as one part."""
+    """Returns the parts of the file that are not in memory, in order: whole pieces, joined where they touch."""
     found: list[FilePart] = []
     for first in range(0, file.num_bytes, PIECE_BYTES):
         end = min(first + PIECE_BYTES, file.num_bytes)
@@ -84,7 +88,7 @@ def missing_parts(file: Fetched) -> list[FilePart]:
 
 
 def read_parts(file: Fetched, parts: Iterable[FilePart]) -> int:
-    """Read the parts one after the other; the bytes. It ends where the system reads no more."""
+    """Reads the parts one after the other and returns the number of bytes. It stops where the system reads no more."""
     read_bytes = 0
     for part in parts:
         at = part.first
@@ -97,8 +101,9 @@ def read_parts(file: Fetched, parts: Iterable[FilePart]) -> int:
 
 
 def begin_reading(paths: Iterable[str], free_bytes: int) -> threading.Thread | None:
-    """Read the files, in their order, in a thread; None where all are in memory, or memory does not hold them. Trouble
-    is no error here: who needs the bytes meets the same trouble and names it."""
+    """Begins to read the files, in their order, in a thread; returns None where all are in memory, or where memory
+    cannot hold them. A failure is not an error of this function: the code that needs the bytes meets the same failure
+    and names it."""
     work = []
     with contextlib.ExitStack() as closing:
         for path in paths:
@@ -120,7 +125,8 @@ def _read(work: list[tuple[SystemFile, list[FilePart]]], closing: contextlib.Exi
 
 
 def weight_files(model: str) -> Iterator[str]:
-    """The files of weights that a word names: a GGUF file with its parts, or those of a folder. None for others."""
+    """Returns the files of weights that a word names: a GGUF file with its parts, or the files of a folder. For any
+    other word there are none."""
     with contextlib.suppress(OSError):
         if os.path.isdir(model):
             yield from (entry.path for entry in sorted(os.scandir(model), key=_name) if _is_weights(entry))

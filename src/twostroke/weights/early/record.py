@@ -1,4 +1,5 @@
-"""What the last start of a model read, so that the next one reads it before it knows the model: CACHE/starts/*.json.
+"""Records the files that the last start of a model read, so that the next start can read them before it knows the
+model: CACHE/starts/*.json.
 
     {"model": WORD, "last": FORMAT, "starts": {FORMAT: {"packed": PATH or null, "sources": [[PATH, SIZE, TIME], ...]}}}
 
@@ -18,14 +19,14 @@ from typing import Any
 from twostroke.weights.early.reading import weight_files
 
 FOLDER = "starts"
-"""The part of the cache folder that is this module's."""
+"""The part of the cache folder that belongs to this module."""
 MOST_FORMATS = 8
 MOST_BYTES = 1 << 20
 
 
 def remember(folder: Path, model: str, weights: str, packed: Path | None, sources: Iterable[Path]) -> None:
-    """Keep what a start has read. weights: the format that was resolved. packed: the file that later starts map; None
-    where they read the sources. What cannot be written is left out."""
+    """Records the files that a start has read. weights: the format that was resolved. packed: the file that later
+    starts map; None where they read the sources. If the record cannot be written, it is left out."""
     path, found = _place(folder, model), _read(folder, model)
     known = found.get("starts", {})
     now = {"packed": None if packed is None else str(packed), "sources": [_mark(str(source)) for source in sources]}
@@ -41,8 +42,8 @@ def remember(folder: Path, model: str, weights: str, packed: Path | None, source
 
 
 def files_of(folder: Path, model: str, weights: str | None) -> list[str]:
-    """The files that a start of this model will read, in order; none where nobody knows. weights: the format that is
-    asked for, if one is."""
+    """Returns the files that a start of this model will probably read, in order; none where no file is known. weights:
+    the format that is asked for, or None."""
     found = _read(folder, model)
     start = found.get("starts", {}).get(weights or found.get("last"))
     if start is None:
@@ -54,7 +55,7 @@ def files_of(folder: Path, model: str, weights: str | None) -> list[str]:
 
 
 def named_model(words: Sequence[str], folder: Path) -> str | None:
-    """The first of a command's words for which there is a record, or that names weights; None for no such word."""
+    """Returns the first of a command's words that has a record or names weights; None where there is no such word."""
     plain = (word for word in words if word and not word.startswith("-"))
     return next((word for word in plain if _place(folder, word).is_file() or any(weight_files(word))), None)
 
@@ -64,12 +65,12 @@ def _place(folder: Path, model: str) -> Path:
 
 
 def _word(model: str) -> str:
-    """A path means the same file from every folder."""
+    """Returns a path as an absolute path, which means the same file from every folder, and any other word unchanged."""
     return os.path.abspath(model) if os.path.exists(model) else model
 
 
 def _read(folder: Path, model: str) -> Mapping[str, Any]:
-    """The record of this model; empty where there is none, or what is there is none."""
+    """Returns the record of this model; empty where there is none, or where the file is not a record."""
     try:
         with _place(folder, model).open("rb") as file:
             found = json.loads(file.read(MOST_BYTES))
@@ -87,7 +88,8 @@ def _is_start(start: Any) -> bool:
 
 
 def _mark(path: str) -> list[Any]:
-    """The path with what changes when the file does; 0 for a file that is not there."""
+    """Returns the path, with the size and time that change when the file does; both are 0 for a file that does not
+    exist."""
     try:
         status = os.stat(path)
     except OSError:

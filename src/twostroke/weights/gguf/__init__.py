@@ -1,1 +1,1 @@
-"""GGUF: the container, ggml's block types, and what stands in it under the names that the rest of the engine uses."""
+"""GGUF: the container, ggml's block types, and the file's content under the names that the rest of the engine uses."""

@@ -1,4 +1,4 @@
-"""Reading of bits out of blocks of bytes."""
+"""Reads bits out of blocks of bytes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from twostroke.ops.operands import F32Array, U8Array
 
 
 def halves(raw: U8Array) -> F32Array:
-    """(n, 2 k) bytes of float16 -> (n, k) float32."""
+    """Converts (n, 2 k) bytes of float16 to (n, k) float32."""
     return np.ascontiguousarray(raw).view(np.float16).astype(np.float32)
 
 
 def fields(raw: U8Array, bits: int) -> U8Array:
-    """(..., k) bytes -> (..., 8 / bits, k): the fields of `bits` bits of each byte, the lowest first."""
+    """Converts (..., k) bytes to (..., 8 / bits, k): the fields of `bits` bits of each byte, the lowest first."""
     found = np.empty((*raw.shape[:-1], 8 // bits, raw.shape[-1]), np.uint8)
     for index in range(8 // bits):
         np.right_shift(raw, np.uint8(index * bits), out=found[..., index, :])

@@ -1,4 +1,4 @@
-"""ggml's tensor types: numbers, names, and how many elements lie in how many bytes.
+"""ggml's tensor types: their numbers and names, and the number of bytes that store a number of elements.
 
 Source: GGML_QUANT_SIZES of the `gguf` package 0.19.0; a test compares the two tables.
 """

@@ -1,4 +1,5 @@
-"""ggml's block types to codes and scales: those of 32 elements, the K types, the ternary ones; all blocks at once.
+"""Decodes ggml's block types to codes and scales: those of 32 elements, the K types, the ternary ones; all blocks at
+once.
 
 Layouts: ggml-common.h and ggml-quants.c of llama.cpp; tests compare every value with the `gguf` package's dequantizer.
 """
@@ -18,11 +19,12 @@ from twostroke.weights.gguf.block_types import BlockType
 from twostroke.weights.gguf.grid_blocks import GRID_DECODERS
 
 READ_AS_FLOATS = ("F32", "F16", "BF16", "I32")
-"""Whole numbers are tables of experts: as float32 exact below 2^24."""
+"""The types whose numbers are read as float32. Whole numbers (I32) are tables of experts; below 2^24 float32 holds them
+exactly."""
 
 
 def decode(block: BlockType, raw: U8Array) -> StoredValues:
-    """(n, block.num_bytes) uint8 -> n blocks. Raises UnsupportedModel for types that hold no weights."""
+    """Decodes (n, block.num_bytes) uint8 to n blocks. Raises UnsupportedModel for types that hold no weights."""
     decoder = DECODERS.get(block.name)
     if decoder is None:
         raise UnsupportedModel(
@@ -34,7 +36,7 @@ def decode(block: BlockType, raw: U8Array) -> StoredValues:
 
 
 def _nibbles(raw: U8Array) -> U8Array:
-    """(n, 16) -> (n, 32): all low halves, then all high ones."""
+    """Unpacks (n, 16) to (n, 32): all low halves, then all high ones."""
     return fields(raw, 4).reshape(len(raw), -1)
 
 
@@ -84,7 +86,7 @@ def _q3_k(raw: U8Array) -> StoredValues:
 
 
 def _six_bit_pairs(packed: U8Array) -> tuple[I16Array, I16Array]:
-    """(n, 12) -> multipliers and minima (n, 8)."""
+    """Unpacks (n, 12) bytes to multipliers and minima, each (n, 8)."""
     first, second, both = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     multipliers = np.concatenate((first & 63, (both & 15) | ((first >> 2) & 48)), axis=1)
     minima = np.concatenate((second & 63, (both >> 4) | ((second >> 2) & 48)), axis=1)
@@ -112,7 +114,7 @@ def _q6_k(raw: U8Array) -> StoredValues:
 
 
 def _tq1_0(raw: U8Array) -> StoredValues:
-    """Five numbers of three values in a byte, as the digits of a fraction."""
+    """Decodes bytes that each hold five numbers with three possible values, as the digits of a fraction."""
     places = np.array([1, 3, 9, 27, 81], np.uint8)
     parts = (
         raw[:, None, :32] * places[:, None],
@@ -139,7 +141,7 @@ def _iq4_xs(raw: U8Array) -> StoredValues:
 
 
 def _mxfp4(raw: U8Array) -> StoredValues:
-    """2^(e - 128): half of the usual meaning of e, as the codes are doubled."""
+    """Decodes MXFP4. The scale is 2^(e - 128): half of the usual meaning of e, as the codes are doubled."""
     e = raw[:, :1].astype(np.uint32)
     bits = np.where(e < 2, np.uint32(0x00200000) << e, (e - np.uint32(1)) << np.uint32(23))
     return StoredValues(e2m1_codes(_nibbles(raw[:, 1:])), bits.astype(np.uint32).view(np.float32))
@@ -151,7 +153,7 @@ def _nvfp4(raw: U8Array) -> StoredValues:
 
 
 def _ue4m3(raw: U8Array) -> F32Array:
-    """Half of an unsigned float of 4 exponent and 3 mantissa bits; its NaN counts as 0."""
+    """Returns half of an unsigned float of 4 exponent and 3 mantissa bits; its NaN counts as 0."""
     exponent, mantissa = (raw >> 3 & 15).astype(np.int32), (raw & 7).astype(np.float32)
     value = np.where(exponent == 0, np.ldexp(mantissa, -9), np.ldexp(1 + mantissa / np.float32(8), exponent - 7))
     return np.where(raw == 127, 0, value * np.float32(0.5)).astype(np.float32)

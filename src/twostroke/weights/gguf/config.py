@@ -1,4 +1,4 @@
-"""What config.json would say of the model in a GGUF file.
+"""Makes the content of config.json for the model in a GGUF file.
 
 Every key that begins with the architecture's name is read, known to change nothing, or refused by name.
 """
@@ -34,8 +34,8 @@ NUMBERS = {
 }
 """Key without the architecture -> field of config.json."""
 UNSEEN = ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
-"""The keys of these that converters write only where they change the arithmetic, and that no tensor shows: a model
-that does not read the field is refused."""
+"""Fields whose keys converters write only where the field changes the arithmetic, and that no tensor shows. A model
+that does not read such a field is refused."""
 
 MOST_LAYERS = 4096
 
@@ -43,8 +43,8 @@ Divisors = tuple[list[float], ...]
 
 
 def config_of(family: Family, keys: Keys, vocabulary: TokenList, divisors: Divisors | None) -> dict[str, Any]:
-    """The members of config.json. divisors: of the frequencies of rotation, where the file has tensors of them: one, or
-    those of short and of long contexts.
+    """Returns the members of config.json. divisors: the divisors of the frequencies of rotation, where the file has
+    tensors of them: one list, or one for short and one for long contexts.
 
     Raises UnsupportedModel or CorruptModel naming the key.
     """
@@ -89,7 +89,7 @@ def config_of(family: Family, keys: Keys, vocabulary: TokenList, divisors: Divis
 
 
 def _own_fields(family: Family, keys: Keys, config: Config) -> dict[str, Any]:
-    """What the family computes of keys. Raises CorruptModel where they do not fit together."""
+    """Returns the fields that the family computes from keys. Raises CorruptModel where the keys do not fit together."""
     try:
         return family.more(keys, config)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -129,7 +129,7 @@ def _vocab_size(keys: Keys, tokens: int) -> int:
 
 
 def _dtype(tensors: Mapping[str, StoredTensor]) -> str:
-    """float32 where every matrix is."""
+    """Returns float32 where every matrix is float32, float16 where the others are float16, else bfloat16."""
     types = {tensor.block.name for tensor in tensors.values() if len(tensor.shape) > 1} - {"I32"}
     return "float32" if types <= {"F32"} else "float16" if types <= {"F32", "F16"} else "bfloat16"
 
@@ -167,7 +167,8 @@ def _rope(keys: Keys, config: Config, divisors: Divisors | None) -> dict[str, An
 
 
 def _longrope(keys: Keys, config: Config, divisors: Divisors) -> dict[str, Any]:
-    """Phi-3: other divisors for long contexts. attn_factor is what transformers computes."""
+    """Returns the rope of Phi-3, which has other divisors for long contexts. attn_factor is the factor that
+    transformers computes."""
     short, long = divisors
     positions = config.get("max_position_embeddings", 0)
     original = keys.number("rope.scaling.original_context_length", positions)

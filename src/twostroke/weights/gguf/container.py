@@ -1,14 +1,13 @@
-"""GGUF files: the header is parsed and checked here, in Python, before any offset is used.
+"""GGUF files: the header is parsed and checked in Python, before any offset is used.
 
     "GGUF" | u32 version (2 or 3) | u64 tensors | u64 keys | keys with values | tensor infos | padding | data
 
-A header is parsed once as long as somebody holds what was parsed: opening the file again, while it is the same, takes
-that. The file is the same where its place on the disk, its size and both its times are.
+A parsed header is kept as long as some object holds it: opening the same file again takes that header. A file is the
+same if its place on the disk, its size and both its times are the same.
 
-Checked: counts, lengths and sums against the file; no key and no tensor twice; one to four sizes, none of them 0, the
-first a multiple of the block; the alignment a power of two; tensors one after another as their padded sizes say, inside
-the file. Python's integers do not wrap.
-Source: docs/gguf.md of ggml.
+Counts, lengths and sums are checked against the file. No key and no tensor may occur twice. A tensor has one to four
+sizes, none of them 0, the first a multiple of the block. The alignment is a power of two. Tensors follow one another as
+their padded sizes say, inside the file. Python's integers do not wrap. Source: docs/gguf.md of ggml.
 """
 
 from __future__ import annotations
@@ -39,7 +38,8 @@ USUAL_ALIGNMENT = 32
 
 
 class StoredTensor(Struct, frozen=True):
-    """shape: slowest axis first, so that the last one is a row of blocks. offset: from the start of the file."""
+    """shape: slowest axis first, so that the last axis is a row of blocks. offset: the position of the tensor's first
+    byte in the file, in bytes."""
 
     block: BlockType
     shape: tuple[int, ...]
@@ -47,23 +47,23 @@ class StoredTensor(Struct, frozen=True):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of the elements along the last axis."""
+        """The number of bytes of the elements along the last axis."""
         return self.shape[-1] // self.block.elements * self.block.num_bytes
 
     @property
     def rows(self) -> int:
-        """Rows of blocks: the product of all axes but the last."""
+        """The number of rows of blocks: the product of all axes but the last."""
         return math.prod(self.shape[:-1])
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of all rows."""
+        """The number of bytes of all rows."""
         return self.rows * self.row_bytes
 
 
 @dataclass(frozen=True, eq=False)
 class GgufHeader:
-    """A header that was parsed and checked. raw: its bytes. values: key -> value."""
+    """A header that was parsed and checked. raw: the header's bytes. values: key -> value."""
 
     raw: bytes
     values: Mapping[str, Value]
@@ -71,11 +71,11 @@ class GgufHeader:
 
 
 _parsed: WeakValueDictionary[tuple[int, ...], GgufHeader] = WeakValueDictionary()
-"""Headers that somebody holds, by the file that they were read from."""
+"""Parsed headers that some object still holds, by the file from which they were read."""
 
 
 class GgufFile(OpenFile):
-    """An open file. parsed: its header; hold it to open the file again without parsing."""
+    """An open file. parsed: the file's header; hold it to open the file again without parsing."""
 
     def __init__(self, path: Path, descriptor: int, parsed: GgufHeader) -> None:
         super().__init__(path, descriptor, parsed.raw)
@@ -85,7 +85,7 @@ class GgufFile(OpenFile):
 
     @classmethod
     def open(cls, path: Path) -> GgufFile:
-        """Open and check. Raises CorruptModel, UnsupportedModel (version 1, big-endian)."""
+        """Opens and checks a file. Raises CorruptModel, UnsupportedModel (version 1, big-endian)."""
         descriptor = open_regular(path)
         try:
             status = os.fstat(descriptor)
@@ -99,7 +99,7 @@ class GgufFile(OpenFile):
         return cls(path, descriptor, parsed)
 
     def read_blocks(self, name: str, first: int, count: int) -> U8Array:
-        """Rows [first, first + count) of a tensor as stored: (count, row_bytes) uint8.
+        """Returns rows [first, first + count) of a tensor as stored: (count, row_bytes) uint8.
 
         Raises CorruptModel (the file ends early), IndexError (rows outside).
         """
@@ -111,7 +111,7 @@ class GgufFile(OpenFile):
 
 
 def parse_header(reader: HeaderReader) -> GgufHeader:
-    """Read and check a whole header. Raises CorruptModel, UnsupportedModel."""
+    """Reads and checks a whole header. Raises CorruptModel, UnsupportedModel."""
     if reader.file_bytes < 24 or reader.u32() != MAGIC:
         reader.refuse("it does not begin with the letters GGUF")
     _check_version(reader, reader.u32())
@@ -156,7 +156,7 @@ def _check_version(reader: HeaderReader, version: int) -> None:
 
 
 def _tensor(reader: HeaderReader) -> tuple[str, StoredTensor]:
-    """The offset is still counted from the beginning of the data."""
+    """Reads the name and the description of one tensor. The offset is still counted from the beginning of the data."""
     name = reader.text("a tensor's name", MAX_NAME_BYTES)
     if not name or not name.isprintable():
         reader.refuse(f"a tensor has the impossible name {name!r}")
@@ -180,7 +180,8 @@ def _tensor(reader: HeaderReader) -> tuple[str, StoredTensor]:
 
 
 def open_split(path: Path) -> dict[str, GgufFile]:
-    """A file and those that it was split into, by name, the first one first. Raises CorruptModel, UnsupportedModel."""
+    """Opens a file and the other files of the same model, by name, the first one first. Raises CorruptModel,
+    UnsupportedModel."""
     first = GgufFile.open(path)
     files = {path.name: first}
     try:

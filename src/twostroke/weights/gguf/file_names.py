@@ -1,4 +1,4 @@
-"""Names of GGUF files: which of a folder's or a repository's is meant."""
+"""Names of GGUF files: finds the file that is meant among the files of a folder or a repository."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ ENDING = ".gguf"
 _PART = re.compile(r"-(\d{5})-of-(\d{5})$")
 _BESIDE = re.compile(r"(?:^|[-._])(mmproj|imatrix)(?:[-._]|$)")
 BESIDE = {"mmproj": "a projector of images", "imatrix": "calibration data"}
-"""What lies next to models under the same ending, by a word of its name, and what it is."""
+"""Other files with the same ending that lie next to models: a word of the file's name, and what the file holds."""
 _QUANT = re.compile(r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|NVFP4|B?F16|FP16|F32|FP32))$", re.IGNORECASE)
 
 _K_FORM = re.compile(r"(I?Q\d_K)_[SML]")
 
 
 def whole_models(names: Iterable[str]) -> list[str]:
-    """The names that are of models; for a model in several files, the first file. Projectors of images and calibration
+    """Returns the names of models; for a model in several files, the first file. Projectors of images and calibration
     data are left out."""
     found = []
     for name in sorted(names):
@@ -29,23 +29,23 @@ def whole_models(names: Iterable[str]) -> list[str]:
 
 
 def stem_of(name: str) -> str:
-    """The name without its ending, in capitals too."""
+    """Returns the name without its ending, which may also be in capitals."""
     return name[: -len(ENDING)] if name.lower().endswith(ENDING) else name
 
 
 def beside(name: str) -> str:
-    """What a file is that no model is in, by its name; "" for others."""
+    """Returns a description of a file that holds no model, from its name; "" for other files."""
     found = _BESIDE.search(stem_of(name.rpartition("/")[2].lower()))
     return BESIDE[found[1]] if found else ""
 
 
 PREFERRED = ("F16", "BF16", "F32", "Q8_0")
-"""The first of these is taken among encoders of images that differ by their format alone."""
+"""The formats in order of preference, for encoders of images that differ only by their format."""
 
 
 def projectors_for(model: str, names: Iterable[str]) -> list[str]:
-    """The encoders of images that may belong to a model's file: those whose names have its name in them, else all; of
-    several, those of the first format."""
+    """Returns the encoders of images that may belong to a model's file: those whose names contain its name, else all.
+    Of several, it returns those of the most preferred format."""
     found = [name for name in sorted(names) if beside(name) == BESIDE["mmproj"]]
     base = _PART.sub("", stem_of(model)).lower()
     base = _QUANT.sub("", base).strip("-._")
@@ -57,7 +57,7 @@ def projectors_for(model: str, names: Iterable[str]) -> list[str]:
 
 
 def parts_of(name: str, names: Iterable[str]) -> list[str]:
-    """All parts of the model that begins with this file."""
+    """Returns all parts of the model that begins with this file."""
     found = _PART.search(stem_of(name))
     if found is None:
         return [name]
@@ -67,28 +67,30 @@ def parts_of(name: str, names: Iterable[str]) -> list[str]:
 
 
 def first_part(name: str) -> str:
-    """The name of the first file of a split model, for the name of any of its files; other names as they are."""
+    """Returns the name of the first file of a split model, for the name of any of its files; returns other names
+    unchanged."""
     found = _PART.search(stem_of(name))
     return name if found is None else f"{name[: found.start()]}-00001-of-{found[2]}{name[found.end() :]}"
 
 
 def near_quants(word: str) -> tuple[str, ...]:
-    """What counts as a quantization too, where the one that is asked for is not there: the same bits under another
-    name. Publishers put UD- before those whose bits were divided among the tensors by measurement."""
+    """Returns the names of quantizations that are accepted where `word` is not there: the same bits under another name.
+    Publishers put UD- before quantizations whose bits were divided among the tensors by measurement."""
     plain = word.upper()
     grown = _K_FORM.fullmatch(plain)
     return () if plain.startswith("UD-") else (f"UD-{plain}", *([f"UD-{grown[1]}_XL"] if grown else []))
 
 
 def quant_of(name: str) -> str:
-    """ "Llama-3.2-1B-Q4_K_M.gguf" -> "Q4_K_M"; the name without its ending where it names none."""
+    """Returns the quantization in a file's name: "Llama-3.2-1B-Q4_K_M.gguf" -> "Q4_K_M". Returns the name without its
+    ending where it names none."""
     stem = _PART.sub("", stem_of(name.rpartition("/")[2]))
     found = _QUANT.search(stem)
     return found[1].upper() if found else stem
 
 
 def of_quant(models: Iterable[str], word: str) -> list[str]:
-    """The files of a quantization; where there is none, those of the first that counts as the same."""
+    """Returns the files of a quantization; where there are none, the files of the first accepted replacement."""
     models = list(models)
     for quant in (word.upper(), *near_quants(word)):
         if found := [name for name in models if quant_of(name) == quant]:
@@ -97,9 +99,9 @@ def of_quant(models: Iterable[str], word: str) -> list[str]:
 
 
 def chosen(names: Iterable[str], wanted: str | None, place: str) -> str:
-    """The first file of the model that is meant: by a file's name, or by its quantization; the only one for None.
+    """Returns the first file of the wanted model. wanted: a file's name or a quantization; None for the only model.
 
-    Raises ModelNotFound with what there is.
+    Raises ModelNotFound with a list of what there is.
     """
     models = whole_models(names)
     if wanted is None:

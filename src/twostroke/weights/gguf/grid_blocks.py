@@ -1,4 +1,4 @@
-"""ggml's I types below four bits: codes are looked up in grids of eight or four, each with its sign.
+"""Decodes ggml's I types below four bits: codes are looked up in grids of eight or four, each with its sign.
 
 Layouts: ggml-common.h and ggml-quants.c of llama.cpp; tests compare every value with the `gguf` package's dequantizer.
 """
@@ -31,7 +31,7 @@ def _shorts(raw: U8Array) -> U16Array:
 
 
 def _seven_bit_signs() -> U8Array:
-    """Byte of signs for each 7 bits: the eighth makes their number even."""
+    """Returns the byte of signs for each value of 7 bits: the eighth bit makes the number of ones even."""
     seven = np.arange(128, dtype=np.uint8)
     odd = np.unpackbits(seven[:, None], axis=1).sum(axis=1).astype(np.uint8) & np.uint8(1)
     signs: U8Array = seven | (odd << np.uint8(7))
@@ -42,19 +42,20 @@ EVEN_SIGNS = _seven_bit_signs()
 
 
 def _with_signs(magnitudes: I8Array, signs: U8Array) -> I8Array:
-    """magnitudes (n, ...), signs (n, k) bytes of which each bit is one element, the lowest first -> (n, 256)."""
+    """Applies signs. magnitudes (n, ...), signs (n, k) bytes in which each bit belongs to one element, the lowest first
+    -> (n, 256)."""
     negative = np.unpackbits(np.ascontiguousarray(signs), axis=-1, bitorder="little").reshape(len(signs), -1)
     flat = magnitudes.reshape(len(signs), -1)
     return np.where(negative == 1, -flat, flat)
 
 
 def _odd(multipliers: NDArray[Any]) -> I16Array:
-    """s -> 2 s + 1."""
+    """Returns 2 s + 1 for each multiplier s."""
     return multipliers.astype(np.int16) * 2 + 1
 
 
 def _four_signs(words: U32Array) -> U8Array:
-    """(n, k) words -> (n, 4 k) bytes of signs of their four fields of 7 bits."""
+    """Converts (n, k) words to (n, 4 k) bytes of signs, from the words' four fields of 7 bits."""
     shifts = np.array([0, 7, 14, 21], np.uint32)
     signs: U8Array = EVEN_SIGNS[(words[:, :, None] >> shifts & np.uint32(127)).reshape(len(words), -1)]
     return signs
@@ -96,7 +97,8 @@ def _iq3_s(raw: U8Array) -> StoredValues:
 
 
 def _shifted(codes: I8Array, negative: NDArray[np.bool_]) -> I8Array:
-    """codes (n, 32, 8) of -1, 0, 1, each eight moved up or down by an eighth -> (n, 256), eight times as large."""
+    """codes (n, 32, 8) with the values -1, 0, 1; each eight are moved up or down by an eighth -> (n, 256), eight times
+    as large."""
     moved = codes * np.int8(8) + np.where(negative, np.int8(-1), np.int8(1))[:, :, None]
     return moved.reshape(len(codes), 256)
 
@@ -110,7 +112,7 @@ def _iq1_s(raw: U8Array) -> StoredValues:
 
 
 def _iq1_m(raw: U8Array) -> StoredValues:
-    """The four highest bits of four words are the scale's."""
+    """Decodes IQ1_M, where the four highest bits of each of four words form the scale."""
     words = _shorts(raw[:, 48:])
     bits = np.bitwise_or.reduce((words & np.uint16(0xF000)) >> np.array([12, 8, 4, 0], np.uint16), axis=1)
     scales: F32Array = bits.astype(np.uint16).view(np.float16).astype(np.float32)[:, None]

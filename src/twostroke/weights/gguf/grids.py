@@ -1,8 +1,8 @@
-"""The grids of ggml's I types: which combinations of levels their codes stand for.
+"""The grids of ggml's I types: the combinations of levels for which the codes stand.
 
 Source: ggml-common.h of llama.cpp (MIT License). Each grid is stored as the places of its numbers among its levels, in
-2 bits (up to 4 levels) or 4 bits, lowest first, compressed and written in base 85. A test compares all with the `gguf`
-package's.
+2 bits (up to 4 levels) or 4 bits, lowest first. The result is compressed and written in base 85. A test compares all
+grids with the `gguf` package's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 
 class GridText(Struct, frozen=True):
-    """levels: the numbers that occur. together: how many make an entry."""
+    """levels: the numbers that occur. together: the number of numbers in an entry."""
 
     levels: tuple[int, ...]
     together: int
@@ -26,7 +26,7 @@ class GridText(Struct, frozen=True):
 
 @cache
 def grid(name: str) -> NDArray[np.int8]:
-    """(entries, 8 or 4) int8 of a type's grid."""
+    """Returns the grid of a type: (entries, 8 or 4) int8."""
     found = GRIDS[name]
     raw = np.frombuffer(zlib.decompress(base64.b85decode(found.text)), np.uint8)
     bits = 2 if len(found.levels) <= 4 else 4

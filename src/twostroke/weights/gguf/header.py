@@ -1,5 +1,5 @@
-"""The header of a GGUF file, read piece by piece: nothing is allocated from a number that the file does not bear out.
-"""
+"""Reads the header of a GGUF file piece by piece. Memory is allocated for a number in the file only if the file is
+large enough for it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from twostroke.weights.json_file import DOWNLOAD_AGAIN
 MAX_HEADER_BYTES = 256 << 20
 MAX_KEYS = 65_536
 MAX_STRINGS = 1 << 22
-"""The most strings of all arrays together: each costs memory of its own, however short it is."""
+"""The most strings of all arrays together: each string costs memory of its own, however short it is."""
 MAX_KEY_BYTES = 65_535
 FIRST_READ_BYTES = 4 << 20
 SCANNED_BYTES = 1 << 18
-"""Searched for strings at a time: what is made of them stays in the processor's cache."""
+"""The number of bytes that are searched for strings at a time: the results stay in the processor's cache."""
 
 TOKENIZER = "tokenizer."
-"""Keys that begin so change tokens: their texts must be UTF-8. Descriptions and names of authors need not."""
+"""The beginning of keys that change tokens: their texts must be UTF-8. Descriptions and names of authors need not be.
+"""
 STRING, ARRAY, BOOL, F32 = 8, 9, 7, 6
 SCALARS: dict[int, str] = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "<u1", 10: "<u8", 11: "<i8", 12: "<f8",
@@ -38,12 +39,12 @@ _U64 = struct.Struct("<Q")
 class StoredStrings:
     """An array of strings as it lies in a header: each is 8 bytes of length and its text.
 
-    No object is made of a string before it is asked for: a vocabulary has hundreds of thousands, and a start whose
-    tokenizer.json is there already needs none of them.
+    No object is made of a string before it is asked for. A vocabulary has hundreds of thousands of strings, and a start
+    that finds its tokenizer.json needs none of them.
     """
 
     def __init__(self, stored: bytes, count: int) -> None:
-        """stored: exactly `count` strings, which the reader has counted."""
+        """stored: the bytes of exactly `count` strings, which the reader has counted."""
         self._stored = stored
         self._count = count
 
@@ -51,7 +52,7 @@ class StoredStrings:
         return self._count
 
     def __iter__(self) -> Iterator[bytes]:
-        """The strings, not decoded."""
+        """Yields the strings as bytes, not decoded."""
         at, stored, unpack = 0, self._stored, _U64.unpack_from
         for _ in repeat(None, self._count):
             begin = at + 8
@@ -80,11 +81,11 @@ class HeaderReader:
 
     @property
     def header(self) -> bytes:
-        """All bytes read so far."""
+        """All bytes that were read so far."""
         return self._buffer[: self.at]
 
     def number(self, type_number: int) -> Any:
-        """One stored number, as Python's."""
+        """Reads one stored number and returns it as a Python number."""
         dtype = np.dtype(SCALARS[type_number])
         begin = self._take(dtype.itemsize)
         stored = np.frombuffer(self._buffer, dtype, 1, begin)[0]
@@ -98,15 +99,15 @@ class HeaderReader:
         return bool(found)
 
     def u32(self) -> int:
-        """An unsigned number of 4 bytes."""
+        """Reads an unsigned number of 4 bytes."""
         return int(self.number(4))
 
     def u64(self) -> int:
-        """An unsigned number of 8 bytes."""
+        """Reads an unsigned number of 8 bytes."""
         return int(self.number(10))
 
     def text(self, what: str, max_bytes: int, errors: str = "strict") -> str:
-        """A string in UTF-8. errors: as of bytes.decode."""
+        """Reads a string in UTF-8. errors: the argument of bytes.decode."""
         length = self.u64()
         if length > min(max_bytes, self.file_bytes - self.at):
             self.refuse(f"{what} claims {length:,} bytes")
@@ -117,7 +118,7 @@ class HeaderReader:
             self.refuse(f"{what} is not UTF-8")
 
     def values(self, count: int) -> dict[str, Value]:
-        """`count` keys with their values."""
+        """Reads `count` keys with their values."""
         if count > min(MAX_KEYS, (self.file_bytes - self.at) // 13):
             self.refuse(f"it claims {count:,} keys")
         found: dict[str, Value] = {}
@@ -129,7 +130,7 @@ class HeaderReader:
         return found
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise the error of a file that is not what it claims."""
+        """Raises the error for a file that is not sound."""
         raise corrupt(self.place, why)
 
     def _value(self, type_number: int, key: str) -> Value:
@@ -158,7 +159,7 @@ class HeaderReader:
         return np.frombuffer(self._buffer[begin : self.at], dtype)
 
     def _strings_of(self, key: str, count: int) -> StoredStrings:
-        """Goes from length to length, to where the last string ends."""
+        """Reads an array of strings: goes from length to length, up to the end of the last string."""
         self._strings += count
         if count > (self.file_bytes - self.at) // 8 or self._strings > MAX_STRINGS:
             self.refuse(f"the array {key[:100]!r} claims {count:,} strings")
@@ -171,7 +172,7 @@ class HeaderReader:
         return StoredStrings(self._buffer[begin : self.at], count)
 
     def _take(self, num_bytes: int) -> int:
-        """Moves on; returns where the bytes begin in the buffer."""
+        """Moves forward by `num_bytes`; returns the place in the buffer where these bytes begin."""
         begin = self.at
         if begin + num_bytes > len(self._buffer):
             self._more(begin, num_bytes)
@@ -179,7 +180,7 @@ class HeaderReader:
         return begin
 
     def _more(self, at: int, num_bytes: int) -> bytes:
-        """The buffer, grown to hold [at, at + num_bytes)."""
+        """Returns the buffer, grown to hold [at, at + num_bytes)."""
         end = at + num_bytes
         if end > self.file_bytes:
             self.refuse("it ends inside its header")
@@ -204,11 +205,11 @@ class HeaderReader:
 
 
 def strings_within(buffer: bytes, at: int, count: int) -> tuple[int, int]:
-    """How many of the `count` strings from `at` on begin in the next SCANNED_BYTES, and where the string after them
-    begins. At least 8 bytes must be there.
+    """Returns how many of the `count` strings from `at` on begin in the next SCANNED_BYTES, and where the string after
+    them begins. At least 8 bytes must be in the buffer.
 
-    A length below 256 is a byte and seven zeros, so all of them are found at once, and so is which string ends at the
-    beginning of the next. Python takes ten times as long to go from length to length.
+    A length below 256 is a byte and seven zeros, so all such lengths are found at once. It is also found at once which
+    string ends at the beginning of the next. Python takes ten times as long to go from length to length.
     """
     seen = np.frombuffer(buffer, np.uint8, min(SCANNED_BYTES, len(buffer) - at), at)
     zero = seen == 0
@@ -230,12 +231,12 @@ def strings_within(buffer: bytes, at: int, count: int) -> tuple[int, int]:
 
 
 def corrupt(place: str, why: str) -> CorruptModel:
-    """The error of a file that is not what it claims."""
+    """Returns the error for a file that is not sound."""
     return CorruptModel(f"{place} is not a sound GGUF file.", why=f"{why[:1].upper()}{why[1:]}.", fix=DOWNLOAD_AGAIN)
 
 
 def texts_of(values: Mapping[str, Value], key: str, place: str) -> list[str]:
-    """An array of strings, decoded; empty where the key is absent. Raises CorruptModel."""
+    """Returns an array of strings, decoded; empty where the key is absent. Raises CorruptModel."""
     found = values.get(key)
     if found is None:
         return []

@@ -18,9 +18,10 @@ WITHOUT_EFFECT = frozenset(
         *("pooling_type", "classifier.pooling_type", "classifier.output_labels"),
     }
 )
-"""Those of the second line change nothing in the layers; pooling.py reads pooling_type for every family."""
+"""Keys that change nothing. The keys of the second line change nothing in the layers; pooling.py reads pooling_type for
+every family."""
 WITHOUT_NAME = ("xielu.",)
-"""What keys of the layers begin with that have no architecture's name before them."""
+"""Beginnings of keys of the layers that have no architecture's name before them."""
 ONLY: Mapping[str, tuple[Any, ...]] = {
     "attention.causal": (True,),
     "use_parallel_residual": (False,),
@@ -42,11 +43,11 @@ ONLY: Mapping[str, tuple[Any, ...]] = {
     "attention.clamp_kqv": (0.0,),
     "rope.scaling.attn_factor": (1.0,),
 }
-"""Keys that a family does not read, and the values of them that change nothing."""
+"""Keys that a family does not read, each with the values that change nothing."""
 
 
 class Keys:
-    """The keys that begin with an architecture's name, and which of them were read."""
+    """The keys that begin with an architecture's name, and a record of the keys that were read."""
 
     def __init__(self, values: Mapping[str, Value], name: str, place: str, tensors: Mapping[str, StoredTensor]) -> None:
         self.prefix = name + "."
@@ -60,16 +61,17 @@ class Keys:
         self.tensors = tensors
 
     def has(self, key: str) -> bool:
-        """Whether the file says it."""
+        """Returns whether the file has the key."""
         return key in self._values
 
     def has_tensor(self, stem: str) -> bool:
-        """Whether a layer has a tensor of this name, its ending included."""
+        """Returns whether a layer has a tensor of this name, its ending included."""
         ending = "." + stem
         return stem in self.tensors or any(name.endswith(ending) for name in self.tensors)
 
     def tensor_shape(self, stem: str) -> tuple[int, ...]:
-        """The shape of the first tensor of this name, its ending included. Raises CorruptModel where there is none."""
+        """Returns the shape of the first tensor of this name, its ending included. Raises CorruptModel where there is
+        none."""
         ending = "." + stem
         found = next((tensor for name, tensor in self.tensors.items() if name == stem or name.endswith(ending)), None)
         if found is None:
@@ -77,7 +79,7 @@ class Keys:
         return found.shape
 
     def text(self, key: str, absent: str) -> str:
-        """A text."""
+        """Returns a text; `absent` where the file lacks the key."""
         self._read.add(key)
         found = self._values.get(key, absent)
         if not isinstance(found, str):
@@ -85,12 +87,12 @@ class Keys:
         return found
 
     def texts(self, key: str) -> list[str]:
-        """An array of texts; empty where the file has none."""
+        """Returns an array of texts; empty where the file has none."""
         self._read.add(key)
         return texts_of(self._values, key, self.place)
 
     def truth(self, key: str, absent: bool) -> bool:
-        """A truth value."""
+        """Returns a truth value; `absent` where the file lacks the key."""
         self._read.add(key)
         found = self._values.get(key, absent)
         if not isinstance(found, bool):
@@ -98,7 +100,7 @@ class Keys:
         return found
 
     def number(self, key: str, absent: float | None = None) -> Any:
-        """One number; an array counts where all its numbers are the same."""
+        """Returns one number; an array is accepted where all its numbers are the same."""
         self._read.add(key)
         found = self._values.get(key, absent)
         if isinstance(found, np.ndarray) and len(found) and (found == found[0]).all():
@@ -114,7 +116,7 @@ class Keys:
         return found
 
     def each(self, key: str, layers: int, absent: int = 0) -> list[int]:
-        """One whole number (or truth value) for each layer; a single one counts for all."""
+        """Returns one whole number (or truth value) for each layer; a single value counts for all layers."""
         self._read.add(key)
         found = self._values.get(key, absent)
         if isinstance(found, int | float):
@@ -124,7 +126,7 @@ class Keys:
         return [int(number) for number in found[:layers]]
 
     def floats(self, key: str, count: int) -> list[float]:
-        """`count` numbers."""
+        """Returns an array of `count` numbers."""
         self._read.add(key)
         found = self._values.get(key)
         if not isinstance(found, np.ndarray) or found.shape != (count,) or found.dtype.kind not in "fiu":
@@ -132,7 +134,7 @@ class Keys:
         return [float(number) for number in found]
 
     def integers(self, key: str) -> list[int]:
-        """Whole numbers, however many."""
+        """Returns an array of whole numbers, of any length."""
         self._read.add(key)
         found = self._values.get(key)
         if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "iu":
@@ -140,7 +142,7 @@ class Keys:
         return [int(number) for number in found]
 
     def same(self, key: str, value: object) -> None:
-        """Raises UnsupportedModel where the file says another value."""
+        """Raises UnsupportedModel where the file has another value."""
         self._read.add(key)
         if self._values.get(key, value) != value:
             raise UnsupportedModel(
@@ -150,7 +152,7 @@ class Keys:
             )
 
     def ignore(self, *names: str) -> None:
-        """These say again what other keys, or the tensors, say."""
+        """Marks these keys as read: they repeat what other keys, or the tensors, contain."""
         self._read.update(names)
 
     def check(self) -> None:
@@ -166,6 +168,6 @@ class Keys:
             )
 
     def wrong(self, key: str, why: str) -> CorruptModel:
-        """The error for an impossible value."""
+        """Returns the error for an impossible value."""
         value = str(self._values.get(key))[:40]
         return CorruptModel(f"{self.place}: {self.prefix}{key} is {value}.", why=why, fix="Download the file again.")

@@ -1,4 +1,4 @@
-"""Which stored tensors are which of ours: names of GGUF files against those of our checkpoints."""
+"""Maps names of stored tensors in GGUF files to the names of our checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _ONE_EXPERT = re.compile(r"(ffn_(?:gate|up|down))\.(\d{1,5})\.(weight|bias)")
 _ENDING = re.compile(r"\.(weight|bias)$")
 
 ROTATION_DIVISORS = (("rope_freqs.weight",), ("rope_factors_short.weight", "rope_factors_long.weight"))
-"""Read into config.json: what frequencies of rotation are divided by; the second for short and for long contexts."""
+"""Tensors that are read into config.json: the divisors of the frequencies of rotation; the second entry is for short
+and for long contexts."""
 
 _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 
@@ -30,8 +31,8 @@ _DIVISORS = frozenset(name for names in ROTATION_DIVISORS for name in names)
 def named_tensors(
     files: Mapping[str, GgufFile], family: Family, config: Config
 ) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-    """All tensors of the files under our names, and those that keys hold; those that the table does not know keep their
-    own."""
+    """Yields all tensors of the files under our names, and those that keys hold. Tensors that the table does not know
+    keep their own names."""
     yield from ((name, NumbersOfKeys(values)) for name, values in family.numbers(config).items())
     by_layer: dict[str | None, dict[str, tuple[GgufFile, str]]] = {}
     for file in files.values():
@@ -55,8 +56,8 @@ def named_tensors(
 
 
 class _Names(Struct, frozen=True):
-    """The names of one layer, or of the tensors of no layer. table: stored name -> ours. prefix: of our names. layer:
-    its number, 0 for none."""
+    """The names of one layer, or of the tensors outside the layers. table: stored name -> our name. prefix: the
+    beginning of our names. layer: the layer's number, 0 outside the layers."""
 
     family: Family
     config: Config
@@ -65,7 +66,7 @@ class _Names(Struct, frozen=True):
     layer: int
 
     def of(self, rest: str, file: GgufFile, stored: str) -> Iterator[tuple[str, GgufTensor | NumbersOfKeys]]:
-        """One stored tensor under our names. rest: its name in the layer. Raises CorruptModel."""
+        """Yields one stored tensor under our names. rest: the tensor's name in the layer. Raises CorruptModel."""
         try:
             yield from self._found(rest, file, stored)
         except (ArithmeticError, LookupError, TypeError, ValueError):
@@ -122,14 +123,15 @@ def _misfit(file: GgufFile, stored: str) -> CorruptModel:
 
 
 def order_of_pairs(family: Family, config: Config, stem: str, rows: int) -> I32Array | None:
-    """Where rows of a stored tensor lie as pairs that turn together: our row -> the stored one."""
+    """Returns our row -> the stored row, where rows of a stored tensor lie as pairs that turn together; None for any
+    other tensor."""
     heads = int(config.get("num_attention_heads") or 0)
     each = {"attn_q": heads, "attn_k": int(config.get("num_key_value_heads") or heads)}.get(stem, 0)
     return halves_of_pairs(rows, each) if family.pairs and each and rows % (2 * each) == 0 else None
 
 
 def _fitting(joined: Joined, tensors: Mapping[str, tuple[GgufFile, str]], config: Config) -> GgufTensor:
-    """What its pieces make. Raises CorruptModel where they do not fit together."""
+    """Returns the tensor that its pieces form. Raises CorruptModel where they do not fit together."""
     file, stored = tensors[joined.pieces[0]]
     try:
         found = _joined(joined, tensors, config)
@@ -169,7 +171,8 @@ def _joined(joined: Joined, tensors: Mapping[str, tuple[GgufFile, str]], config:
 
 
 def _parts(file: GgufFile, stored: str, place: Place, name: str, config: Config) -> Iterator[tuple[str, GgufTensor]]:
-    """One tensor for each of the first axis. Raises ValueError where there are more or fewer than the names."""
+    """Yields one tensor for each index of the first axis. Raises ValueError where there are more or fewer than the
+    names."""
     tensor = file.tensors[stored]
     rows = tensor.rows // len(place.parts)
     if tensor.shape[0] != len(place.parts):
@@ -180,7 +183,7 @@ def _parts(file: GgufFile, stored: str, place: Place, name: str, config: Config)
 
 
 def _slices(file: GgufFile, stored: str, tensor: StoredTensor, name: str) -> Iterator[tuple[str, GgufTensor]]:
-    """A stack (experts, rows, columns) as one tensor for each expert."""
+    """Yields a stack (experts, rows, columns) as one tensor for each expert."""
     if len(tensor.shape) != 3:
         yield stored, GgufTensor((whole(file, stored),), tensor.shape)
         return
@@ -190,7 +193,7 @@ def _slices(file: GgufFile, stored: str, tensor: StoredTensor, name: str) -> Ite
 
 
 def rotation_divisors(files: Mapping[str, GgufFile]) -> tuple[list[float], ...] | None:
-    """The divisors, where the files have them. Raises CorruptModel where one of two is not there."""
+    """Returns the divisors; None where the files have none. Raises CorruptModel where one of two tensors is missing."""
     places = {name: file for file in files.values() for name in _DIVISORS & file.tensors.keys()}
     for names in ROTATION_DIVISORS:
         if places.keys() >= set(names):

@@ -1,4 +1,4 @@
-"""How the rows of a text become a vector, as a GGUF file says it: the files of sentence-transformers, made of its keys.
+"""How the rows of a text become a vector: the keys of a GGUF file are turned into the files of sentence-transformers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ NONE, MEAN, CLS, LAST, RANK = range(5)
 """Values of the key: llama_pooling_type of llama.cpp."""
 
 MODES = {MEAN: "mean", CLS: "cls", LAST: "lasttoken"}
-"""The words of sentence-transformers."""
+"""The words of sentence-transformers for these values."""
 
 
 def pooling_number(keys: Keys) -> int | None:
-    """The value of the key, None where the file has none. Raises CorruptModel."""
+    """Returns the value of the key; None where the file has none. Raises CorruptModel."""
     if not keys.has(KEY):
         return None
     number = keys.number(KEY)
@@ -28,9 +28,10 @@ def pooling_number(keys: Keys) -> int | None:
 
 
 def sentence_files(task: Task, keys: Keys) -> dict[str, str]:
-    """File name -> text of what stands next to a model that makes vectors; empty for one that makes text or scores.
+    """Returns file name -> text of the files next to a model that makes vectors; empty for a model that makes text or
+    scores.
 
-    task: what the rows of its family are. Raises CorruptModel, UnsupportedModel.
+    task: the task of the model's family. Raises CorruptModel, UnsupportedModel.
     """
     number = pooling_number(keys)
     if task is Task.EMBED and number not in MODES:

@@ -1,7 +1,7 @@
-"""GGUF files of encoders of images (mmproj): their keys as the fields of config.json, their tensors under our names.
+"""GGUF files of encoders of images (mmproj): their keys become the fields of config.json, their tensors get our names.
 
-Such a file lies next to that of a language model. What it does not say comes from the family.
-Sources: conversion/base.py of llama.cpp.
+Such a file lies next to the file of a language model. Facts that it lacks come from the family. Sources:
+conversion/base.py of llama.cpp.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSourc
 
 ARCHITECTURE = "clip"
 KINDS: Mapping[str, ProjectorKind] = {**siglip.KINDS, **turning.KINDS, **llava.KINDS}
-"""clip.projector_type -> what it means."""
+"""Value of clip.projector_type -> the type of projector."""
 _LAYER = re.compile(r"v\.blk\.(\d{1,5})\.(\w+)\.(weight|bias|(?:in|out)put_(?:min|max))")
 _DEEP = re.compile(r"v\.deepstack\.(\d{1,5})\.(norm|fc1|fc2)\.(weight|bias)")
 FRAMES = ("v.patch_embd.weight", "v.patch_embd.weight.1")
-"""The kernels of two frames, which checkpoints have as one tensor."""
+"""The tensors with the kernels of two frames, which checkpoints have as one tensor."""
 PARTS = ("attn_q", "attn_k", "attn_v")
 
 
 class Projector(Struct, frozen=True):
-    """What an mmproj file says. config: its fields, without the token of images, which the language model has.
-    settings: those of the processor. width: elements of an image row that the file names, 0 where it names none."""
+    """The content of an mmproj file. config: the fields of its config, without the token of images, which the language
+    model has. settings: the settings of the processor. width: the number of elements of an image row that the file
+    names, 0 where it names none."""
 
     path: Path
     kind: ProjectorKind
@@ -49,7 +50,7 @@ class Projector(Struct, frozen=True):
 
 
 def read_projector(path: Path) -> Projector:
-    """The keys of an mmproj file. Raises CorruptModel, UnsupportedModel."""
+    """Reads the keys of an mmproj file. Raises CorruptModel, UnsupportedModel."""
     file = GgufFile.open(path)
     try:
         keys, word, kind = _kind_of(file)
@@ -76,7 +77,7 @@ def read_projector(path: Path) -> Projector:
 
 
 def open_projector(projector: Projector) -> Checkpoint:
-    """The file's tensors under our names."""
+    """Returns the file's tensors under our names."""
     file = GgufFile.open(projector.path)
     try:
         tensors = dict(_named(file, projector.kind, projector.config["vision_config"]))
@@ -139,9 +140,9 @@ def _named(file: GgufFile, kind: ProjectorKind, tower: Config) -> Iterator[tuple
 def _of_layer(
     file: GgufFile, kind: ProjectorKind, found: re.Match[str], pairs: int, *, swapped: bool
 ) -> Iterator[tuple[str, TensorSource]]:
-    """A tensor of a layer under our name; of q, k and v that are stored apart, all three with the first.
+    """Yields a tensor of a layer under our name. If q, k and v are stored separately, all three come with the first.
 
-    pairs: heads of q and of k whose rows lie as pairs, 0 where none do.
+    pairs: the number of heads of q and of k whose rows lie as pairs, 0 where none do.
     """
     stored, (number, word, ending) = found[0], found.groups()
     word = {"ffn_up": "ffn_down", "ffn_down": "ffn_up"}.get(word, word) if swapped else word
@@ -174,7 +175,7 @@ def _joined(file: GgufFile, names: list[str]) -> GgufTensor:
 
 
 def _kernel(file: GgufFile, kind: ProjectorKind) -> TensorSource:
-    """The kernel of patches, whose frames files have apart."""
+    """Returns the kernel of patches; the file has its frames as separate tensors."""
     frames = [_source(file, name) for name in FRAMES if name in file.tensors]
     if kind.colors_last:
         return ColorsLast(frames[0])
@@ -182,7 +183,7 @@ def _kernel(file: GgufFile, kind: ProjectorKind) -> TensorSource:
 
 
 def _has_swapped_feeds(file: GgufFile) -> bool:
-    """Older files call the first product ffn_down and the second ffn_up."""
+    """Returns True for an older file, which calls the first product ffn_down and the second ffn_up."""
     up, down = (file.tensors.get(f"v.blk.0.{name}.weight") for name in ("ffn_up", "ffn_down"))
     return up is not None and down is not None and up.shape[0] < down.shape[0]
 
@@ -194,7 +195,7 @@ class KernelFrames(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """A tensor of float32."""
+        """The info of a tensor of float32."""
         first = self.parts[0].info
         outputs, colours, *kernel = first.shape
         shape = (outputs, colours, len(self.parts), *kernel)
@@ -218,7 +219,7 @@ class ColorsLast(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """A tensor of float32."""
+        """The info of a tensor of float32."""
         first = self.part.info
         return TensorInfo("F32", (first.shape[0], math.prod(first.shape[1:])), first.offset, first.num_bytes)
 
@@ -239,7 +240,7 @@ class OneNumber(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """A tensor of float32."""
+        """The info of a tensor of float32."""
         return TensorInfo("F32", (), self.part.info.offset, self.part.info.num_bytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
@@ -257,8 +258,8 @@ def _floats(values: SourceArray) -> F32Array:
 
 
 def refuse_other_model(projector: Projector, architecture: str, width: int, model: str) -> None:
-    """Raises CorruptModel where the file belongs to another language model. architecture, width: those of the given
-    one. model: its name."""
+    """Raises CorruptModel where the file belongs to another language model. architecture, width: the architecture and
+    row width of the given language model. model: the name of this model."""
     if architecture not in projector.kind.texts:
         texts = " or ".join(projector.kind.texts)
         why = f"A projector of type {projector.word} belongs to {texts}, not {architecture}."
@@ -274,7 +275,7 @@ def refuse_other_model(projector: Projector, architecture: str, width: int, mode
 
 
 def token_of_mark(added: object, mark: str) -> int | None:
-    """The id of the token that stands where image rows go. added: added_tokens of tokenizer.json."""
+    """Returns the id of the token that stands in the places of image rows. added: added_tokens of tokenizer.json."""
     for each in added if isinstance(added, list) else ():
         if isinstance(each, dict) and each.get("content") == mark and isinstance(each.get("id"), int):
             return int(each["id"])

@@ -1,4 +1,4 @@
-"""Which quantization of a repository is meant where a person names none."""
+"""Chooses a quantization of a repository where the user names none."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from twostroke.weights.gguf.file_names import quant_of
 
 USUAL = ("Q4_K_M", "UD-Q4_K_M", "UD-Q4_K_XL", "Q4_K_S", "Q4_0", "Q5_K_M", "Q8_0")
-"""Taken in this order where nothing is asked for."""
+"""The quantizations in the order in which they are tried where none is asked for."""
 SMALL = ("Q8_0", "UD-Q8_K_XL", *USUAL)
-"""The same for models that lose too much in four bits: small ones, and those whose answer is a vector or a score."""
+"""The same order for models that lose too much in four bits: small models, and models whose answer is a vector or a
+score."""
 SMALL_BILLIONS = 1.0
 _SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d+(?:\.\d+)?)([BbMm])(?![A-Za-z0-9])")
 _TO_VECTORS = re.compile(r"embed|rerank|bge-|minilm|e5-", re.IGNORECASE)
 
 
 def usual(names: Sequence[str], repo_id: str) -> str:
-    """The file to take where nothing is asked for. names: of whole models, at least one. repo_id: for what it says of
-    the model's size and task."""
+    """Returns the file to take where no quantization is asked for. names: the files of whole models, at least one.
+    repo_id: the name from which the model's size and task are guessed."""
     order = SMALL if _is_small(repo_id) else USUAL
     if "gpt-oss" in repo_id.lower():
         order = ("MXFP4", *order)

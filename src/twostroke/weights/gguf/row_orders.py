@@ -1,6 +1,6 @@
-"""In which order a GGUF file has the rows that our checkpoints have otherwise.
+"""The orders in which a GGUF file stores rows that our checkpoints have in another order.
 
-An order is an array: our row -> the row of what is stored, stored tensors laid end to end.
+An order is an array: our row -> the stored row, where stored tensors are laid end to end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from twostroke.ops.operands import I32Array
 
 
 def halves_of_pairs(rows: int, heads: int) -> I32Array:
-    """Heads whose rows lie as pairs that turn together, read as the first of all pairs, then the second of all."""
+    """Returns the order for heads whose stored rows lie as pairs that turn together: read are the first rows of all
+    pairs, then the second rows of all pairs."""
     own = np.arange(rows, dtype=np.int32)
     each = rows // heads
     within, half = own % each, each // 2
@@ -19,8 +20,8 @@ def halves_of_pairs(rows: int, heads: int) -> I32Array:
 
 
 def pairs_of_halves(rows: int, dim: int, turned: int) -> I32Array:
-    """Heads of `dim` rows whose first `turned` rows lie as the first of all pairs, then the second of all, read pair by
-    pair; the other rows of a head stay."""
+    """Returns the order for heads of `dim` rows. The first `turned` rows are stored as the first rows of all pairs,
+    then the second rows of all pairs, and are read pair by pair. The other rows of a head stay."""
     if dim <= 0 or rows % dim or turned % 2 or turned > dim:
         raise ValueError(f"{rows} rows of heads of {dim}, {turned} of which turn")
     own = np.arange(rows, dtype=np.int32)
@@ -30,8 +31,8 @@ def pairs_of_halves(rows: int, dim: int, turned: int) -> I32Array:
 
 
 def taken_in_turn(groups: int, counts: tuple[int, ...]) -> I32Array:
-    """Parts that lie one after the other, part p of groups * counts[p] rows, read group by group: counts[0] rows of the
-    first part, counts[1] of the second, and so on, then the next group."""
+    """Returns the order for parts that are stored one after the other, part p with groups * counts[p] rows. They are
+    read group by group: counts[0] rows of the first part, counts[1] of the second, and so on, then the next group."""
     firsts = np.cumsum([0, *(groups * count for count in counts[:-1])])
     columns = [
         first + np.arange(groups * count).reshape(groups, count) for first, count in zip(firsts, counts, strict=True)
@@ -40,8 +41,9 @@ def taken_in_turn(groups: int, counts: tuple[int, ...]) -> I32Array:
 
 
 def untiled_values(before: int, key_heads: int, values_each: int, rows: int) -> I32Array:
-    """Rows of value heads after `before` other rows. Stored: the first value head of every key head, then
-    the second of every one; read: all value heads of a key head side by side. rows: of one value head."""
+    """Returns the order for rows of value heads after `before` other rows. Stored: the first value head of every key
+    head, then the second of every key head, and so on. Read: all value heads of a key head side by side. rows: the rows
+    of one value head."""
     heads = np.arange(key_heads * values_each).reshape(values_each, key_heads).T.reshape(-1)
     moved = before + (heads[:, None] * rows + np.arange(rows)).reshape(-1)
     return np.concatenate([np.arange(before), moved]).astype(np.int32)

@@ -1,4 +1,5 @@
-"""How a file's publisher wants tokens chosen: the keys general.sampling.*, as generation_config.json has them."""
+"""The parameters by which a file's publisher wants tokens chosen: the keys general.sampling.*, in the form of
+generation_config.json."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ FIELDS = {
     "min_p": "min_p",
     "penalty_repeat": "repetition_penalty",
 }
-"""Key -> field. The other keys of this kind belong to samplers that are not here."""
+"""Key -> field. The other keys of this kind belong to samplers that Twostroke does not have."""
 DIGITS = 6
-"""A number is stored in 32 bits: more digits would be those of its rounding."""
+"""The number of digits that are kept. A number is stored in 32 bits: more digits would come from its rounding."""
 
 
 def sampling_of(values: Mapping[str, Value]) -> dict[str, float | int]:
-    """The fields that the file gives; a value that is no number is left out."""
+    """Returns the fields that the file gives; a value that is not a number is left out."""
     found = {field: values.get(PREFIX + key) for key, field in FIELDS.items()}
     return {
         field: value if isinstance(value, int) else float(f"{value:.{DIGITS}g}")

@@ -1,7 +1,7 @@
 """Tensors of GGUF files in the order and with the values that our checkpoints have.
 
-Undone here: the order of sizes, rows in another order, stacks of experts, matrices that were turned, ones that were
-added to norms. Blocks are expanded to floats a piece at a time.
+This module undoes the converters' changes: the order of sizes, rows in another order, stacks of experts, matrices that
+were turned, ones that were added to norms. Blocks are expanded to floats a piece at a time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from twostroke.weights.open_file import check_rows
 from twostroke.weights.tensor_source import SourceArray, TensorInfo
 
 PIECE_ELEMENTS = 1 << 20
-"""Expanded at a time: 4 MB of floats, and a few times that on the way."""
+"""The number of elements that are expanded at a time: 4 MB of floats, and a few times that for intermediate values."""
 
 
 class Source(Struct, frozen=True):
     """Rows [first_row, first_row + rows) of a stored tensor, its matrices one after the other.
 
-    turned: each of its matrices is stored as (columns, rows) of what is meant; then all of it is.
+    turned: True where each of the tensor's matrices is stored as (columns, rows); then the source is the whole tensor.
     """
 
     file: GgufFile
@@ -45,11 +45,11 @@ class Source(Struct, frozen=True):
 
     @property
     def num_bytes(self) -> int:
-        """The tensor's size in the file."""
+        """The size of the source in the file, in bytes."""
         return self.tensor.num_bytes if self.turned else self.rows * self.tensor.row_bytes
 
     def blocks(self, rows: I32Array) -> U8Array:
-        """These rows as stored, (len(rows), row_bytes); neighbours are read together."""
+        """Returns these rows as stored, (len(rows), row_bytes); neighbours are read together."""
         if len(rows) and (np.diff(rows) == 1).all():
             return self.file.read_blocks(self.stored, self.first_row + int(rows[0]), len(rows))
         wanted, places = np.unique(rows, return_inverse=True)
@@ -61,7 +61,7 @@ class Source(Struct, frozen=True):
         return np.concatenate(pieces)[places]
 
     def floats(self, rows: I32Array) -> SourceArray:
-        """These rows, (len(rows), columns): bf16 bits of BF16, else float32."""
+        """Returns these rows, (len(rows), columns): bf16 bits for BF16, else float32."""
         if not self.turned:
             return expanded(self.tensor, self.blocks(rows))
         tensor = self.tensor
@@ -70,19 +70,20 @@ class Source(Struct, frozen=True):
 
 
 def whole(file: GgufFile, stored: str, turned: bool = False) -> Source:
-    """All rows of a stored tensor."""
+    """Returns all rows of a stored tensor."""
     tensor = file.tensors[stored]
     rows = math.prod((*tensor.shape[:-2], tensor.shape[-1])) if turned else tensor.rows
     return Source(file, stored, 0, rows, turned)
 
 
 class GgufTensor(Struct, frozen=True, eq=False):
-    """One tensor of a checkpoint: rows of stored ones. Satisfies `TensorSource`.
+    """One tensor of a checkpoint, made of rows of stored tensors. Satisfies `TensorSource`.
 
-    shape: ours. elements: order counts elements, as it does in a vector. order: our row (element) -> that of the
-    sources laid end to end; None for the same. turned: (…, columns, rows) in place of (…, rows, columns).
-    columns: the stored column of each of ours; None for the same. plus: added to each value. negated_exp: the values
-    are minus the exponential of what a checkpoint has. factor: a power of two that all values are multiplied by.
+    shape: our shape. elements: True where order counts elements, as it does in a vector. order: our row (element) ->
+    the row (element) of the sources laid end to end; None for the same. turned: True where our tensor is (…, columns,
+    rows) in place of (…, rows, columns). columns: the stored column of each of our columns; None for the same. plus: a
+    number that is added to each value. negated_exp: True where the values are minus the exponential of a checkpoint's
+    values. factor: a power of two by which all values are multiplied.
     """
 
     sources: tuple[Source, ...]
@@ -97,8 +98,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor of floats; num_bytes are those in the file. blocks: the types, more than one with
-        blanks."""
+        """The info of a tensor of floats; num_bytes is the size in the file. blocks: the block types, separated by
+        blanks where there are several."""
         names = sorted(self.block_names)
         changed = self.plus or self.factor != 1.0
         dtype = names[0] if names in (["BF16"], ["F16"]) and not changed else "F32"
@@ -113,7 +114,7 @@ class GgufTensor(Struct, frozen=True, eq=False):
 
     @property
     def column_order(self) -> I32Array | None:
-        """Which of our columns each stored one is, where they lie in another order than ours."""
+        """For each stored column, the number of our column, where they lie in another order than ours; else None."""
         return None if self.columns is None else np.argsort(self.columns).astype(np.int32)
 
     @property
@@ -123,7 +124,7 @@ class GgufTensor(Struct, frozen=True, eq=False):
 
     @property
     def matrix_rows(self) -> int:
-        """Rows of one matrix."""
+        """The number of rows of one matrix."""
         return self.shape[-1] if self.turned else self.shape[0] if len(self.shape) == 2 else self.shape[-2]
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
@@ -146,7 +147,7 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return found
 
     def _fill(self, target: Any, first: int, count: int) -> None:
-        """Rows [first, first + count) of a tensor that is not turned, a piece at a time."""
+        """Reads rows [first, first + count) of a tensor that is not turned, a piece at a time."""
         each = self.matrix_rows if len(self.shape) == 3 else 1
         columns = self.shape[-1]
         flat, step = target.reshape(count * each, columns), max(1, PIECE_ELEMENTS // columns)
@@ -155,11 +156,11 @@ class GgufTensor(Struct, frozen=True, eq=False):
             flat[begin:end] = self._floats(np.arange(first * each + begin, first * each + end, dtype=np.int32))
 
     def read_stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Rows of all matrices one after the other as codes and scales. Raises CorruptModel."""
+        """Returns rows of all matrices one after the other, as codes and scales. Raises CorruptModel."""
         return self.read_stored_rows(np.arange(first, first + count, dtype=np.int32), kind)
 
     def read_stored_rows(self, rows: I32Array, kind: WeightKind) -> StoredValues:
-        """These of them."""
+        """Returns the rows with these numbers as codes and scales; see `read_stored`."""
         pieces, places = [], []
         for source, at, own in self._sought(rows):
             block = source.tensor.block
@@ -172,8 +173,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return _picked(StoredValues.joined([canonical(piece, kind) for piece in pieces]), back)
 
     def runs(self, rows: I32Array) -> list[tuple[Source, I32Array]] | None:
-        """The sources that have these rows, in their order, and the rows' numbers there; None where the values are not
-        those of the file, or rows of two sources alternate."""
+        """Returns the sources that have these rows, in their order, and the rows' numbers in each source. Returns None
+        where the values are changed after reading, or where rows of two sources alternate."""
         if self.factor != 1.0 or self.plus or self.columns is not None:
             return None
         found = sorted(self._sought(rows), key=lambda each: int(each[1][0]))
@@ -182,8 +183,9 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return [(source, own) for source, _, own in found]
 
     def in_one_source(self, rows: I32Array, transposed: bool) -> tuple[GgufTensor, I32Array] | None:
-        """The source that has all of these rows, as a tensor of its own, and their numbers in it; None where no source
-        has all. transposed: the rows are columns of one matrix of a turned source: the numbers are of its rows."""
+        """Returns the source that has all of these rows, as a tensor of its own, and the rows' numbers in it; None
+        where no source has all of them. transposed: True where the rows are columns of one matrix of a turned source;
+        then the numbers count this matrix's rows."""
         for source, at, own in self._sought(rows):
             stack = source.tensor.shape
             if len(at) != len(rows) or source.turned != transposed or self.turned or self.elements:
@@ -201,7 +203,8 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return None
 
     def _sought(self, rows: I32Array) -> Iterator[tuple[Source, NDArray[np.intp], I32Array]]:
-        """For each source that has some of these rows: which of `rows` these are, and their numbers in the source."""
+        """Yields, for each source that has some of these rows, the places of these in `rows`, and their numbers in the
+        source."""
         sought = rows if self.order is None else self.order[rows]
         first = 0
         for source in self.sources:
@@ -240,13 +243,14 @@ class GgufTensor(Struct, frozen=True, eq=False):
         return result
 
     def _changed(self, values: Any) -> Any:
-        """Float32 values with the sum and the factor; others as they are."""
+        """Returns float32 values with the sum and the factor applied; other values unchanged."""
         values = values + np.float32(self.plus) if self.plus else values
         return values * np.float32(self.factor) if self.factor != 1.0 else values
 
 
 class NumbersOfKeys(Struct, frozen=True, eq=False):
-    """A tensor of a checkpoint whose values are keys of the file. Satisfies `TensorSource`. values: float32, ours."""
+    """A tensor of a checkpoint whose values are keys of the file. Satisfies `TensorSource`. values: float32, in our
+    shape."""
 
     values: F32Array
 
@@ -280,7 +284,7 @@ def _picked(values: StoredValues, rows: NDArray[np.intp]) -> StoredValues:
 
 
 def expanded(tensor: StoredTensor, raw: U8Array) -> SourceArray:
-    """Rows of blocks -> (rows, columns): bf16 bits for BF16, else float32."""
+    """Expands rows of blocks to (rows, columns): bf16 bits for BF16, else float32."""
     name, block = tensor.block.name, tensor.block
     if name == "F32":
         return raw.view(np.float32)

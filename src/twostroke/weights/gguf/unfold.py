@@ -1,11 +1,11 @@
-"""A GGUF file as a model's folder: what its keys say becomes config.json, tokenizer.json and the other small files.
+"""Makes a model's folder from a GGUF file: its keys become config.json, tokenizer.json and the other small files.
 
     folder/<digest>/  config.json  tokenizer.json  tokenizer_config.json  generation_config.json  gguf.json
                       modules.json  1_Pooling/config.json where the file says how rows become a vector
 
-The weights stay where they are; gguf.json names the file. So everything that reads a model's folder reads this one, and
-a tokenizer of 100,000 tokens is rebuilt once. The digest is that of the header, the path, the size and the time, and of
-VERSION: another file, or a program that unfolds otherwise, has another folder.
+The weights stay in the GGUF file, which gguf.json names. So all code that reads a model's folder can read this one, and
+a tokenizer of 100,000 tokens is rebuilt once. The digest is made of the header, the path, the size, the time and
+VERSION. So another file, or a program that unfolds in another way, has another folder.
 """
 
 from __future__ import annotations
@@ -36,27 +36,28 @@ else:
 
 NAME_FILE = "gguf.json"
 UNFOLDED = "gguf"
-"""The part of the cache folder that is this module's."""
+"""The part of the cache folder that belongs to this module."""
 VERSION = "8"
 
 
 class Unfolded(Struct, frozen=True):
-    """headers: of the file and its parts. As long as they are held, opening the folder's tensors parses nothing."""
+    """headers: the headers of the file and its parts. As long as they are held, opening the folder's tensors parses
+    nothing."""
 
     folder: Path
     headers: tuple[GgufHeader, ...]
 
 
 def unfold(path: Path, cache: Path | None) -> Path:
-    """The folder alone: see `unfold_file`."""
+    """Returns only the folder: see `unfold_file`."""
     return unfold_file(path, cache).folder
 
 
 def unfold_file(path: Path, cache: Path | None) -> Unfolded:
-    """The folder of a GGUF file (of its first part), made where it is not there yet.
+    """Returns the folder of a GGUF file (of its first part), which is made if it does not exist yet.
 
-    cache: the folder to keep it in; where that is None or cannot be written, it lasts as long as this process.
-    Raises CorruptModel, UnsupportedModel.
+    cache: the folder in which it is kept; where cache is None or cannot be written, the folder lasts as long as this
+    process. Raises CorruptModel, UnsupportedModel.
     """
     path = Path(os.path.abspath(path))  # links are kept: the hub's cache has the names, not what they lead to
     files = open_split(path)
@@ -73,7 +74,7 @@ def _folder_of(path: Path, files: Mapping[str, GgufFile], cache: Path | None) ->
 
 
 def open_named(folder: Path) -> tuple[dict[str, GgufFile], dict[str, GgufTensor | NumbersOfKeys]]:
-    """The files that an unfolded folder names, open, and all their tensors under our names."""
+    """Opens the files that an unfolded folder names, and returns them with all their tensors under our names."""
     named = read_object(folder / NAME_FILE).get("file")
     if not isinstance(named, str):
         raise CorruptModel(f"{NAME_FILE} names no file.", fix=f"Delete the folder {folder}; it is made anew.")

@@ -1,7 +1,8 @@
-"""A model's folder or file, from a path or a hub id. Downloads safetensors, tokenizer and settings, or GGUF; no code.
+"""Finds a model's folder or file, from a path or a hub id. It downloads safetensors, tokenizer and settings, or GGUF,
+and no code.
 
 huggingface_hub keeps the cache and the login; it is imported only when a hub id is asked for. Weights are fetched by
-hub_resume, which can go on inside a file; everything else, and the snapshot's links, by huggingface_hub.
+hub_resume, which can continue inside a file. All other files, and the snapshot's links, are fetched by huggingface_hub.
 """
 
 from __future__ import annotations
@@ -57,17 +58,19 @@ SETTINGS = (
     *SIDE_FILES,
 )
 UNWANTED = ("consolidated*.safetensors", "[!1-9]*/*.safetensors", "[!1-9]*/*.json")
-"""Second copies of the weights under other names, and whatever lies in subfolders, but for the steps of
-sentence-transformers, whose folders begin with a number (1_Pooling)."""
+"""Second copies of the weights under other names, and files in subfolders. The folders of sentence-transformers' steps,
+whose names begin with a number (1_Pooling), are not among them."""
 
 EMBEDDED = "spark"
 EMBEDDED_HINT = f"{EMBEDDED!r} is the small model that is part of this package"
 
 
 class ModelFolder(Struct, frozen=True):
-    """path: holds config.json, or is a GGUF file. source: what was asked for. revision: a snapshot's commit.
+    """path: a folder with config.json, or a GGUF file. source: the text that was asked for. revision: the commit of a
+    snapshot.
 
-    headers: of the GGUF file that the folder was unfolded from, held so that each is parsed once (gguf/container.py).
+    headers: the headers of the GGUF file from which the folder was made, held so that each is parsed once
+    (gguf/container.py).
     """
 
     path: Path
@@ -85,12 +88,14 @@ def resolve_model(
     token: str | None = None,
     progress: Progress | None = None,
 ) -> ModelFolder:
-    """The folder of a model: a local one with config.json, or the snapshot of a hub id, downloaded where needed.
+    """Returns the folder of a model: a local one with config.json, or the snapshot of a hub id, downloaded where
+    needed.
 
-    A GGUF file may be meant too: by its path, by a folder that holds one, by `hub-id:file-or-quantization`.
-    offline: use what is already there. cache_dir, endpoint, token: None leaves the choice to huggingface_hub (HF_HOME,
-    HF_ENDPOINT, HF_TOKEN); a login of this machine is never sent to another `endpoint`. Raises ModelNotFound,
-    ConfigError (a revision of a local folder), ModelError (full disk, broken server).
+    The name may also stand for a GGUF file, as its path, as a folder that holds one, or as
+    `hub-id:file-or-quantization`. offline: True to use only files that are on this machine. cache_dir, endpoint, token:
+    None leaves the choice to huggingface_hub (HF_HOME, HF_ENDPOINT, HF_TOKEN); a login of this machine is never sent to
+    another `endpoint`. Raises ModelNotFound, ConfigError (a revision of a local folder), ModelError (full disk, broken
+    server).
     """
     local = Path(name_or_path).expanduser()
     found = _local_gguf(local) or (local.resolve() if _is_local(local) else None)
@@ -122,9 +127,10 @@ def resolve_config(
     cache_dir: Path | None = None,
     endpoint: str | None = None,
 ) -> Path:
-    """The config.json of a model; of a hub id this one file is downloaded and nothing else. A GGUF file is its own.
+    """Returns the config.json of a model; for a hub id only this file is downloaded. For a GGUF file, returns the file
+    itself.
 
-    Arguments and errors as of resolve_model.
+    For arguments and errors see resolve_model.
     """
     local = Path(name_or_path).expanduser()
     meant = None if _exists(local) else reference_of(name_or_path)
@@ -154,7 +160,8 @@ def resolve_config(
 
 
 def _local_gguf(local: Path) -> Path | None:
-    """The GGUF file that a path means: itself, or the one of a folder without other weights. Raises ModelNotFound."""
+    """Returns the GGUF file that a path names: the file itself, or the GGUF file of a folder without other weights.
+    Raises ModelNotFound."""
     try:
         if local.suffix.lower() == ENDING and local.is_file():
             first = local.with_name(first_part(local.name))
@@ -168,7 +175,7 @@ def _local_gguf(local: Path) -> Path | None:
 
 
 def _hub_gguf(place: HubPlace, source: str, wanted: str | None, progress: Progress | None) -> ModelFolder:
-    """The GGUF file of a repository that is meant; its parts are downloaded and nothing else."""
+    """Returns the wanted GGUF file of a repository; only its parts are downloaded."""
     names = names_in(place)
     if wanted is None and not whole_models(names):
         raise _no_config(place.repo_id)
@@ -180,12 +187,13 @@ def _hub_gguf(place: HubPlace, source: str, wanted: str | None, progress: Progre
 
 
 def meant_file(names: Sequence[str], wanted: str | None, repo_id: str) -> str:
-    """The first file of the model that a quantization or a name means, or of the usual one. Raises ModelNotFound."""
+    """Returns the first file of the model that a quantization or a name selects, or of the usual one. Raises
+    ModelNotFound."""
     return usual(whole_models(names), repo_id) if wanted is None else chosen(names, wanted, repo_id)
 
 
 def _is_local(folder: Path) -> bool:
-    """Raises ModelError for a folder that may not be looked into."""
+    """Returns whether a folder has a config.json. Raises ModelError for a folder that may not be read."""
     try:
         return (folder / "config.json").is_file()
     except OSError as error:
@@ -194,7 +202,7 @@ def _is_local(folder: Path) -> bool:
 
 
 def _exists(path: Path) -> bool:
-    """A path that may not be looked at is no hub id either."""
+    """Returns whether a path exists. A path that may not be read counts as existing: it is not a hub id either."""
     try:
         return path.exists()
     except OSError:
@@ -248,7 +256,7 @@ def _is_a_file(name: str, local: Path) -> ModelNotFound:
 
 
 def _download(place: HubPlace, weights: tuple[str, ...], settings: tuple[str, ...], progress: Progress | None) -> Path:
-    """The snapshot's folder with the files of these patterns."""
+    """Returns the snapshot's folder with the files of these patterns."""
     from huggingface_hub import snapshot_download
 
     meter = Meter(progress, place.repo_id)

@@ -1,4 +1,4 @@
-"""Names of models as other programs write them, and what the same model is called on the hub."""
+"""Names of models as other programs write them, and the names of the same models on the hub."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ OLLAMA = {
     "smollm2": "HuggingFaceTB/SmolLM2-{SIZE}-Instruct 1.7b",
     "tinyllama": "TinyLlama/TinyLlama-1.1B-Chat-v1.0 1.1b",
 }
-"""Ollama's name -> hub id with the place of the size, and the size that Ollama takes where none is given."""
+"""Ollama's name -> hub id with a placeholder for the size, and the size that Ollama takes where none is given."""
 
 HOSTS = ("huggingface.co", "hf.co")
 
 
 def hub_id_of(name: str) -> str | None:
-    """ "llama3.2:1b" -> "meta-llama/Llama-3.2-1B-Instruct"; an address of the hub -> its id; None for other names."""
+    """Returns the hub id for a name: "llama3.2:1b" -> "meta-llama/Llama-3.2-1B-Instruct"; an address of the hub -> its
+    id. Returns None for other names."""
     address = re.fullmatch(r"(?:https?://)?(?:www\.)?([^/]+)/([^/?#]+/[^/?#]+)(?:[/?#].*)?", name)
     if address and address[1].lower() in HOSTS:
         return address[2]

@@ -1,4 +1,4 @@
-"""What a hub offers under a name: files with their sizes, licence, gate. Nothing of the weights is fetched for it."""
+"""The files that a hub offers under a name, with their sizes, licence and gate. No weights are fetched for this."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class Offer(Struct, frozen=True):
     """One model of a repository.
 
-    commit: the revision is fixed by it. sizes: file name -> bytes of what would be downloaded; 0 where the hub names
-    none. gguf: the first of the GGUF files, "" for safetensors. models: first GGUF file of each model of the
-    repository -> bytes of all its parts. gated: whether its publisher wants to know who downloads it. missing_bytes:
-    what is not on this machine yet.
+    commit: the commit of the revision. sizes: file name -> bytes of the files that would be downloaded; 0 where the hub
+    gives no size. gguf: the first of the GGUF files, "" for safetensors. models: first GGUF file of each model of the
+    repository -> bytes of all its parts. gated: whether the publisher wants to know who downloads the model.
+    missing_bytes: the bytes that are not on this machine yet.
     """
 
     reference: Reference
@@ -42,12 +42,12 @@ class Offer(Struct, frozen=True):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all its files."""
+        """The bytes of all files."""
         return sum(self.sizes.values())
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the files with weights."""
+        """The bytes of the files with weights."""
         return sum(size for name, size in self.sizes.items() if name.endswith((".gguf", ".safetensors", ".GGUF")))
 
 
@@ -58,9 +58,9 @@ def offer_of(
     cache_dir: Path | None = None,
     token: str | None = None,
 ) -> Offer | None:
-    """What the hub has under a reference; None where the hub does not answer.
+    """Returns the offer of the hub for a reference; None where the hub does not answer.
 
-    Raises ModelNotFound where there is no such model, or it is gated and this user may not download it.
+    Raises ModelNotFound where there is no such model, or where it is gated and this user may not download it.
     """
     revision = revision or meant.revision
     place = HubPlace(meant.repo_id, revision, False, cache_dir, endpoint, token_for(endpoint, token))
@@ -79,8 +79,8 @@ def offer_of(
 
 
 def _is_silent(error: Exception) -> bool:
-    """Did the hub not answer at all, or only with a failure of its own? OSError is what the client raises where there
-    is no network."""
+    """Returns whether the hub did not answer at all, or only with a failure of its own. The client raises OSError where
+    there is no network."""
     status = status_of(error)
     return resume.is_transport_error(error) or (isinstance(error, OSError) if status is None else status >= 500)
 
@@ -119,7 +119,7 @@ def _offer(meant: Reference, place: HubPlace, info: ModelInfo) -> Offer:
 
 
 def _begun_bytes(place: HubPlace, info: ModelInfo, sizes: Mapping[str, int]) -> int:
-    """Bytes of these files that an interrupted download has left here."""
+    """Returns the number of bytes of these files that an interrupted download has left on this machine."""
     etags = [each.lfs.sha256 for each in info.siblings or [] if each.lfs is not None and each.rfilename in sizes]
     found = 0
     for etag in etags:
@@ -131,7 +131,7 @@ def _begun_bytes(place: HubPlace, info: ModelInfo, sizes: Mapping[str, int]) -> 
 
 
 def _license_of(info: ModelInfo) -> str:
-    """As the repository's card names it; "" where it names none."""
+    """Returns the licence that the repository's card names; "" where it names none."""
     card: Any = info.card_data or {}
     named = card.get("license_name") or card.get("license")
     tagged = next((tag.removeprefix("license:") for tag in info.tags or [] if tag.startswith("license:")), "")
@@ -139,7 +139,7 @@ def _license_of(info: ModelInfo) -> str:
 
 
 def _require_access(offer: Offer) -> None:
-    """Ask for the head of one file. Raises the client's GatedRepoError where this user may not have it."""
+    """Asks for the header of one file. Raises the client's GatedRepoError where this user may not download it."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
     place = offer.place

@@ -1,4 +1,4 @@
-"""A repository of a hub: how it is reached, and the names of its files."""
+"""A repository of a hub: how to reach it, and the names of its files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DEFAULT_ENDPOINT = "https://huggingface.co"
 
 
 def token_for(endpoint: str | None, token: str | None) -> str | bool | None:
-    """What is sent to a hub. A login of this machine (None) is never sent to another one than the public hub (False:
-    nothing is sent)."""
+    """Returns the token that is sent to a hub. A login of this machine (None) is never sent to another hub than the
+    public one (False: no token is sent)."""
     elsewhere = endpoint is not None and token is None and endpoint.rstrip("/") != DEFAULT_ENDPOINT
     return False if elsewhere else token
 
 
 class HubPlace(Struct, frozen=True):
-    """A repository of a hub, and how it is reached; see resolve_model."""
+    """A repository of a hub, and how to reach it; see resolve_model."""
 
     repo_id: str
     revision: str | None
@@ -45,7 +45,8 @@ class HubPlace(Struct, frozen=True):
 
 
 def names_in(place: HubPlace) -> list[str]:
-    """All files of a repository; offline, or where the hub does not answer, those that are here."""
+    """Returns all files of a repository; offline, or where the hub does not answer, the files that are on this machine.
+    """
     from huggingface_hub import HfApi
 
     if place.offline:
@@ -62,7 +63,7 @@ def names_in(place: HubPlace) -> list[str]:
 
 
 def names_here(place: HubPlace) -> list[str]:
-    """The files of the snapshot in the cache. Raises ModelNotFound where there is none."""
+    """Returns the files of the snapshot in the cache. Raises ModelNotFound where there is none."""
     folder = place.cache / ("models--" + place.repo_id.replace("/", "--"))
     named = folder / "refs" / (place.revision or "main")
     commit = named.read_text().strip() if named.is_file() else place.revision or ""

@@ -1,4 +1,5 @@
-"""What went wrong with a hub, in words: our error for each of those that huggingface_hub and its HTTP client raise."""
+"""Explains failures of a hub in words: one of our errors for each error that huggingface_hub and its HTTP client raise.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ else:  # for downloads alone
 
 _FILES = "EACCES EPERM EROFS EIO ENOENT ENOTDIR EISDIR EEXIST ENAMETOOLONG ELOOP EMFILE ENFILE EFBIG ESTALE"
 _OF_FILES = frozenset(getattr(errno, name) for name in _FILES.split())
-"""What goes wrong with files, and not with connections."""
+"""Numbers of errors that concern files, and not connections."""
 
 
 def translate(error: Exception, repo_id: str, revision: str | None, offline: bool, cache: Path) -> ModelError:
-    """Our error for one of huggingface_hub's; anything unknown is raised as it is. Order matters: they inherit."""
+    """Returns our error for one of huggingface_hub's; raises an unknown error unchanged. The order of the checks
+    matters, because these errors inherit from each other."""
     from huggingface_hub import errors as hub
 
     if isinstance(error, ModelError):
@@ -73,7 +75,7 @@ def translate(error: Exception, repo_id: str, revision: str | None, offline: boo
 
 
 def not_there(what: str, offline: bool, reason: str, near: str) -> ModelNotFound:
-    """The error for files that are not on this machine. near: a question that may help; "" for none."""
+    """Returns the error for files that are not on this machine. near: a question that may help; "" for none."""
     network = "the network was not to be used" if offline else "the hub could not be reached"
     why = f"{reason}, and {network}." if reason else f"{network}."
     fix = "Start again without offline mode." if offline else "Check the network, then start again."
@@ -81,20 +83,20 @@ def not_there(what: str, offline: bool, reason: str, near: str) -> ModelNotFound
 
 
 def status_of(error: Exception) -> int | None:
-    """The HTTP status of a client's error; None where there was no answer."""
+    """Returns the HTTP status of a client's error; None where there was no answer."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status if isinstance(status, int) else None
 
 
 def nearest(repo_id: str, cache: Path) -> str:
-    """A question naming the most similar model already downloaded, or nothing."""
+    """Returns a question that names the most similar model on this machine; "" where there is none."""
     known = [path.name.removeprefix("models--").replace("--", "/", 1) for path in cache.glob("models--*--*")]
     near = difflib.get_close_matches(repo_id, [name for name in known if name != repo_id], 1, cutoff=0.7)
     return f"Did you mean {near[0]}, which is on this machine?" if near else ""
 
 
 def _copy_of(repo_id: str) -> str:
-    """A short name of another publisher's copy of the same model, in a sentence; or nothing."""
+    """Returns a sentence with the short name of another publisher's copy of the same model; "" where there is none."""
     base = repo_id.rpartition("/")[2].lower()
     same = [row.name for row in rows().values() if row.repo.rpartition("/")[2].lower().removesuffix("-gguf") == base]
     return f" {same[0]} is another publisher's copy of it." if same else ""

@@ -1,4 +1,4 @@
-"""Download progress as numbers: stands in for the progress bars that huggingface_hub would draw."""
+"""Download progress as numbers: replaces the progress bars that huggingface_hub would draw."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 Progress = Callable[[int, int, str], None]
-"""progress(done_bytes, total_bytes, name); the total grows while files are being looked up."""
+"""progress(done_bytes, total_bytes, name): is called while files are transferred; the total grows while files are
+looked up."""
 
 
 class Meter:
-    """Bytes done and to do: of our own transfers, and of those that huggingface_hub reports through bars."""
+    """Counts the bytes that are done and the bytes in all, of our own transfers and of those that huggingface_hub
+    reports through bars."""
 
     def __init__(self, progress: Progress | None, name: str) -> None:
         self._progress = progress
@@ -22,18 +24,18 @@ class Meter:
         self._bars: list[SilentBar] = []
 
     def expect(self, num_bytes: int) -> None:
-        """`num_bytes` more are to be transferred."""
+        """Adds `num_bytes` to the bytes that must be transferred."""
         with self._lock:
             self._total_bytes += num_bytes
 
     def add(self, num_bytes: int) -> None:
-        """`num_bytes` more are done (negative: had to be thrown away)."""
+        """Adds `num_bytes` to the bytes that are done; a negative number means bytes that had to be thrown away."""
         with self._lock:
             self._done_bytes += num_bytes
             self._report()
 
     def bar_class(self) -> type[SilentBar]:
-        """A stand-in for tqdm whose byte bars count here."""
+        """Returns a replacement for tqdm whose byte bars are counted by this meter."""
         meter = self
 
         class MeteredBar(SilentBar):
@@ -60,7 +62,7 @@ class Meter:
 
 
 class SilentBar:
-    """What huggingface_hub needs of a tqdm, drawing nothing. `n` of `total` `unit`s are done."""
+    """The part of a tqdm that huggingface_hub needs, without drawing. `n` of `total` `unit`s are done."""
 
     _lock = threading.RLock()
 
@@ -75,24 +77,24 @@ class SilentBar:
 
     @classmethod
     def get_lock(cls) -> Any:
-        """tqdm's lock protocol."""
+        """Returns the lock, as tqdm's protocol asks."""
         return cls._lock
 
     @classmethod
     def set_lock(cls, lock: Any) -> None:
-        """tqdm's lock protocol; one lock for the process is enough."""
+        """Does nothing, although tqdm's protocol has it: one lock for the process is enough."""
 
     def update(self, n: float | None = 1) -> None:
-        """`n` more are done."""
+        """Adds `n` to the units that are done."""
         self.n += n or 0
 
     def refresh(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing to draw."""
+        """Does nothing: there is no drawing."""
 
     set_description = set_description_str = set_postfix = set_postfix_str = reset = clear = refresh
 
     def close(self) -> None:
-        """Nothing to remove."""
+        """Does nothing: there is no drawing to remove."""
 
     def __enter__(self) -> SilentBar:
         return self

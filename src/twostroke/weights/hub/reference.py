@@ -1,4 +1,4 @@
-"""What a person writes for a model of a hub, taken apart.
+"""Parses the text that a person writes for a model of a hub.
 
     [https://][hf.co/ | huggingface.co/] owner/repo [":" quantization-or-file] ["@" revision] | short name [":" tag]
 
@@ -20,7 +20,8 @@ _PAGE = re.compile(r"(?P<repo>[^/]+/[^/]+)/(?:tree|blob|resolve)/(?P<revision>[^
 
 
 class Reference(Struct, frozen=True):
-    """A repository, what is wanted of it (a quantization or a file; None for the usual choice), its revision."""
+    """repo_id: a repository. wanted: a quantization or a file; None for the usual choice. revision: the revision, or
+    None."""
 
     repo_id: str
     wanted: str | None = None
@@ -29,13 +30,13 @@ class Reference(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The reference in full, as it is printed and kept."""
+        """The full reference, as it is printed and kept."""
         wanted = f":{self.wanted}" if self.wanted else ""
         return f"{self.repo_id}{wanted}" + (f"@{self.revision}" if self.revision else "")
 
 
 def reference_of(name: str) -> Reference | None:
-    """The model of a hub that a name means; None for a name that means none."""
+    """Returns the model of a hub that a name stands for; None for any other name."""
     row = row_of(name)
     if row is not None:
         return Reference(row.repo, row.quant or None, None, row.task)

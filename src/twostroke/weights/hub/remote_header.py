@@ -1,6 +1,6 @@
-"""The header of a GGUF file of a hub, fetched without its tensors: what the model is, before it is downloaded.
+"""Fetches the header of a GGUF file of a hub without its tensors, which describes the model before it is downloaded.
 
-The copy on this machine has the file's length and holes in place of the tensors, so what reads GGUF files reads it.
+The copy on this machine has the file's length, with holes in place of the tensors, so that the usual code can read it.
 Tensors that are read into config.json (divisors of rotation) are fetched too: they have some hundred bytes.
 """
 
@@ -24,13 +24,13 @@ _SMALL = frozenset(name for names in ROTATION_DIVISORS for name in names)
 MOST_DIVISOR_BYTES = 1 << 20
 
 Fetch = Callable[[int, int], bytes]
-"""(first byte, number of bytes) -> these bytes, or fewer at the end of the file."""
+"""fetch(first byte, number of bytes): returns these bytes, or fewer at the end of the file."""
 
 
 def fetch_headers(offer: Offer, folder: Path) -> Path:
-    """The headers of the model's GGUF files, written below `folder`; the path of the first file.
+    """Writes the headers of the model's GGUF files below `folder`; returns the path of the first file.
 
-    Raises CorruptModel, UnsupportedModel, and what the HTTP client raises.
+    Raises CorruptModel, UnsupportedModel, and the errors of the HTTP client.
     """
     for name, num_bytes in offer.sizes.items():
         path = folder / Path(name).name
@@ -52,7 +52,7 @@ def _write_header(path: Path, num_bytes: int, fetch: Fetch) -> None:
 
 
 class _FetchingReader(HeaderReader):
-    """Reads forward through a file that grows by what is fetched as it is needed."""
+    """Reads forward through a file, and fetches more of it when needed."""
 
     def __init__(self, descriptor: int, file_bytes: int, place: str, fetch: Fetch) -> None:
         super().__init__(descriptor, file_bytes, place)
@@ -95,6 +95,6 @@ def _fetch_range(url: str, place: HubPlace, first_byte: int, num_bytes: int) -> 
 
 
 def _begins_at(response: Any, first_byte: int) -> bool:
-    """A server may ignore the range and send everything."""
+    """Returns whether the answer begins at this byte. A server may ignore the range and send the whole file."""
     said = str(response.headers.get("Content-Range", ""))
     return int(response.status_code) == 206 and said.startswith(f"bytes {first_byte}-")

@@ -1,13 +1,13 @@
-"""Weights fetched ahead of huggingface_hub, so that an interrupted download goes on inside a file.
+"""Fetches weights before huggingface_hub does, so that an interrupted download continues inside a file.
 
 huggingface_hub throws a partial file away when its process ends (since 1.18; a shared partial file can be corrupted
-where locks do not work). For a shard of 5 GB that costs too much. So the large files are fetched here, into
+where locks do not work). For a shard of 5 GB that costs too much. So this module fetches the large files into
 
     <cache>/models--publisher--model/blobs/<etag>.twostroke-partial
 
-which a later run continues with a Range request, and which becomes the blob of huggingface_hub's own cache only when
-its length is right and, for large files, its SHA-256 is the etag. Whatever cannot be fetched this way (no etag,
-another process at work on it) is left to huggingface_hub.
+which a later run continues with a Range request. The file becomes the blob of huggingface_hub's own cache only when its
+length is right and, for large files, its SHA-256 is the etag. Files that cannot be fetched in this way (no etag, or
+another process fetches them) are left to huggingface_hub.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from twostroke.weights.hub.progress import Meter
 
 PARTIAL_SUFFIX = ".twostroke-partial"
 ATTEMPTS = 4
-"""Times in a row that a connection may break without bringing a byte."""
+"""The number of times in a row that a connection may break without bringing a byte."""
 
 RETRY_DELAY_S = 1.0
 STREAMS = 4
@@ -39,7 +39,7 @@ CONTENT_ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file of a commit. etag: its SHA-256 where it is large (64 digits), its git hash otherwise (40)."""
+    """One file of a commit. etag: the SHA-256 of a large file (64 digits), else the git hash (40)."""
 
     name: str
     url: str
@@ -59,10 +59,10 @@ class Hub:
 def prefetch(
     hub: Hub, repo_id: str, revision: str | None, wanted: Sequence[str], unwanted: Sequence[str], meter: Meter
 ) -> None:
-    """Bring the weight files of a revision into the hub's cache, each going on where an earlier run stopped.
+    """Brings the weight files of a revision into the hub's cache; each continues where an earlier run stopped.
 
     Raises ModelError (no room, damaged on the way) and the HTTP client's transport errors. Where the hub cannot even
-    list the files nothing happens: snapshot_download will say why.
+    list the files, the function does nothing: snapshot_download will report the reason.
     """
     folder = hub.cache / ("models--" + repo_id.replace("/", "--"))
     files = [file for file in _missing_files(hub, repo_id, revision, folder, wanted, unwanted) if file is not None]
@@ -79,12 +79,12 @@ def prefetch(
 
 
 def is_transport_error(error: BaseException) -> bool:
-    """Did the HTTP client of huggingface_hub (httpx, later httpx2) lose its connection?"""
+    """Returns whether the HTTP client of huggingface_hub (httpx, later httpx2) lost its connection."""
     return type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
 
 
 def _may_pass(error: Exception) -> bool:
-    """Is it worth another attempt? A lost connection, a busy or failing server."""
+    """Returns whether another attempt makes sense: after a lost connection, or with a busy or failing server."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
     return is_transport_error(error) or status == 429 or status >= 500
 
@@ -164,7 +164,8 @@ def _fetch(hub: Hub, file: RemoteFile, blobs: Path, meter: Meter) -> None:
 
 @contextlib.contextmanager
 def _locked_partial(path: Path) -> Iterator[int | None]:
-    """The partial file, ours alone; None where another process is at work on it, or has just finished it."""
+    """Yields a descriptor of the partial file, locked by this process; None where another process fetches it, or has
+    just finished it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | here.file_flags(follow=False), 0o644)
     try:
         try:
@@ -199,7 +200,8 @@ def _stream(hub: Hub, file: RemoteFile, partial: int, first_byte: int, meter: Me
 
 
 def _continues(response: Any, first_byte: int) -> bool:
-    """Does the answer begin where we stopped? A server may ignore the range and send everything."""
+    """Returns whether the answer begins where the last attempt stopped. A server may ignore the range and send the
+    whole file."""
     content_range = str(response.headers.get("Content-Range", ""))
     return int(response.status_code) == 206 and content_range.startswith(f"bytes {first_byte}-")
 

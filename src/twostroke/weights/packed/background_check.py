@@ -1,7 +1,7 @@
-"""After the start: every block of the mapped weights is compared with its checksum, while the engine already answers.
-Weights that this start packed are given their checksums and the file its name.
+"""Compares every block of the mapped weights with its checksum after the start, while the engine already answers. For
+weights that this start packed, it writes the file with its checksums and gives it its name.
 
-What is found ends the engine: an answer from damaged weights may be wrong, and nothing of it shows.
+Damage that is found ends the engine: an answer from damaged weights may be wrong, and nothing shows that it is.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from twostroke.weights.packed.header import StaleFile
 from twostroke.weights.packed.polite import give_way
 
 DELAY_S = 0.2
-"""The first answer of a one-shot command should not share memory and cores with the reading."""
+"""The seconds before the check begins. The first answer of a one-shot command should not share memory and cores with
+the reading."""
 
 SILENT_S = 0.5
-"""An end that waits longer for the disk prints what it waits for."""
+"""The seconds that an ending process waits for the disk in silence. After that it prints what it waits for."""
 
 WAITING = "Waiting until the packed weights are on the disk, for later starts. Ctrl-C ends without them."
 
@@ -29,8 +30,8 @@ NICENESS = 5
 because it gets a quarter of a core."""
 
 NICENESS_OF_WRITING = 19
-"""The niceness of writing what this start packed. Only later starts need the file, so a busy engine loses little to it;
-an idle one, or one that ends, leaves it whole cores."""
+"""The niceness of writing the weights that this start packed. Only later starts need the file, so a busy engine loses
+little time to the writing. An idle engine, or one that ends, leaves whole cores to it."""
 
 
 class MappedFile(Protocol):
@@ -39,24 +40,26 @@ class MappedFile(Protocol):
     path: Path
 
     unfinished: bool
-    """Whether `check_all` makes the file what the next start can read; a process should not end before it has."""
+    """Whether `check_all` still has to make the file readable for the next start; a process should not end before that
+    is done."""
 
     def check_all(self, go_on: Callable[[float], bool]) -> bool:
-        """Look at every block; False where `go_on` said no before the end. Raises StaleFile.
+        """Checks every block; returns False where `go_on` returned False before the end. Raises StaleFile.
 
-        go_on(wait_s): waits so long, or until nobody is disturbed any more. False where the engine ends.
+        go_on(wait_s): waits `wait_s` seconds, or until the work disturbs nobody any more. Returns False where the
+        engine ends.
         """
 
     def close(self) -> None:
-        """Finish what is unfinished. Closing twice is harmless."""
+        """Finishes any unfinished work. Closing twice is harmless."""
 
     def discard(self) -> None:
-        """Delete the file, so that the next start packs anew."""
+        """Deletes the file, so that the next start packs again."""
 
 
 class BackgroundCheck:
     """Compares one file with its checksums. file: None for weights in memory, which have nothing to compare. tell:
-    called with a sentence where an end waits for the disk."""
+    called with a sentence where an ending process waits for the disk."""
 
     def __init__(self, file: MappedFile | None, tell: Callable[[str], None] = lambda sentence: None) -> None:
         self._file, self._tell = file, tell
@@ -69,17 +72,17 @@ class BackgroundCheck:
         self.complete = file is None
 
     def start(self) -> None:
-        """Begin, after DELAY_S."""
+        """Begins the check, after DELAY_S."""
         if self._file is not None:
             self._thread.start()
 
     def finish(self) -> None:
-        """Wait until every block was compared. Raises EngineStopped as `require_sound` does."""
+        """Waits until every block was compared. Raises EngineStopped as `require_sound` does."""
         self._wait()
         self.require_sound()
 
     def trusted(self, seconds: float = 0.0) -> bool:
-        """Is every block known to be right? Waits for the comparison no longer than this."""
+        """Returns whether every block is known to be right. Waits at most `seconds` for the comparison."""
         if not self.complete and seconds > 0 and self._thread.is_alive():
             self._no_delay.set()
             self._thread.join(seconds)
@@ -95,7 +98,7 @@ class BackgroundCheck:
             )
 
     def close(self) -> None:
-        """End the thread, however far it has come; what is unfinished is finished. Closing twice is harmless."""
+        """Ends the thread, however far it has come, and finishes any unfinished work. Closing twice is harmless."""
         self._stop.set()
         self._wait()
         atexit.unregister(self._wait)
@@ -103,8 +106,8 @@ class BackgroundCheck:
             self._file.close()
 
     def _wait(self) -> None:
-        """Until the thread has ended, which hurries now. Ctrl-C gives up a file that is unfinished, and nobody waits
-        for it again."""
+        """Waits until the thread has ended, which no longer pauses. Ctrl-C gives up a file that is unfinished, and then
+        nothing waits for it again."""
         self._no_delay.set()
         if not self._thread.is_alive() or self._given_up:
             return
@@ -122,7 +125,7 @@ class BackgroundCheck:
             raise
 
     def _go_on(self, wait_s: float) -> bool:
-        """See MappedFile.check_all. It does not wait where somebody waits for the thread to end."""
+        """See MappedFile.check_all. It does not wait if a caller waits for the thread to end."""
         self._no_delay.wait(wait_s)
         return not self._stop.is_set()
 

@@ -1,6 +1,8 @@
-"""Packed weights as a row of byte blobs, in memory or in the cache file: which there are, how long, and back again.
+"""Packed weights as a row of byte blobs, in memory or in the cache file: their names and lengths, and the way back to
+weights.
 
-A matrix has the blobs key.data, and key.scales and key.bias where it has them; a norm has one, named by its key.
+A matrix has the blobs key.data, and key.scales and key.bias where it has scales and a bias; a norm has one, named by
+its key.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from twostroke.ops.program.op import FormatChoice
 from twostroke.weights.loaded import ModelWeights
 
 ALIGNMENT_BYTES = 64
-"""What kernels may assume of packed data: one cache line, one AVX-512 register."""
+"""The alignment that kernels may assume of packed data: one cache line, one AVX-512 register."""
 
 
 class Blob(Struct, frozen=True):
@@ -28,15 +30,15 @@ class Blob(Struct, frozen=True):
 
 
 class BlobTarget(Protocol):
-    """Where blobs are made: in place, or in passing on the way to a file."""
+    """Takes blobs while they are made: in memory, or on the way to a file."""
 
     def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
-        """Memory to fill with bytes [first_byte, first_byte + num_bytes) of a blob; 64-byte aligned, not zeroed. A
-        blob's areas are asked for in order, without gaps, by one thread."""
+        """Returns memory to fill with bytes [first_byte, first_byte + num_bytes) of a blob; 64-byte aligned, not
+        zeroed. One thread asks for a blob's areas, in order and without gaps."""
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """`area` is filled. Any thread may say so, of areas in any order, of each once. Raises OSError where a disk is
-        full."""
+        """Reports that `area` is filled. Any thread may report areas, in any order, each once. Raises OSError where a
+        disk is full."""
 
 
 class MemoryTarget:
@@ -50,16 +52,16 @@ class MemoryTarget:
         return self.blobs[key][first_byte : first_byte + num_bytes]
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """Nothing to do: the area is the blob."""
+        """Does nothing: the area is the blob."""
 
 
 def plan_blobs(model: Model, format_for: FormatChoice) -> tuple[Blob, ...]:
-    """All blobs of a model in these formats, in the order of use."""
+    """Returns all blobs of a model in these formats, in the order of use."""
     return tuple(_blobs(model, format_for))
 
 
 def weights_from_blobs(model: Model, format_for: FormatChoice, blob: Callable[[str], U8Array]) -> ModelWeights:
-    """Blobs (uint8, of the planned lengths, aligned) -> the model's weights; nothing is copied."""
+    """Turns blobs (uint8, of the planned lengths, aligned) into the model's weights; nothing is copied."""
     matrices: dict[str, PackedWeight] = {}
     for weight in model.program.weights:
         key, weight_format = weight.key, format_for(weight)
@@ -72,7 +74,7 @@ def weights_from_blobs(model: Model, format_for: FormatChoice, blob: Callable[[s
 
 
 def aligned_bytes(num_bytes: int) -> U8Array:
-    """(num_bytes,) uint8, 64-byte aligned, not zeroed."""
+    """Returns (num_bytes,) uint8, 64-byte aligned, not zeroed."""
     raw = np.empty(num_bytes + ALIGNMENT_BYTES, np.uint8)
     first = -raw.ctypes.data % ALIGNMENT_BYTES
     return raw[first : first + num_bytes]

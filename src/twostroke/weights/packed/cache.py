@@ -1,12 +1,13 @@
 """The cache of packed weights: the first start packs into memory and writes the file after its first answers
-(fresh_file.py), every later one maps the file.
+(fresh_file.py), and every later start maps the file.
 
     folder/<fingerprint>-<formats and layout>.pack
 
 Two processes that start at once both pack, each into a file of its own, and the last rename wins. Both files are whole,
-and a mapping keeps the bytes of the file it was made of. Files that are stale or broken are replaced. Where there is
-no room, files that are not in use are removed, those used longest ago first (room.py). Where the folder cannot hold the
-file even then, or is not writable, weights are packed into memory. Both are told to `warn`.
+and a mapping keeps the bytes of the file from which it was made. Files that are stale or broken are replaced. Where
+there is no room, files that are not in use are removed, the least recently used first (room.py). Where the folder
+cannot hold the file even then, or is not writable, weights are packed into memory. `warn` gets a sentence in both
+cases.
 """
 
 from __future__ import annotations
@@ -38,19 +39,20 @@ from twostroke.weights.packing.rounded_packing import Packer
 from twostroke.weights.tensors import check_tensors
 
 LAYOUT = "4"
-"""Raised whenever the packed layouts, the codec's rounding or the order of fused rows change."""
+"""The version of the packed layouts. It is raised whenever they, the codec's rounding or the order of fused rows
+change."""
 
 
 class CacheEntry(Struct, frozen=True):
-    """One model in one set of formats: where its file is (or will be), and how it must look."""
+    """One model in one set of formats: the path of its file, which may not exist yet, and the planned content."""
 
     path: Path
     plan: FilePlan
 
 
 class CachedWeights(Struct, frozen=True):
-    """Weights, and the file that they are views of; None where they were packed into memory. sources: the files of the
-    checkpoint."""
+    """weights: the packed weights. file: the mapped file that holds them; None where they were packed into memory.
+    sources: the files of the checkpoint."""
 
     weights: ModelWeights
     file: MappedFile | None = None
@@ -58,7 +60,7 @@ class CachedWeights(Struct, frozen=True):
 
 
 def cache_entry(folder: Path, checkpoint: Checkpoint, model: Model, format_for: FormatChoice) -> CacheEntry:
-    """The entry of an open checkpoint in a cache folder; reads headers and samples, not weights."""
+    """Returns the entry of an open checkpoint in a cache folder; reads headers and samples, not weights."""
     key = cache_key(checkpoint, model, format_for)
     digest = hashlib.blake2b(repr(sorted(key.items())).encode(), digest_size=8).hexdigest()
     path = folder / f"{key['fingerprint']}-{digest}.pack"
@@ -66,7 +68,7 @@ def cache_entry(folder: Path, checkpoint: Checkpoint, model: Model, format_for: 
 
 
 def cache_key(checkpoint: Checkpoint, model: Model, format_for: FormatChoice) -> Key:
-    """Everything that the packed bytes depend on."""
+    """Returns everything on which the packed bytes depend."""
     formats = [(weight, format_for(weight)) for weight in model.program.weights]
     words = list(dict.fromkeys(f"{_role(weight)}={_words(chosen)}" for weight, chosen in formats))
     part = {"part": model.part} if model.part else {}
@@ -90,10 +92,10 @@ def cached_weights(
     progress: Progress | None = None,
     warn: Callable[[str], None] = lambda sentence: None,
 ) -> CachedWeights:
-    """Weights from the cache folder; packed into it first where they are not there yet.
+    """Returns weights from the cache folder; they are packed first where the folder does not have them.
 
     `progress` is called while weights are packed, and while a packed file that is not in memory is read. Raises
-    CorruptModel or UnsupportedModel; trouble with the cache itself is never an error, only a sentence for `warn`.
+    CorruptModel or UnsupportedModel; a problem with the cache itself is never an error, only a sentence for `warn`.
     """
     checkpoint = check_tensors(checkpoint, model)
     entry = cache_entry(folder.path, checkpoint, model, format_for)
@@ -123,7 +125,8 @@ def _read_cold(file: PackedFile, progress: Progress | None) -> None:
 
 
 def _tell_older(folder: Path, entry: CacheEntry, warn: Callable[[str], None]) -> None:
-    """Name the files of this checkpoint that were packed in another layout: why a start after an update packs again."""
+    """Names the files of this checkpoint that were packed in another layout. They explain why a start after an update
+    packs again."""
     for path in sorted(folder.glob(f"{entry.plan.key['fingerprint']}-*.pack")):
         with suppress(StaleFile, OSError):
             layout = header_of(path).key.get("layout")
@@ -137,7 +140,7 @@ def _tell_older(folder: Path, entry: CacheEntry, warn: Callable[[str], None]) ->
 def _new_file(
     folder: KeptFolder, entry: CacheEntry, origin: str, warn: Callable[[str], None], closing: ExitStack
 ) -> PartialFile | None:
-    """A file for weights that are packed now, ended by `closing`; None where the folder cannot hold it."""
+    """Returns a file for weights that are packed now, which `closing` ends; None where the folder cannot hold it."""
     try:
         if entry.path.is_dir():
             raise OSError("a folder has the name of their file")

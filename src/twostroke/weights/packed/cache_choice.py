@@ -1,16 +1,16 @@
-"""Tells which folder keeps packed weights. An early start imports this module, so it imports little."""
+"""Finds the folder that keeps packed weights. An early start imports this module, so it imports little."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 NO_CACHE = "off"
-"""Asked for instead of a folder."""
+"""The word that a user gives instead of a folder to keep no cache."""
 
 PACKED = "packed"
-"""The part of the cache folder that has packed weights."""
+"""The part of the cache folder that holds packed weights."""
 
 
 def kept_folder(asked: str | None, usual: Path) -> Path | None:
-    """The cache folder, by what was asked for; None where none is kept."""
+    """Returns the cache folder that was asked for, else the usual one; None where no cache is kept."""
     return None if asked == NO_CACHE else Path(asked).expanduser() if asked else usual

@@ -1,4 +1,4 @@
-"""The files of packed weights in a cache folder: which there are, whether they are whole, taking them away."""
+"""The files of packed weights in a cache folder: lists them, checks whether they are whole, and removes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Progress = Callable[[int, int, str], None]
 
 
 class CacheState(enum.StrEnum):
-    """unchecked: the header is right, and the blocks were not compared. unusable: another version, or damaged."""
+    """The state of a file. unchecked: the header is right, and the blocks were not compared. unusable: another version,
+    or damaged."""
 
     UNCHECKED = "unchecked"
     WHOLE = "whole"
@@ -28,8 +29,8 @@ class CacheState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CachedFile:
-    """used_s: when it was mapped or written last. origin, formats: empty where the header cannot be read. why: of an
-    unusable one."""
+    """used_s: the time when the file was last mapped or written. origin, formats: empty where the header cannot be
+    read. why: the reason why an unusable file is unusable."""
 
     path: Path
     num_bytes: int
@@ -41,24 +42,26 @@ class CachedFile:
 
     @property
     def name(self) -> str:
-        """What the verbs call it: without the ending."""
+        """The name of the file in commands: the file's name without its ending."""
         return self.path.stem
 
     @property
     def in_use(self) -> bool | None:
-        """Whether a process maps it now; None where that cannot be known."""
+        """Whether a process maps the file now; None where that cannot be known."""
         return in_use(self.path)
 
 
 def cached_files(folder: Path) -> list[CachedFile]:
-    """All of a folder, by name; none where there is no folder. Headers are read, blocks are not compared."""
+    """Returns all files of a folder, sorted by name; none where there is no folder. Headers are read, blocks are not
+    compared."""
     return [_described(path) for path in sorted(folder.glob("*" + SUFFIX))]
 
 
 def chosen_files(folder: Path, names: Sequence[str]) -> list[CachedFile]:
-    """The files whose names begin with one of `names`, or whose origin is it; all where none is named.
+    """Returns the files whose names begin with one of `names`, or whose origin is one of them; all files where `names`
+    is empty.
 
-    Raises ConfigError for a name that fits nothing.
+    Raises ConfigError for a name that fits no file.
     """
     found = cached_files(folder)
     if not names:
@@ -77,7 +80,8 @@ def chosen_files(folder: Path, names: Sequence[str]) -> list[CachedFile]:
 
 
 def verified(files: Sequence[CachedFile], progress: Progress = lambda done, total, name: None) -> list[CachedFile]:
-    """The files after every block was compared with its checksum. progress: bytes done, bytes in all, the name."""
+    """Returns the files after every block was compared with its checksum. progress: called with the bytes done, the
+    bytes in all, and the name."""
     total_bytes, before, found = sum(file.num_bytes for file in files), 0, []
     for file in files:
         found.append(_verified(file, functools.partial(_tell, progress, before, total_bytes, file.name)))
@@ -86,7 +90,7 @@ def verified(files: Sequence[CachedFile], progress: Progress = lambda done, tota
 
 
 def remove(file: CachedFile) -> None:
-    """Delete it; engines that have it mapped go on. Raises ConfigError where that is not allowed."""
+    """Deletes the file; engines that have it mapped go on. Raises ConfigError where deleting is not allowed."""
     try:
         file.path.unlink(missing_ok=True)
     except OSError as error:

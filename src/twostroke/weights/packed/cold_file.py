@@ -1,8 +1,8 @@
-"""A start whose packed file is not in memory: the file is read first, in order and in large pieces, and the caller is
-told how far.
+"""Reads a packed file that is not in memory before a start uses it, in order and in large pieces, and reports the
+progress.
 
-Without it the first step reads the file page by page, in the order of its kernels, and nobody is told why it takes
-seconds.
+Without this, the first step reads the file page by page, in the order of its kernels. It takes seconds, and no progress
+shows why.
 """
 
 from __future__ import annotations
@@ -22,34 +22,37 @@ from twostroke.ops.operands import U8Array
 from twostroke.system import here
 
 PIECE_BYTES = 8 << 20
-"""Read at a time."""
+"""The number of bytes that are read at a time."""
 
 AHEAD_PIECES = 8
-"""Pieces that the system is asked to fetch before they are read, so that the disk always has work."""
+"""The number of pieces that the system is asked to fetch before they are read, so that the disk always has work."""
 
 PROBE_BYTES = 256 << 10
-"""A piece counts as missing where the byte so far from its beginning is: one that is read at this moment has less."""
+"""The distance from a piece's beginning to the byte that is probed. A piece counts as missing where this byte is
+missing: a piece that is being read at this moment has only its beginning in memory."""
 
 LEAST_BYTES = 100_000_000
-"""Less than this is read in a moment, by whoever needs it first."""
+"""The least number of missing bytes that are read in advance. Fewer bytes are read in a moment, by the code that needs
+them first."""
 
 READING = "from the disk"
-"""What `progress` is told of every piece."""
+"""The text with which `progress` is called for every piece."""
 
 Progress = Callable[[int, int, str], None]
-"""(done_bytes, total_bytes, what)"""
+"""Called with (done_bytes, total_bytes, what)."""
 InMemory = Callable[[U8Array], NDArray[np.bool_]]
-"""(mapped bytes) -> for each page of them, whether it is in memory."""
+"""Returns, from mapped bytes, whether each page of them is in memory."""
 
 Compare = Callable[[int, int], None]
-"""(offset, num_bytes) of a piece of the file that is in memory now."""
+"""Called with (offset, num_bytes) of a piece of the file that is now in memory."""
 
 IN_MEMORY = 1
-"""The bit of mincore's answer."""
+"""The bit of mincore's answer that means that a page is in memory."""
 
 
 def in_memory(mapped: U8Array) -> NDArray[np.bool_]:
-    """See InMemory; all of them where the system cannot tell. `mapped` begins at a page. Asking fetches nothing."""
+    """See InMemory; returns True for all pages where the system cannot tell. `mapped` begins at a page. The call itself
+    fetches no page."""
     found = np.full(-(-mapped.size // mmap.PAGESIZE), IN_MEMORY, np.uint8)
     call = _mincore()
     if call is not None and call(mapped.ctypes.data, mapped.size, found.ctypes.data) != 0:
@@ -77,11 +80,11 @@ def read_cold(
     *,
     compare: Compare = lambda offset, num_bytes: None,
 ) -> int:
-    """Read the pieces of which pages are not in memory, where they are `least_bytes` or more; returns their bytes.
+    """Reads the pieces that have pages outside memory, if they are `least_bytes` or more; returns their bytes.
 
-    mapped: all of the file. compare: called with pieces that were read, in order, as long as the next one is not in
-    memory: the time is the disk's. A file that cannot be read is no error here: who needs its bytes meets the same
-    trouble and names it. Raises what `compare` raises.
+    mapped: the whole file. compare: called with pieces that were read, in order, as long as the next one is not in
+    memory, because the time would otherwise be spent waiting for the disk. A file that cannot be read is not an error
+    of this function: the code that needs its bytes meets the same failure and names it. Raises the errors of `compare`.
     """
     size, pages = mapped.size, PIECE_BYTES // mmap.PAGESIZE
     there = probe(mapped)
@@ -95,7 +98,7 @@ def read_cold(
 
 
 def _read(descriptor: int, offsets: list[int], tell: Callable[[int], None], compare: Compare) -> None:
-    """tell: called with the bytes that were read so far. Raises OSError."""
+    """Reads the pieces at these offsets. tell: called with the number of bytes read so far. Raises OSError."""
     buffer, done_bytes, asked = bytearray(PIECE_BYTES), 0, 0
     waiting: deque[tuple[int, int]] = deque()
     for place, offset in enumerate(offsets):
@@ -111,5 +114,5 @@ def _read(descriptor: int, offsets: list[int], tell: Callable[[int], None], comp
 
 
 def _fetch(descriptor: int, offset: int) -> None:
-    """Have the system read a piece while the program goes on."""
+    """Makes the system read a piece while the program goes on."""
     here.fetch_ahead(descriptor, offset, PIECE_BYTES)

@@ -6,15 +6,15 @@
                     filled up with spaces
     4096-aligned    the blobs, in the planned order, up to a multiple of 4096
 
-The reader plans offsets and lengths itself from the model and its formats, and takes a file only where the header says
-the same: no offset that a file claims is ever used. The header's own digest is always checked. `sums` holds a checksum
-(block_sums.py) of each block of 256 KiB from the first blob on. At every start a sample of blocks spread over
-the file is compared, before anything is computed from it; all of them are compared in the background right after the
-start (background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync; until then the
-engine that packed them reads the same bytes through the file without a name (fresh_file.py).
+The reader plans offsets and lengths itself from the model and its formats, and accepts a file only where the header has
+the same values. No offset from a file is ever used. The header's own digest is always checked. `sums` holds a checksum
+(block_sums.py) of each block of 256 KiB from the first blob on. At every start a sample of blocks spread over the file
+is compared, before anything is computed from it. All blocks are compared in the background right after the start
+(background_check.py) and by `twostroke cache verify`. Files appear by atomic rename after fsync. Until then the engine
+that packed them reads the same bytes through the file without a name (fresh_file.py).
 
-Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal. Weights
-that memory does not hold next to their file go through a mapping whose room was taken before.
+Writing goes through pwrite and not through a writable mapping: a full disk is then an error and not a signal. If memory
+cannot hold weights next to their file, they go through a mapping whose room on the disk was reserved before.
 """
 
 from __future__ import annotations
@@ -45,37 +45,40 @@ from twostroke.weights.packed.in_use import alone, mark_used, use
 from twostroke.weights.packed.writeback import begin_writing
 
 SAMPLED_BLOCKS = 32
-"""Blocks compared at every start: 8 MiB, a few milliseconds where the file is in the page cache."""
+"""The number of blocks that are compared at every start: 8 MiB, a few milliseconds where the file is in the page cache.
+"""
 
 CHUNK_BLOCKS = 64
-"""Blocks compared between two looks at the clock: 16 MiB."""
+"""The number of blocks that are compared between two calls of `go_on`: 16 MiB."""
 
 DISK_UNIT_BYTES = 512
-"""What POSIX counts the room of a file in (st_blocks)."""
+"""The unit in which POSIX counts the room of a file (st_blocks), in bytes."""
 
 WRITE_BYTES = 8 * BLOCK_BYTES
-"""Written at a time."""
+"""The number of bytes that are written at a time."""
 
 RESTS = 9.0
-"""Seconds of waiting for each second of writing."""
+"""The seconds of waiting for each second of writing."""
 
 GoOn = Callable[[float], bool]
-"""go_on(wait_s): wait so long, or until nobody is disturbed any more. False where no more of the work is wanted."""
+"""go_on(wait_s): waits `wait_s` seconds, or until the work disturbs nobody any more. Returns False where the rest of
+the work is not wanted."""
 
 
 def always(_wait_s: float) -> bool:
-    """A GoOn that does not wait."""
+    """Returns True at once: a GoOn that does not wait."""
     return True
 
 
 class PartialFile:
-    """A file without its name yet, of its full length, next to its final path.
+    """A file of its full length next to its final path, which does not have its final name yet.
 
-    whole: its bytes, where weights are packed straight into it, because memory does not hold them next to it.
+    whole: the file's bytes, where weights are packed straight into it because memory cannot hold both the weights and
+    the file.
     """
 
     def __init__(self, path: Path, plan: FilePlan, descriptor: int, temporary: Path, origin: str) -> None:
-        """Raises OSError."""
+        """Prepares the file. Raises OSError."""
         self.path = path
         self._origin = origin
         self._plan = plan
@@ -86,14 +89,16 @@ class PartialFile:
         os.ftruncate(descriptor, plan.file_bytes)
 
     def take_whole(self) -> None:
-        """Set `whole`. The room on the disk is taken first, so that writing to it is never a signal. Raises OSError."""
+        """Sets `whole`. The room on the disk is reserved first, so that a write to `whole` never causes a signal.
+        Raises OSError."""
         here.take_room(self._descriptor, self._plan.file_bytes)
         self.whole = np.frombuffer(mmap.mmap(self._descriptor, self._plan.file_bytes), np.uint8)
 
     def finish(self, whole: U8Array, go_on: GoOn = always) -> None:
-        """Write all bytes with a header, make them durable, and let the file appear under its path, in use until the
-        descriptor is closed. whole: (plan.file_bytes,); its header is left out. go_on: asked to wait between pieces,
-        nine times as long as one took, so that an engine at work hardly feels it. Raises OSError."""
+        """Writes all bytes with a header, makes them durable, and gives the file its final name. The file is in use
+        until the descriptor is closed. whole: (plan.file_bytes,); its header part is not used. go_on: called between
+        pieces to wait nine times as long as one piece took, so that a working engine is hardly slowed down. Raises
+        OSError."""
         if whole.size != self._plan.file_bytes:
             raise ValueError(f"{whole.size} bytes are given, {self._plan.file_bytes} are planned")
         sums: list[str] = []
@@ -118,14 +123,14 @@ class PartialFile:
             sync_folder(self.path.parent)
 
     def discard(self) -> None:
-        """The file gets no name, whatever is written from now on, unless it has it already."""
+        """Makes sure that the file gets no name, whatever is written from now on, unless it has its name already."""
         self._given_up = True
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
 
 
 class PackedFile:
-    """A mapped file whose header is right. whole: all its bytes; they stay valid if the file is deleted."""
+    """A mapped file whose header is right. whole: all bytes of the file; they stay valid if the file is deleted."""
 
     unfinished = False
 
@@ -138,11 +143,12 @@ class PackedFile:
 
     @property
     def num_blocks(self) -> int:
-        """Blocks with a checksum."""
+        """The number of blocks with a checksum."""
         return num_blocks(self.whole.size - self.header.data_start)
 
     def check_bytes(self, offset: int, num_bytes: int) -> None:
-        """Compare the blocks that end in these bytes of the file; `check_all` leaves them out. Raises StaleFile."""
+        """Compares the blocks that end in these bytes of the file; `check_all` leaves these blocks out. Raises
+        StaleFile."""
         end = offset + num_bytes
         upto = self.num_blocks if end >= self.whole.size else max(0, end - self.header.data_start) // BLOCK_BYTES
         first = max(0, offset - self.header.data_start) // BLOCK_BYTES
@@ -151,7 +157,7 @@ class PackedFile:
             self._compared[first:upto] = True
 
     def check_blocks(self, first: int, count: int) -> None:
-        """Compare blocks [first, first + count), fewer at the end, with their checksums. Raises StaleFile."""
+        """Compares blocks [first, first + count), fewer at the end, with their checksums. Raises StaleFile."""
         begin = self.header.data_start + first * BLOCK_BYTES
         found = block_sums(self.whole[begin : begin + count * BLOCK_BYTES])
         for place, checksum in enumerate(found, first):
@@ -163,13 +169,15 @@ class PackedFile:
                 )
 
     def check_sample(self) -> None:
-        """Compare SAMPLED_BLOCKS, the first, the last and others in equal distances between. Raises StaleFile."""
+        """Compares SAMPLED_BLOCKS blocks: the first, the last and others at equal distances between them. Raises
+        StaleFile."""
         last, steps = self.num_blocks - 1, max(1, SAMPLED_BLOCKS - 1)
         for place in sorted({last * step // steps for step in range(SAMPLED_BLOCKS)}):
             self.check_blocks(place, 1)
 
     def check_all(self, go_on: GoOn = always, on_bytes: Callable[[int], None] = lambda num_bytes: None) -> bool:
-        """Compare every block that `check_bytes` did not; False where `go_on` said no before the end. Raises StaleFile.
+        """Compares every block that `check_bytes` did not. Returns False where `go_on` returned False before the end.
+        Raises StaleFile.
 
         on_bytes: called with the bytes compared so far.
         """
@@ -182,11 +190,11 @@ class PackedFile:
         return True
 
     def close(self) -> None:
-        """The bytes stay mapped; this was their last use."""
+        """Records this moment as the last use. The bytes stay mapped."""
         mark_used(self.path)
 
     def discard(self) -> None:
-        """Delete the file, unless another one has taken its name by now."""
+        """Deletes the file, unless another file has its name now."""
         with contextlib.suppress(OSError):
             status = os.stat(self.path)
             if (status.st_dev, status.st_ino) == self._identity:
@@ -195,7 +203,8 @@ class PackedFile:
 
 @contextlib.contextmanager
 def new_file(path: Path, plan: FilePlan, origin: str = "") -> Iterator[PartialFile]:
-    """A PartialFile; what was not finished when the block ends is removed. origin: for people. Raises OSError."""
+    """Yields a PartialFile; a file that was not finished when the block ends is removed. origin: a description for
+    people. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = _locked_temporary(path)
     try:
@@ -207,9 +216,10 @@ def new_file(path: Path, plan: FilePlan, origin: str = "") -> Iterator[PartialFi
 
 
 def map_file(path: Path, plan: FilePlan, read: Callable[[PackedFile], object] = lambda file: None) -> PackedFile:
-    """The file, mapped read-only, a sample of it compared. Raises StaleFile where it is not as planned.
+    """Returns the file, mapped read-only, after a sample of it was compared. Raises StaleFile where it is not as
+    planned.
 
-    read: brings it into memory in order, before the sample is read from places that lie far apart.
+    read: brings the file into memory in order, before the sample is read from places that lie far apart.
     """
     file = open_file(path, lambda header: header.require(plan))
     read(file)
@@ -219,7 +229,7 @@ def map_file(path: Path, plan: FilePlan, read: Callable[[PackedFile], object] = 
 
 
 def open_file(path: Path, require: Callable[[Header], None] = lambda header: None) -> PackedFile:
-    """Map a file that describes itself rightly and that `require` takes; it is in use until the mapping ends. Raises
+    """Maps a file whose header is right and is accepted by `require`; the file is in use until the mapping ends. Raises
     StaleFile."""
     with _opened(path) as descriptor:
         if not use(descriptor):
@@ -232,7 +242,7 @@ def open_file(path: Path, require: Callable[[Header], None] = lambda header: Non
 
 
 def read_header(descriptor: int) -> Header:
-    """The header of an open file, after its digest was compared. Raises StaleFile."""
+    """Returns the header of an open file, after its digest was compared. Raises StaleFile."""
     begin = here.read_at(descriptor, PREAMBLE_BYTES, 0)
     return parse_header(
         begin, lambda length: here.read_at(descriptor, length, PREAMBLE_BYTES), os.fstat(descriptor).st_size
@@ -246,7 +256,8 @@ def header_of(path: Path) -> Header:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Delete partial files whose writer is gone: a writer holds a lock on its file for as long as it lives."""
+    """Deletes partial files whose writing process is gone: a writer holds a lock on its file for as long as it lives.
+    """
     for path in folder.glob("*.partial"):
         with contextlib.suppress(OSError), alone(path) as abandoned:
             if abandoned:
@@ -254,7 +265,8 @@ def remove_abandoned(folder: Path) -> None:
 
 
 def unwritten_bytes(folder: Path) -> int:
-    """What partial files, which have their full length from the beginning, do not take on the disk yet."""
+    """Returns the number of bytes that partial files do not take on the disk yet. Their length is the full one from the
+    beginning."""
     count = 0
     for path in folder.glob("*.partial"):
         with contextlib.suppress(OSError):
@@ -264,7 +276,8 @@ def unwritten_bytes(folder: Path) -> int:
 
 
 def _locked_temporary(path: Path) -> tuple[int, str]:
-    """A new file next to `path`, locked. Another process may sweep it away before the lock is taken: then once more."""
+    """Returns a new file next to `path`, locked. If another process removes the file before the lock is taken, the
+    function tries again."""
     while True:
         descriptor, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".partial", dir=path.parent)
         try:
@@ -300,7 +313,7 @@ def _write_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Write the names of a folder's files to the disk, so that a rename in it survives a crash. Raises OSError."""
+    """Writes the names of a folder's files to the disk, so that a rename in it survives a crash. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

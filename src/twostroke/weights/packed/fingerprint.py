@@ -1,8 +1,9 @@
-"""What a checkpoint is, in 32 hex digits, without reading all of it.
+"""Identifies a checkpoint by 32 hex digits, without reading all of it.
 
-blake2b over: the bytes of config.json; for each shard in order of name: its name, size, modification time in
-nanoseconds, header bytes, and SAMPLES blocks of SAMPLE_BYTES spread evenly over its data. A checkpoint edited in place
-changes its modification time; one exchanged under an old time changes its header or, almost surely, a sampled block.
+The digits are blake2b of the bytes of config.json and of five parts of each shard, in order of name. The parts are its
+name, size, modification time in nanoseconds, header bytes, and SAMPLES blocks of SAMPLE_BYTES spread evenly over its
+data. A checkpoint edited in place changes its modification time; one exchanged under an old time changes its header or,
+almost surely, a sampled block.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ SAMPLE_BYTES = 4096
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:
-    """32 hex digits of the open checkpoint and its config.json. Raises CorruptModel where that is missing."""
+    """Returns 32 hex digits for the open checkpoint and its config.json. Raises CorruptModel where config.json is
+    missing."""
     return _of(checkpoint, lambda name, status: f"{name} {status.st_size} {status.st_mtime_ns}")
 
 
 def content_fingerprint(checkpoint: Checkpoint) -> str:
-    """A fingerprint without times: it is the same for copies of a checkpoint on several machines."""
+    """Returns a fingerprint without times: it is the same for copies of a checkpoint on several machines."""
     return _of(checkpoint, lambda name, status: f"{name} {status.st_size}")
 
 
@@ -46,6 +48,6 @@ def _of(checkpoint: Checkpoint, words: Callable[[str, os.stat_result], str]) -> 
 
 
 def _add(digest: hashlib.blake2b, part: bytes) -> None:
-    """Lengths first, so that no two lists of parts read the same."""
+    """Adds a part after its length, so that no two lists of parts give the same bytes."""
     digest.update(len(part).to_bytes(8, "little"))
     digest.update(part)

@@ -1,9 +1,9 @@
-"""Weights that this start has packed: they lie in memory as in their file, and the file is written behind the first
-answers.
+"""Weights that this start has packed: memory holds them in the layout of their file, and the file is written after the
+first answers.
 
 An engine uses the memory at once. A process that ends before the file has its name leaves a partial file, which the
-next start removes (`remove_abandoned`). Where the disk refuses the file, a sentence says so, and the next start packs
-again.
+next start removes (`remove_abandoned`). Where the disk refuses the file, a sentence reports this, and the next start
+packs again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from twostroke.weights.packed.in_use import mark_used
 
 
 class PackedImage:
-    """A BlobTarget: all bytes of a planned file. whole: (plan.file_bytes,) uint8; None for memory of its own."""
+    """A BlobTarget for all bytes of a planned file. whole: (plan.file_bytes,) uint8; None to allocate memory."""
 
     def __init__(self, plan: FilePlan, whole: U8Array | None = None) -> None:
         self.whole = _in_huge_pages(plan.file_bytes) if whole is None else whole
@@ -45,12 +45,12 @@ class PackedImage:
         return self.whole[begin : begin + num_bytes]
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:
-        """See BlobTarget: the area is a part of the whole already."""
+        """See BlobTarget. The area is already a part of the whole."""
         with self._counting:
             self._filled[key] += area.size
 
     def require_filled(self) -> None:
-        """Raises ValueError where a blob has bytes that nobody filled."""
+        """Raises ValueError where some bytes of a blob were not filled."""
         for key, extent in self._extents.items():
             if self._filled[key] != extent.num_bytes:
                 raise ValueError(f"{key}: {self._filled[key]} of {extent.num_bytes} bytes were filled")
@@ -59,8 +59,8 @@ class PackedImage:
 class FreshFile:
     """Satisfies `background_check.MappedFile`.
 
-    file: without a name yet. whole: what is written to it. warn: told where the disk refuses. closing: what `close`
-    ends; until then the file is in use.
+    file: a file without its final name yet. whole: the bytes that are written to it. warn: called with a sentence where
+    the disk refuses the file. closing: the resources that `close` ends; until then the file is in use.
     """
 
     unfinished = True
@@ -73,7 +73,8 @@ class FreshFile:
         self._whole: U8Array | None = whole
 
     def check_all(self, go_on: GoOn = always) -> bool:
-        """Write the file and give it its name, once. It is written to its end: packing again would cost more."""
+        """Writes the file and gives it its name, once. The file is written to its end, because packing again would cost
+        more."""
         whole, self._whole = self._whole, None  # weights that are only on a device need no memory here afterwards
         if whole is not None:
             try:
@@ -85,18 +86,18 @@ class FreshFile:
         return True
 
     def close(self) -> None:
-        """The same for an engine that ends. Closing twice is harmless."""
+        """Does the same as `check_all` for an engine that ends. Closing twice is harmless."""
         self.check_all()
         self._closing.close()
         mark_used(self.path)
 
     def discard(self) -> None:
-        """The file gets no name, unless it has it already: the next start packs anew."""
+        """Makes sure that the file gets no name, unless it has its name already: the next start packs again."""
         self._file.discard()
 
 
 def _in_huge_pages(num_bytes: int) -> U8Array:
-    """(num_bytes,) uint8 zeros, aligned to a page; in huge pages where the system has them."""
+    """Returns (num_bytes,) uint8 zeros, aligned to a page; in huge pages where the system has them."""
     memory = here.private_memory(num_bytes)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):

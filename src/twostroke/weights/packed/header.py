@@ -1,4 +1,4 @@
-"""The header of a packed file: what it must say, how it is written and read."""
+"""The header of a packed file: its content, and how it is written and read."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ PAGE_BYTES = 4096
 MAX_HEADER_BYTES = 256 << 20
 ORIGIN_CHARACTERS = 160
 ORIGIN_BYTES = 12 * ORIGIN_CHARACTERS
-"""What JSON may make of the origin's characters."""
+"""The most bytes that JSON may make of the origin's characters."""
 
 Key = Mapping[str, str]
-"""Everything that the bytes depend on: fingerprint, formats, layout. Two files with equal keys are interchangeable."""
+"""Everything on which the bytes depend: fingerprint, formats, layout. Two files with equal keys are interchangeable."""
 
 
 class StaleFile(Exception):
-    """This file is not what is wanted: another version, key or length, or damaged. The reason is its text."""
+    """The file is not the wanted one: another version, key or length, or it is damaged. The error's text is the reason.
+    """
 
 
 class Extent(Struct, frozen=True):
-    """Where a blob lies."""
+    """The place of a blob in the file, in bytes."""
 
     key: str
     offset: int
@@ -37,7 +38,7 @@ class Extent(Struct, frozen=True):
 
 
 class FilePlan(Struct, frozen=True):
-    """Offsets of all blobs, and the length of the file; a function of key and blobs alone."""
+    """Offsets of all blobs, and the length of the file; they depend on key and blobs alone."""
 
     key: Key
     extents: tuple[Extent, ...]
@@ -46,16 +47,17 @@ class FilePlan(Struct, frozen=True):
 
     @property
     def data_start(self) -> int:
-        """The first byte of the first blob."""
+        """The position of the first byte of the first blob."""
         return _aligned(PREAMBLE_BYTES + self.header_bytes)
 
     def blobs(self, whole: U8Array) -> dict[str, U8Array]:
-        """The blobs among all bytes of the file."""
+        """Returns the blobs as views of all bytes of the file."""
         return {e.key: whole[e.offset : e.offset + e.num_bytes] for e in self.extents}
 
 
 class Header(Struct, frozen=True):
-    """What a file says of itself. sums: the checksums of its blocks, one after the other. origin: for people."""
+    """The content of a file's header. sums: the checksums of the file's blocks, one after the other. origin: a
+    description for people."""
 
     key: Key
     extents: tuple[Extent, ...]
@@ -66,15 +68,16 @@ class Header(Struct, frozen=True):
 
     @property
     def data_start(self) -> int:
-        """Where the first block begins; it follows from the header's length, not from what the header says."""
+        """The position where the first block begins. It follows from the header's length, not from the header's
+        content."""
         return _aligned(PREAMBLE_BYTES + self.header_bytes)
 
     def sum_of(self, block: int) -> str:
-        """The checksum of a block."""
+        """Returns the checksum of a block."""
         return self.sums[block * SUM_DIGITS : (block + 1) * SUM_DIGITS]
 
     def key_at(self, block: int) -> str:
-        """The first blob with bytes in a block, for messages."""
+        """Returns the first blob with bytes in a block, for messages."""
         begin = self.data_start + block * BLOCK_BYTES
         return next((e.key for e in self.extents if e.offset + e.num_bytes > begin), "the end of the file")
 
@@ -88,7 +91,7 @@ class Header(Struct, frozen=True):
 
 
 def plan_file(key: Key, blobs: tuple[Blob, ...]) -> FilePlan:
-    """Lay blobs out after the header, each at a multiple of 4096."""
+    """Lays the blobs out after the header, each at a multiple of 4096."""
     offsets, end = [], 0
     for blob in blobs:
         offsets.append(_aligned(end))
@@ -104,18 +107,19 @@ def plan_file(key: Key, blobs: tuple[Blob, ...]) -> FilePlan:
 
 
 def encode(plan: FilePlan, sums: str, origin: str) -> bytes:
-    """The header's bytes, plan.header_bytes of them. origin: its end is kept where it is long."""
+    """Returns the header's bytes, plan.header_bytes of them. origin: only its end is kept where it is long."""
     return _text(plan.key, plan.extents, sums, origin[-ORIGIN_CHARACTERS:]).ljust(plan.header_bytes)
 
 
 def preamble(header: bytes, file_bytes: int) -> bytes:
-    """What stands before a header: version, lengths, digest."""
+    """Returns the bytes before a header: version, lengths, digest."""
     digest = hashlib.blake2b(header, digest_size=32).digest()
     return FAMILY + VERSION + len(header).to_bytes(8, "little") + file_bytes.to_bytes(8, "little") + digest
 
 
 def parse_header(begin: bytes, read: Callable[[int], bytes], file_bytes: int) -> Header:
-    """begin: the preamble. read(n): the next n bytes after it. file_bytes: the length found. Raises StaleFile."""
+    """Parses and checks a header. begin: the preamble. read(n): returns the next n bytes after it. file_bytes: the
+    length of the file on the disk. Raises StaleFile."""
     version = begin[len(FAMILY) : len(FAMILY) + 1]
     if begin.startswith(FAMILY) and version != VERSION and version.isdigit():
         raise StaleFile(f"it is of format {version.decode()}, and this program reads and writes {VERSION.decode()}")

@@ -1,4 +1,5 @@
-"""The packer without native code: the codec of quant/, in NumPy. Slow, for tests and where no kernel library loads."""
+"""The packer without native code: the codec of quant/, in NumPy. It is slow, and serves tests and machines where no
+kernel library loads."""
 
 from __future__ import annotations
 
@@ -30,5 +31,5 @@ class NumpyPacker:
             scales[:] = packed.scales.reshape(-1)
 
     def pack_blocks(self, block: str, raw: U8Array, columns: int, kind: WeightKind, data: U8Array) -> bool:
-        """It takes none."""
+        """Raises NotImplementedError: this packer takes no blocks."""
         raise NotImplementedError(block)

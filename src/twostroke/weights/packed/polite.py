@@ -10,6 +10,6 @@ NICENESS = 10
 
 
 def give_way(niceness: int = NICENESS) -> None:
-    """Lower the priority of the calling thread, where the system allows it."""
+    """Lowers the priority of the calling thread, where the system allows it."""
     with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -1,13 +1,13 @@
-"""Room for a new file of packed weights: the files that were used longest ago are removed first.
+"""Makes room for a new file of packed weights: the least recently used files are removed first.
 
-A file that a process maps stays (in_use.py). So that the cache does not fill a disk bit by bit, it also has a bound.
-The usual one is half of what the disk would have free without the cache: so the cache leaves to other programs as much
-as it takes, on a disk of any size, and shrinks when they need more. It only says what is removed. A new file that the
-disk can hold is kept in any case, because packing at each start costs more. A bound that a user sets holds for the new
-file too.
+A file that a process maps stays (in_use.py). So that the cache does not fill a disk bit by bit, its size also has a
+bound. The usual bound is half of the room that the disk would have free without the cache. So the cache leaves to other
+programs as much as it takes, on a disk of any size, and shrinks when they need more. The bound only decides which files
+are removed. A new file that the disk can hold is kept in any case, because packing at each start costs more. A bound
+that a user sets holds for the new file too.
 
-What another process has still to write of a file that has no name yet is not free either. Where the disk cannot hold
-both files, the later process does not keep its own.
+The bytes that another process still has to write of a file without a name are not free either. Where the disk cannot
+hold both files, the later process does not keep its own.
 """
 
 from __future__ import annotations
@@ -28,27 +28,28 @@ from twostroke.weights.packed.file import unwritten_bytes
 from twostroke.weights.packed.in_use import alone
 
 KEPT_FREE_BYTES = 256 << 20
-"""Left free on the disk of the cache, for other programs."""
+"""The bytes that are left free on the disk of the cache, for other programs."""
 
 Report = Callable[[str], None]
 
 
 class KeptFolder(Struct, frozen=True):
-    """Where packed files are kept. limit_bytes: the most that all of them may take; None for the usual bound.
-    memory_bytes: larger weights are packed straight into their file; None where memory holds all."""
+    """The folder where packed files are kept. limit_bytes: the most bytes that all of them may take; None for the usual
+    bound. memory_bytes: weights with more bytes are packed straight into their file; None where memory can hold all
+    weights."""
 
     path: Path
     limit_bytes: int | None = None
     memory_bytes: int | None = None
 
     def holds(self, num_bytes: int) -> bool:
-        """Whether memory holds so many bytes at once."""
+        """Returns whether memory can hold `num_bytes` at once."""
         return self.memory_bytes is None or num_bytes <= self.memory_bytes
 
     def make_room(self, new: Path, num_bytes: int, report: Report) -> None:
-        """Room for a file of this size under the path `new`. report: told of each file that is removed.
+        """Makes room for a file of `num_bytes` under the path `new`. report: called for each file that is removed.
 
-        Raises OSError where there is none even without the files that are not in use; then they stay.
+        Raises OSError where there is too little room even without the files that are not in use; then these files stay.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         files = cached_files(self.path)
@@ -67,7 +68,7 @@ class KeptFolder(Struct, frozen=True):
             left = [file for file in left if file not in chosen]
 
     def _lacking(self, kept_bytes: int, num_bytes: int) -> _Lacking:
-        """kept_bytes: of the other files."""
+        """Returns the bytes that are missing for a file of `num_bytes`. kept_bytes: the bytes of the other files."""
         free_bytes = shutil.disk_usage(self.path).free - unwritten_bytes(self.path)
         for_disk = num_bytes + KEPT_FREE_BYTES - free_bytes
         why = (
@@ -88,8 +89,8 @@ class KeptFolder(Struct, frozen=True):
 
 
 class _Lacking(NamedTuple):
-    """Bytes that must be freed before a file can be kept, and those that should be. why: there are too few, in
-    words."""
+    """needed_bytes: the bytes that must be freed before a file can be kept. wished_bytes: the bytes that should be
+    freed. why: the reason why there is too little room, in words."""
 
     needed_bytes: int
     wished_bytes: int
@@ -97,7 +98,8 @@ class _Lacking(NamedTuple):
 
 
 def _unused(files: Iterable[CachedFile], num_bytes: int, held: ExitStack) -> list[CachedFile]:
-    """The first files that no process uses, of this size in sum if there are enough; none uses them while `held`."""
+    """Returns the first files that no process uses, with `num_bytes` in sum if there are enough; no process can use
+    them while `held` is open."""
     chosen: list[CachedFile] = []
     for file in files:
         if num_bytes <= 0:
@@ -110,7 +112,7 @@ def _unused(files: Iterable[CachedFile], num_bytes: int, held: ExitStack) -> lis
 
 
 def _remove(file: CachedFile, folder: Path, report: Report) -> int:
-    """The bytes that were freed: none where the file cannot be removed."""
+    """Removes a file. Returns the number of bytes that were freed, 0 where the file cannot be removed."""
     try:
         os.unlink(file.path)
     except OSError:

@@ -1,7 +1,7 @@
-"""After the start: mapped weights are moved into huge pages in the background, while the engine already answers.
+"""Moves mapped weights into huge pages in the background after the start, while the engine already answers.
 
 A file mapped in pages of 4 KiB is read at two thirds of the machine's bandwidth where page tables are nested (measured:
-21 of 32 GB/s). Copying at the start would cost the first token most of a second, so it is done after it.
+21 of 32 GB/s). Copying at the start would delay the first token by most of a second, so it is done after the start.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from twostroke.ops.operands import U8Array
 from twostroke.weights.packed.polite import give_way
 
 DELAY_S = 0.5
-"""The first answer of a one-shot command should not share memory and cores with the copying."""
+"""The seconds before the copying begins. The first answer of a one-shot command should not share memory and cores with
+it."""
 
 CHUNK_BYTES = 16 << 20
 LEAST_BYTES = 64 << 20
-"""Smaller models are read from caches."""
+"""The least size of weights that are moved. Smaller models are read from caches."""
 
 
 class Settler:
-    """Owns one thread. `mapped` stays where it is; only what backs it changes.
+    """Owns one thread. `mapped` keeps its address; only the pages that back it change.
 
-    move(address, num_bytes) -> False where nothing changed; then the rest is left as well. page_bytes: of a huge page.
+    move(address, num_bytes): returns False where nothing changed; then the rest is not moved either. page_bytes: the
+    size of a huge page.
     """
 
     def __init__(self, mapped: U8Array, move: Callable[[int, int], bool], page_bytes: int) -> None:
@@ -37,17 +39,17 @@ class Settler:
         self.moved_bytes = 0
 
     def start(self) -> None:
-        """Begin, after DELAY_S; nothing to do for small models."""
+        """Begins, after DELAY_S; does nothing for small models."""
         if self._last - self._first >= LEAST_BYTES:
             self._thread.start()
 
     def wait(self) -> None:
-        """Wait until everything is moved; for measurements of the steady state."""
+        """Waits until everything is moved; for measurements of the steady state."""
         if self._thread.is_alive():
             self._thread.join()
 
     def close(self) -> None:
-        """End the thread; what was moved stays. Closing twice is harmless."""
+        """Ends the thread; pages that were moved stay moved. Closing twice is harmless."""
         self._stop.set()
         self.wait()
 

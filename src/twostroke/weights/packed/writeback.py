@@ -1,6 +1,7 @@
-"""Asking the kernel to write a file's pages to the disk now, while the program goes on.
+"""Asks the kernel to write a file's pages to the disk now, while the program goes on.
 
-`fsync` at the end of a large file waits for all of it at once; begun early, the disk works while weights are packed.
+`fsync` at the end of a large file waits for all pages at once. If writing begins early, the disk works while weights
+are packed.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import functools
 from collections.abc import Callable
 
 _WRITE = 2
-"""SYNC_FILE_RANGE_WRITE: begin to write, wait for nothing."""
+"""The value of SYNC_FILE_RANGE_WRITE: begin to write, wait for nothing."""
 
 
 def begin_writing(descriptor: int, offset: int, num_bytes: int) -> None:
-    """Bytes [offset, offset + num_bytes) of an open file. Where the system cannot, nothing happens."""
+    """Begins to write bytes [offset, offset + num_bytes) of an open file. Does nothing where the system has no such
+    call."""
     call = _call()
     if call is not None:
         call(descriptor, offset, num_bytes, _WRITE)

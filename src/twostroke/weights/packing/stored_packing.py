@@ -1,7 +1,7 @@
-"""Packing of matrices whose codes and scales a file has: rows are read, laid out, and handed over.
+"""Packs matrices whose codes and scales are kept as a file has them: rows are read, laid out, and handed over.
 
-Rows of ggml's blocks go through the packer's own code where it knows their types; all others through NumPy, which is
-the law (ops/stored_layout.py).
+Rows of ggml's blocks go through the packer's own code if it knows their types. All others go through NumPy, whose code
+defines the result (ops/stored_layout.py).
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from twostroke.weights.packed.blobs import BlobTarget
 from twostroke.weights.stored import bank_of, part_bytes, rows_in_file
 
 PIECE_ELEMENTS = 1 << 21
-"""Packed at a time; NumPy holds a few copies of them on the way."""
+"""The number of elements that are packed at a time; NumPy holds a few copies of them while it works."""
 
 
 class BlockPacker(Protocol):
-    """What is needed of a packer here."""
+    """The part of a packer that this module needs."""
 
     num_threads: int
-    """How many threads packing may use."""
+    """The number of threads that packing may use."""
 
     block_types: frozenset[str]
     """The types of ggml's blocks that `pack_blocks` takes, in every kind that holds them without loss."""
 
     def pack_blocks(self, block: str, raw: U8Array, columns: int, kind: WeightKind, data: U8Array) -> bool:
-        """raw: (rows, row bytes) C-contiguous -> all of `data`, as `pack_stored` would. False where a scale is NaN or
-        infinite. Any thread may call it, several at once."""
+        """Packs raw, (rows, row bytes) C-contiguous, into all of `data`, with the result of `pack_stored`. Returns
+        False where a scale is NaN or infinite. Any thread may call it, several at once."""
 
 
 class _Piece(NamedTuple):
-    """Some panels of a matrix that are being packed. read_bytes: what it returns, the bytes of the checkpoint. done:
-    called with them."""
+    """Some panels of a matrix that are being packed. read_bytes: a future of the number of bytes that were read from
+    the checkpoint. done: called with this number."""
 
     read_bytes: Future[int]
     done: Callable[[int], None]
 
 
 class _Place(NamedTuple):
-    """Where a piece goes: `area` is bytes from `begin` on of the blob `key`."""
+    """The place of a piece: `area` is bytes from `begin` on of the blob `key`."""
 
     key: str
     begin: int
@@ -59,9 +59,9 @@ class _Place(NamedTuple):
 
 
 class StoredPacking:
-    """Matrices one after the other, some panels at a time, as many at once as the packer has threads, also where one
-    matrix ends and the next begins. A context: what was added is packed when it ends.
-    """
+    """Packs matrices one after the other, some panels at a time. As many pieces are packed at once as the packer has
+    threads, also where one matrix ends and the next begins. It is a context: all matrices that were added are packed
+    when it ends."""
 
     def __init__(self, target: BlobTarget, checkpoint: Checkpoint, packer: BlockPacker) -> None:
         self._target, self._checkpoint, self._packer = target, checkpoint, packer
@@ -79,8 +79,8 @@ class StoredPacking:
             self._pool.shutdown(cancel_futures=True)
 
     def add(self, weight: Weight, weight_format: WeightFormat, done: Callable[[int], None]) -> None:
-        """All matrices of a weight. done: called with the bytes read, by this thread. Raises CorruptModel, OSError, of
-        this weight or one before."""
+        """Adds all matrices of a weight. done: called with the bytes read, by the calling thread. Raises CorruptModel,
+        OSError, of this weight or of an earlier one."""
         panel_bytes, panels_each = weight_format.data_bytes(1, weight.columns), math.ceil(weight.rows / PANEL_ROWS)
         step = max(1, PIECE_ELEMENTS // (PANEL_ROWS * weight.columns)) * PANEL_ROWS
         key, tensors = weight.key + ".data", _tensors(weight, self._checkpoint)
@@ -97,12 +97,14 @@ class StoredPacking:
                     self._hand_over()
 
     def _hand_over(self) -> None:
-        """Wait for the piece that was added first. One waits for each thread, so that little memory is taken."""
+        """Waits for the piece that was added first. At most one piece for each thread waits, so that little memory is
+        used."""
         piece = self._under_way.popleft()
         piece.done(piece.read_bytes.result())
 
     def _pack(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, place: _Place) -> int:
-        """Pack the rows and put them in their place: a file is written by all threads too. Returns the bytes read."""
+        """Packs the rows and puts them in their place; all threads take part in writing a file, too. Returns the bytes
+        read."""
         checkpoint, area = self._checkpoint, place.area
         if not self._pack_blocks(parts, columns, weight_format, area):
             area[:] = pack_stored(_rows(parts, checkpoint, weight_format.kind), weight_format)
@@ -112,7 +114,8 @@ class StoredPacking:
         )
 
     def _pack_blocks(self, parts: Sequence[_Part], columns: int, weight_format: WeightFormat, area: U8Array) -> bool:
-        """The rows packed by the packer; False where one of their types is not its own, or a panel has rows of two."""
+        """Lets the packer pack the rows. Returns False where the packer does not know one of their types, or where a
+        panel has rows of two types."""
         found = []
         for (part, sought), first, end in parts:
             if sought is None or not self._packer.block_types.issuperset(sought[0].block_names):
@@ -134,12 +137,12 @@ class StoredPacking:
 
 
 def stored_rows(weight: Weight, checkpoint: Checkpoint, first: int, count: int, kind: WeightKind) -> StoredValues:
-    """Rows [first, first + count) of a weight as the kind wants them. Raises CorruptModel."""
+    """Returns rows [first, first + count) of a weight in the form of the kind. Raises CorruptModel."""
     return _rows(list(_parts(_tensors(weight, checkpoint), first, count)), checkpoint, kind)
 
 
 class _Tensor(NamedTuple):
-    """One tensor of a matrix. in_file: see `rows_in_file`; it is sought once, not for each piece of the matrix."""
+    """One tensor of a matrix. in_file: see `rows_in_file`; it is looked up once, not for each piece of the matrix."""
 
     part: Tensor
     in_file: tuple[GgufTensor, I32Array] | None
@@ -158,7 +161,7 @@ def _tensors(weight: Weight, checkpoint: Checkpoint) -> list[_Tensor]:
 
 
 def _parts(tensors: Sequence[_Tensor], first: int, count: int) -> Iterator[_Part]:
-    """Rows [first, first + count) of all tensors one after the other."""
+    """Yields rows [first, first + count) of all tensors one after the other."""
     part_first = 0
     for tensor in tensors:
         length = tensor.part.length
@@ -169,7 +172,7 @@ def _parts(tensors: Sequence[_Tensor], first: int, count: int) -> Iterator[_Part
 
 
 def _rows(parts: Sequence[_Part], checkpoint: Checkpoint, kind: WeightKind) -> StoredValues:
-    """The rows as the kind wants them. Raises CorruptModel."""
+    """Returns the rows in the form of the kind. Raises CorruptModel."""
     found = []
     for tensor, first, end in parts:
         values = _part_rows(tensor, checkpoint, first, end - first, kind)

@@ -27,12 +27,12 @@ from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds, words_
 from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, StoredTensors
 
 PLACES = np.array([0, 4, 1, 5, 2, 6, 3, 7])
-"""Which of the eight codes of a word belongs to row 0, 1, ..., 7."""
+"""The place, among the eight codes of a word, of the code for row 0, 1, ..., 7."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AwqMatrix:
-    """Satisfies `QuantizedMatrix`. by_rows: the packing of gemv."""
+    """Satisfies `QuantizedMatrix`. by_rows: True for the packing of gemv."""
 
     qweight: StoredPart
     qzeros: StoredPart
@@ -44,7 +44,8 @@ class AwqMatrix:
 
     @classmethod
     def of(cls, stored: StoredTensors, module: str, group: int, by_rows: bool, held: Held) -> AwqMatrix:
-        """The matrix of a module; group: 0 for one group a row. Raises CorruptModel naming the part that is wrong."""
+        """Returns the matrix of a module. group: the columns of a group, 0 for one group a row. Raises CorruptModel
+        naming the part that is wrong."""
         qweight = stored.part(module + ".qweight", WORDS, (None, None))
         outer, inner = qweight.shape[0], qweight.shape[1] * 8
         rows, columns = (outer, inner) if by_rows else (inner, outer)
@@ -98,14 +99,15 @@ class AwqMatrix:
         return GroupedRows(codes, all_scales[first : first + count], self.group, 4, zeros=zeros)
 
     def _read(self) -> tuple[NDArray[Any], NDArray[Any], F32Array]:
-        """(rows / 8, columns) and (rows / 8, groups) words, (rows, groups) scales."""
+        """Returns (rows / 8, columns) words of codes, (rows / 8, groups) words of zero points, and (rows, groups)
+        scales."""
         words, zeros = (part.whole().view(np.uint32) for part in (self.qweight, self.qzeros))
         scales = np.ascontiguousarray(self.scales.floats().T)
         return np.ascontiguousarray(words.T), np.ascontiguousarray(zeros.T), scales
 
 
 def _eight_rows(words: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """(n, columns) words -> (8 n, columns)."""
+    """Unpacks (n, columns) words to codes (8 n, columns)."""
     shifts = (4 * PLACES).astype(np.uint32)[:, None]
     codes = ((words[:, None, :] >> shifts) & np.uint32(15)).astype(np.uint8)
     return codes.reshape(-1, words.shape[1])

@@ -1,12 +1,12 @@
-"""BitNet b1.58's matrices: one scale for all of them, times -1, 0 or 1.
+"""BitNet b1.58's matrices: each number is -1, 0 or 1, times one scale for the whole matrix.
 
     x.weight        (rows / 4, columns) uint8: code + 1 of row r in bits 2 q and 2 q + 1 of row r - q * rows / 4, q the
                     quarter in which r lies
     x.weight_scale  (1,), which is the scale (AutoBitLinear), or one over it (BitLinear)
 
-Or x.weight is plain, and the scale is the mean magnitude of all its numbers: the codes are the numbers divided by it,
-rounded to the nearest of the three ("online", for checkpoints that are trained further).
-Source: integrations/bitnet.py of transformers 5.23.
+Or x.weight is plain, and the scale is the mean magnitude of all its numbers. Then the codes are the numbers divided by
+the scale, rounded to the nearest of the three ("online", for checkpoints that are trained further). Source:
+integrations/bitnet.py of transformers 5.23.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
 from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTensors
 
 EACH = 4
-"""Rows that share a row of bytes."""
+"""The number of rows that share a row of bytes."""
 BLOCK_ROWS = 1024
-"""Rows that are read at once for the mean of a plain matrix."""
+"""The number of rows that are read at once for the mean of a plain matrix."""
 LEAST = 1e-5
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TernaryMatrix:
-    """Satisfies `QuantizedMatrix`. scale: None for a plain matrix. inverse: the scale is one over what is stored."""
+    """Satisfies `QuantizedMatrix`. scale: None for a plain matrix. inverse: True where the stored number is one over
+    the scale."""
 
     weight: StoredPart
     scale: StoredPart | None
@@ -40,7 +41,7 @@ class TernaryMatrix:
 
     @classmethod
     def packed(cls, stored: StoredTensors, module: str, inverse: bool) -> TernaryMatrix:
-        """The matrix of a module. Raises CorruptModel naming the part that does not fit."""
+        """Returns the matrix of a module. Raises CorruptModel naming the part that does not fit."""
         scale = stored.part(module + ".weight_scale", FLOATS)
         if scale.shape not in ((), (1,)):
             raise scale.wrong(f"It has the shape {list(scale.shape)}, expected one number.")
@@ -48,7 +49,7 @@ class TernaryMatrix:
 
     @classmethod
     def plain(cls, stored: StoredTensors, module: str) -> TernaryMatrix:
-        """The matrix of a module whose weights are not rounded yet."""
+        """Returns the matrix of a module whose weights are not rounded yet."""
         return cls(stored.part(module + ".weight", FLOATS, (None, None)), None)
 
     @property
@@ -61,7 +62,7 @@ class TernaryMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         rows, columns = self.weight.shape
         return rows * (EACH if self.scale else 1), columns
 
@@ -71,7 +72,7 @@ class TernaryMatrix:
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix. The one with scales of 16 bits holds a scale that is one of these."""
+        """See QuantizedMatrix. The kind with 16-bit scales is included where it holds this scale exactly."""
         columns = self.shape[1]
         own = affine_kinds(2, columns, columns)
         with np.errstate(over="ignore"):
@@ -89,7 +90,7 @@ class TernaryMatrix:
         return GroupedRows(self._codes(first, count), scales, self.shape[1], 2, zeros=zeros)
 
     def _codes(self, first: int, count: int) -> NDArray[np.uint8]:
-        """(count, columns), 1 more than the numbers."""
+        """Returns codes (count, columns); each is the number plus 1."""
         if self.scale is None:
             steps = np.float32(1) / self._mean()
             whole: F32Array = np.clip(np.rint(self.weight.floats(first, count) * steps), -1, 1)
@@ -114,7 +115,7 @@ class TernaryMatrix:
         return np.float32(1) / said if self.inverse else said
 
     def _mean(self) -> np.float32:
-        """The mean magnitude."""
+        """Returns the mean magnitude of all numbers."""
 
         def read() -> np.float32:
             rows = self.weight.shape[0]

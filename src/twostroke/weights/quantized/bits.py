@@ -1,4 +1,4 @@
-"""Codes of a few bits in words of 32, lowest bits first; floats of 8 and 4 bits."""
+"""Unpacks codes of a few bits in words of 32, lowest bits first, and floats of 8 and 4 bits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ WORD = 32
 
 
 def unpacked(words: NDArray[np.uint32], bits: int) -> U8Array:
-    """(..., w) -> (..., w * 32 / bits) codes of 2, 3, 4, 5, 6 or 8 bits: one stream, lowest bits of the first word
-    first. Where bits do not divide 32, w is a multiple of `bits`."""
+    """Unpacks (..., w) words to (..., w * 32 / bits) codes of 2, 3, 4, 5, 6 or 8 bits: one stream, lowest bits of the
+    first word first. Where bits do not divide 32, w is a multiple of `bits`."""
     words = np.ascontiguousarray(words)
     if bits == 8:
         return words.view(np.uint8)
@@ -34,7 +34,7 @@ def unpacked(words: NDArray[np.uint32], bits: int) -> U8Array:
 
 
 def words_for(codes: int, bits: int) -> int:
-    """How many words of 32 bits hold `codes` codes."""
+    """Returns the number of words of 32 bits that hold `codes` codes."""
     return -(-codes * bits // WORD)
 
 
@@ -48,18 +48,18 @@ def _e4m3() -> F32Array:
 
 
 E4M3 = _e4m3()
-"""The float of 8 bits of each byte: 4 bits of exponent, 3 of fraction, no infinities."""
+"""The value of each byte as an 8-bit float: 4 bits of exponent, 3 of fraction, no infinities."""
 
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 
 
 def powers(octets: NDArray[Any]) -> F32Array:
-    """E8M0: 2^(e - 127); 255 is NaN."""
+    """Returns the values of E8M0 floats: 2^(e - 127); 255 is NaN."""
     found: F32Array = np.ldexp(np.float32(1), np.minimum(octets, 254).astype(np.int32) - 127).astype(np.float32)
     found[octets == 255] = np.nan
     return found
 
 
 def low_first(octets: U8Array) -> U8Array:
-    """(..., n) -> (..., 2 n): the low half of each byte, then the high one."""
+    """Unpacks (..., n) to (..., 2 n): the low half of each byte, then the high half."""
     return np.stack((octets & np.uint8(15), octets >> np.uint8(4)), axis=-1).reshape(*octets.shape[:-1], -1)

@@ -30,7 +30,7 @@ MAX_SIZE = 1 << 40
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Nested:
-    """absmax that is itself quantized: table[code] * scale + offset."""
+    """An absmax that is itself quantized: table[code] * scale + offset."""
 
     scales: StoredPart
     table: StoredPart
@@ -40,7 +40,7 @@ class Nested:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TableMatrix:
-    """Satisfies `QuantizedMatrix`."""
+    """A matrix of codes for a table of floats. Satisfies `QuantizedMatrix`."""
 
     words: str
     packed: StoredPart
@@ -55,7 +55,8 @@ class TableMatrix:
 
     @classmethod
     def of(cls, stored: StoredTensors, name: str, ending: str) -> TableMatrix:
-        """name: of the packed weight; ending: of its state. Raises CorruptModel."""
+        """Returns the matrix. name: the name of the packed weight. ending: the ending of its state's name. Raises
+        CorruptModel."""
         state = stored.part(name + ending, ("U8",))
         if state.info.num_bytes > MAX_STATE_BYTES:
             raise state.wrong(f"It has {state.info.num_bytes:,} bytes, at most {MAX_STATE_BYTES:,} are read.")
@@ -91,7 +92,7 @@ class TableMatrix:
         return self.packed.info.num_bytes + self.absmax.info.num_bytes
 
     def values(self, first: int, count: int) -> F32Array:
-        """See QuantizedMatrix. Blocks go over the ends of rows."""
+        """See QuantizedMatrix. Blocks may continue from one row to the next."""
         columns = self.shape[1]
         begin, end = first * columns, (first + count) * columns
         octets = self.packed.rows(begin // 2, -(-end // 2) - begin // 2)
@@ -114,7 +115,7 @@ class TableMatrix:
         return found
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """A table of floats is no packed kind."""
+        """Raises TypeError: no packed kind holds a table of floats."""
         raise TypeError(f"{self.packed.name} is not kept as {kind.name}")
 
 

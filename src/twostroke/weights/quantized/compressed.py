@@ -46,7 +46,7 @@ _STRATEGIES = ("tensor", "channel", "group", "block", "tensor_group")
 
 @dataclass(frozen=True, slots=True)
 class WeightScheme:
-    """A config group's way with weights. block: rows and columns of a tile, of the strategy "block"."""
+    """How a config group stores weights. block: rows and columns of a tile, for the strategy "block"."""
 
     format: str
     bits: int
@@ -58,7 +58,8 @@ class WeightScheme:
 
     @classmethod
     def read(cls, fields: Fields, usual_format: str) -> WeightScheme | None:
-        """The scheme of a config group; None where weights stay as they are. Raises CorruptModel, UnsupportedModel."""
+        """Returns the scheme of a config group; None where weights are not quantized. Raises CorruptModel,
+        UnsupportedModel."""
         weights = fields.group("weights")
         if weights is None:
             return None
@@ -89,14 +90,15 @@ class WeightScheme:
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns that share a scale; 0 for all."""
+        """The numbers of rows and columns that share a scale; 0 for all."""
         if self.strategy == "block":
             return self.block
         return (0, 0) if self.strategy == "tensor" else (1, self.group if "group" in self.strategy else 0)
 
 
 def compressed_matrix(stored: StoredTensors, module: str, scheme: WeightScheme, held: Held) -> QuantizedMatrix | None:
-    """The matrix of a module; None where its weight is stored as it is. Raises CorruptModel, UnsupportedModel."""
+    """Returns the matrix of a module; None where its weight is stored as plain numbers. Raises CorruptModel,
+    UnsupportedModel."""
     weight = module + ".weight"
     if scheme.format.endswith("fp4-pack-quantized"):
         nv = scheme.format.startswith("nv")
@@ -128,7 +130,7 @@ def _scales_of(scheme: WeightScheme) -> str:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PackedMatrix(IndexedMatrix):
-    """The format pack-quantized. Satisfies `QuantizedMatrix`."""
+    """A matrix in the format pack-quantized. Satisfies `QuantizedMatrix`."""
 
     IN_ORDER: ClassVar[int | None] = -1
 
@@ -143,7 +145,7 @@ class PackedMatrix(IndexedMatrix):
 
     @classmethod
     def of(cls, stored: StoredTensors, module: str, scheme: WeightScheme, held: Held) -> PackedMatrix:
-        """Raises CorruptModel naming the part that does not fit."""
+        """Returns the matrix of a module. Raises CorruptModel naming the part that does not fit."""
         name, bits = module + ".weight", scheme.bits
         packed = stored.part(name + "_packed", WORDS, (None, None))
         sizes = stored.part(name + "_shape", ("I64", "I32"), (2,))
@@ -171,7 +173,7 @@ class PackedMatrix(IndexedMatrix):
 
     @property
     def columns(self) -> int:
-        """The columns of the matrix."""
+        """The number of columns of the matrix."""
         return self.shape[1]
 
     @property
@@ -185,7 +187,7 @@ class PackedMatrix(IndexedMatrix):
 
     @property
     def group(self) -> int:
-        """Columns of a group."""
+        """The number of columns of a group."""
         return self.shape[1] if self.scheme.strategy in ("tensor", "channel") else self.scheme.group
 
     @property
@@ -217,7 +219,8 @@ class PackedMatrix(IndexedMatrix):
         return GroupedRows(codes, scales[here], self.group, self.bits, zeros=zeros[here], group_of=groups)
 
     def _read(self) -> tuple[F32Array, NDArray[np.int16], I32Array | None]:
-        """Scales and zero points (rows, groups), one row for one scale a matrix; the groups of columns."""
+        """Returns scales and zero points (rows, groups), with one row if the matrix has one scale; and the groups of
+        columns."""
         scales = self.scale.floats().reshape(1 if self.scheme.strategy == "tensor" else self.shape[0], -1)
         zeros = np.full(scales.shape, 1 << (self.bits - 1), np.int16)
         if self.zero is not None and self.zero.info.dtype == "I8":
@@ -229,6 +232,6 @@ class PackedMatrix(IndexedMatrix):
 
 
 def _codes(words: NDArray[np.uint32], bits: int) -> U8Array:
-    """(n, words) -> (n, codes), with what pads the last word."""
+    """Unpacks (n, words) to (n, codes), including the padding of the last word."""
     spare = -words.shape[1] % bits if 32 % bits else 0
     return unpacked(np.pad(words, ((0, 0), (0, spare))), bits)

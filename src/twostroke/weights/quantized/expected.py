@@ -1,7 +1,7 @@
-"""In which formats the matrices of a quantized checkpoint will be kept, by config.json alone: for plans.
+"""Predicts the formats in which the matrices of a quantized checkpoint will be kept, from config.json alone: for plans.
 
-What the tensors alone say (act-order whose orders differ, types of scales, layers that were left out without a word) is
-not known here: the checkpoint may be kept otherwise.
+Facts that only the tensors show are not known to this module: act-order whose orders differ, types of scales, layers
+that were left out without a note. So the checkpoint may be kept in other formats.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NONE: frozenset[WeightKind] = frozenset()
 
 
 def expected_formats(config: Mapping[str, Any]) -> StoredChoice:
-    """A function from the tensors of a matrix to its format. Raises what `scheme_of` raises."""
+    """Returns a function from the tensors of a matrix to its format. Raises the errors of `scheme_of`."""
     scheme = scheme_of(config)
     if scheme is None:
         return nothing_stored
@@ -53,7 +53,7 @@ def expected_formats(config: Mapping[str, Any]) -> StoredChoice:
 
 @singledispatch
 def _kinds(scheme: Scheme, module: str, part: Tensor) -> frozenset[WeightKind]:
-    """The kinds that hold a matrix of the module; none where it is plain or expanded."""
+    """Returns the kinds that hold a matrix of the module; none where it is plain or expanded."""
     return _NONE
 
 

@@ -5,9 +5,10 @@
     x.scales  (groups, rows) float16
     x.g_idx   (columns,) int32                     the group of each column; in order where it is absent
 
-value = scale * (code - zero). In the first format (`checkpoint_format` "gptq") one was taken off each zero point before
-it was stored, in "gptq_v2" not. For 3 bits GPTQModel took other constants off whole words than one from each zero
-point; which of the two wrote a file is known by its symmetric zero points, or else by `meta.quantizer`.
+value = scale * (code - zero). In the first format (`checkpoint_format` "gptq"), one was subtracted from each zero point
+before it was stored; in "gptq_v2" not. For 3 bits GPTQModel subtracted other constants from whole words, instead of one
+from each zero point. Symmetric zero points show which of the two programs wrote a file; without them, `meta.quantizer`
+does.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ from twostroke.weights.quantized.parts import FLOATS, WORDS, Held, StoredPart, S
 BITS = (2, 3, 4, 8)
 
 _ONES = {2: 0x55555555, 4: 0x11111111, 8: 0x01010101}
-"""One in each code of a word. It is added to whole words, as it was taken off them."""
+"""A word with the value one in each of its codes. It is added to whole words, because it was subtracted from whole
+words."""
 
 _GPTQMODEL_3 = np.array((0x24924924, 0x92492492, 0x49249249), np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
 class GptqSettings:
-    """How one matrix is stored. group: 0 for one group a row. less_one: one was taken off the zero points. gptqmodel:
-    whether GPTQModel wrote it."""
+    """How one matrix is stored. group: the columns of a group, 0 for one group a row. less_one: True where one was
+    subtracted from the zero points. gptqmodel: whether GPTQModel wrote the file."""
 
     bits: int
     group: int
@@ -47,7 +49,7 @@ class GptqSettings:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GptqMatrix(IndexedMatrix):
-    """Satisfies `QuantizedMatrix`."""
+    """A matrix of GPTQ. Satisfies `QuantizedMatrix`."""
 
     settings: GptqSettings
     qweight: StoredPart
@@ -58,7 +60,7 @@ class GptqMatrix(IndexedMatrix):
 
     @classmethod
     def of(cls, stored: StoredTensors, module: str, settings: GptqSettings, held: Held) -> GptqMatrix:
-        """The matrix of a module. Raises CorruptModel naming the part that does not fit."""
+        """Returns the matrix of a module. Raises CorruptModel naming the part that does not fit."""
         bits = settings.bits
         qweight = stored.part(module + ".qweight", WORDS, (None, None))
         packed, rows = qweight.shape
@@ -75,12 +77,12 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         return self.qweight.shape[1], self.qweight.shape[0] * 32 // self.settings.bits
 
     @property
     def columns(self) -> int:
-        """The columns of the matrix."""
+        """The number of columns of the matrix."""
         return self.shape[1]
 
     @property
@@ -94,7 +96,7 @@ class GptqMatrix(IndexedMatrix):
 
     @property
     def group(self) -> int:
-        """Columns of a group."""
+        """The number of columns of a group."""
         return self.settings.group or self.shape[1]
 
     @property
@@ -129,13 +131,14 @@ class GptqMatrix(IndexedMatrix):
         )
 
     def _read(self) -> tuple[NDArray[np.uint32], NDArray[np.int16], F32Array, I32Array | None]:
-        """Packed codes, zero points and scales, a row of each for a row of the matrix; the groups of columns."""
+        """Returns packed codes, zero points and scales, each with a row for a row of the matrix; and the groups of
+        columns."""
         codes = np.ascontiguousarray(self.qweight.whole().view(np.uint32).T)
         zeros = np.ascontiguousarray(self._zeros().T).astype(np.int16)
         return codes, zeros, np.ascontiguousarray(self.scales.floats().T), self.column_groups()
 
     def _zeros(self) -> U8Array:
-        """(groups, rows)."""
+        """Returns the zero points, (groups, rows)."""
         bits, middle = self.settings.bits, 1 << (self.settings.bits - 1)
         words = self.qzeros.whole().view(np.uint32)
         if not self.settings.less_one:

@@ -7,12 +7,12 @@
     x.packing          its name, as bytes
     and settings of the quantizer that no number depends on
 
-The matrix, read row after row, is (elements / group, group) codes for axis 1, whose rows are the groups, and
-(group, elements / group) for axis 0, whose columns are. W_q holds code r of the first fraction of these rows in the
-highest bits of its row r, that of the next fraction below it: 8 / bits fractions, or 10 of them in the lowest 30 bits
-of a word for 3 bits, where rows of zeros fill up. Codes of 5 and 6 bits lie in a byte each, those of 1.58 bits in
-2 bits: 0, 1 or 2.
-Source: hqq/core/quantize.py and hqq/core/bitpack.py of HQQ 0.2.
+The matrix, read row after row, is (elements / group, group) codes for axis 1, whose rows are the groups. For axis 0 it
+is (group, elements / group) codes, whose columns are the groups. W_q packs fractions of these rows. Row r of W_q holds
+code r of the first fraction in its highest bits, and code r of the next fraction below that. There are 8 / bits
+fractions. For 3 bits there are 10, in the lowest 30 bits of a word, where rows of zeros fill up. Codes of 5 and 6 bits
+lie in a byte each, codes of 1.58 bits in 2 bits: 0, 1 or 2. Source: hqq/core/quantize.py and hqq/core/bitpack.py of HQQ
+0.2.
 
 value = (code - zero) * scale.
 """
@@ -32,12 +32,12 @@ from twostroke.weights.quantized.matrix import GroupedRows, affine_kinds
 from twostroke.weights.quantized.parts import FLOATS, Held, StoredPart, StoredTensors
 
 PACKINGS = {8: "8bit_u8", 4: "4bit_u8", 3: "3bit_32", 2: "2bit_u8", 1: "1bit_u8"}
-"""The name of a packing, by the bits that a packed code takes."""
+"""The name of a packing, by the number of bits that a packed code takes."""
 TAKEN = {8: 8, 6: 8, 5: 8, 4: 4, 3: 3, 2: 2, 1: 1}
 """Bits of a code -> bits that it takes in W_q."""
 TERNARY = 1.58
 QUANTIZED_META = ("scale_q", "zero_q", "meta_scale", "meta_zero")
-"""Parts of matrices whose scales or zero points are quantized themselves."""
+"""Parts of matrices whose scales or zero points are themselves quantized."""
 THREE_BITS_IN_A_WORD = 10
 WHOLE = ("U8", "I8", "I16", "I32", "I64")
 MAX_SIZE = 1 << 32
@@ -50,7 +50,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HqqMatrix:
-    """Satisfies `QuantizedMatrix`. settings: names of tensors that say how it was made."""
+    """Satisfies `QuantizedMatrix`. settings: the names of tensors that describe how the matrix was made."""
 
     codes: StoredPart
     scale: StoredPart
@@ -65,8 +65,8 @@ class HqqMatrix:
 
     @classmethod
     def of(cls, stored: StoredTensors, module: str, held: Held) -> HqqMatrix:
-        """The matrix of a module. Raises CorruptModel naming the part that does not fit, UnsupportedModel for scales
-        that are quantized themselves."""
+        """Returns the matrix of a module. Raises CorruptModel naming the part that does not fit, UnsupportedModel for
+        scales that are themselves quantized."""
         _refuse_quantized_meta(stored, module)
         sizes = stored.part(module + ".shape", WHOLE, (2,))
         rows, columns = (int(size) for size in sizes.whole())
@@ -114,7 +114,7 @@ class HqqMatrix:
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """See QuantizedMatrix. Those of groups that lie side by side in a row."""
+        """See QuantizedMatrix. Only groups that lie side by side in a row have such kinds."""
         columns = self.shape[1]
         return affine_kinds(self.bits, columns, self.group) if self.axis and columns % self.group == 0 else frozenset()
 
@@ -135,7 +135,7 @@ class HqqMatrix:
         return GroupedRows(codes.reshape(-1, columns)[here], own, self.group, self.bits, zeros=zero).stored(kind)
 
     def _read(self) -> tuple[NDArray[np.uint8], F32Array, F32Array]:
-        """All codes, row after row; the scale and the zero point of each group."""
+        """Returns all codes, row after row, and the scale and the zero point of each group."""
 
         def read() -> tuple[NDArray[np.uint8], F32Array, F32Array]:
             height = self.shape[0] * self.shape[1] // self.group if self.axis else self.group
@@ -157,7 +157,7 @@ def _refuse_quantized_meta(stored: StoredTensors, module: str) -> None:
 
 
 def _bits(stored: StoredTensors, name: str) -> float:
-    """A whole number, or 1.58."""
+    """Returns the bits of a code: a whole number, or 1.58."""
     part = stored.part(name, (*WHOLE, *FLOATS, "F64"))
     if part.dtype in WHOLE:
         return _number(stored, name)
@@ -183,7 +183,7 @@ def _packed_rows(rows: int, bits: int) -> int:
 
 
 def _unpacked(packed: NDArray[np.uint8] | NDArray[np.int32], bits: int) -> NDArray[np.uint8]:
-    """(n, width) -> (n * codes of a word, width), the highest bits first."""
+    """Unpacks (n, width) to (n * codes of a word, width), the highest bits first."""
     if bits == 8:
         return packed.astype(np.uint8, copy=False)
     each = THREE_BITS_IN_A_WORD if bits == 3 else 8 // bits

@@ -1,4 +1,4 @@
-"""A matrix whose file may say of each column which group it is in (act-order of GPTQ, also in compressed-tensors)."""
+"""Matrices whose file may name the group of each column (act-order of GPTQ, also in compressed-tensors)."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from twostroke.weights.quantized.parts import StoredPart
 
 
 class IndexedMatrix(ABC):
-    """What GptqMatrix and PackedMatrix say alike; both satisfy `QuantizedMatrix` and `OrderedMatrix`."""
+    """The common part of GptqMatrix and PackedMatrix; both satisfy `QuantizedMatrix` and `OrderedMatrix`."""
 
     __slots__ = ()
 
     IN_ORDER: ClassVar[int | None] = None
-    """What the file holds for every column where all lie in order; None where it has no such number."""
+    """The number that the file holds for every column where all columns lie in order; None where the format has no such
+    number."""
     g_idx: StoredPart | None
 
     @property
     @abstractmethod
     def columns(self) -> int:
-        """The columns of the matrix."""
+        """The number of columns of the matrix."""
 
     @property
     @abstractmethod
     def bits(self) -> int:
-        """The bits of a code."""
+        """The number of bits of a code."""
 
     @property
     @abstractmethod
     def group(self) -> int:
-        """Columns of a group."""
+        """The number of columns of a group."""
 
     @property
     @abstractmethod
     def is_flat(self) -> bool:
-        """Whether all zero points are in the middle and scales are float16, as FLAT4 has them."""
+        """Whether all zero points are in the middle of the range and scales are float16, as FLAT4 needs them."""
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
@@ -58,7 +59,8 @@ class IndexedMatrix(ABC):
         return sorted_columns(self.column_groups(), self.group)
 
     def column_groups(self) -> I32Array | None:
-        """The group of each column, where columns of a group do not lie side by side. Raises CorruptModel."""
+        """Returns the group of each column, where columns of a group do not lie side by side; else None. Raises
+        CorruptModel."""
         if self.g_idx is None:
             return None
         found = self.g_idx.whole().astype(np.int32)

@@ -1,9 +1,9 @@
-"""Scales of K and V that checkpoints carry for a cache in FP8 (`kv_cache_scheme`; `k_scale`, `v_scale`).
+"""Scales of K and V that checkpoints have for a cache in FP8 (`kv_cache_scheme`; `k_scale`, `v_scale`).
 
-Such a scale is what K or V of a layer is divided by before it is rounded to 8 bits of floating point, and multiplied by
-afterwards: it says how finely is rounded, and nothing of what the model computes. Here K and V are kept in formats that
-have a scale of their own for each position and head, or none, so that a sound scale is not needed. One that is not
-sound is refused: it would make every answer of the engine that it was written for nonsense.
+K or V of a layer is divided by its scale before it is rounded to 8 bits of floating point, and multiplied by it
+afterwards. So the scale decides how finely values are rounded, and does not change what the model computes. Twostroke
+keeps K and V in formats that have a scale of their own for each position and head, or none, so a sound scale is not
+needed. An unsound scale is refused: with it, every answer of the engine for which it was written would be nonsense.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from twostroke.weights.quantized.parts import FLOATS, RawTensor, StoredTensors
 
 KV_SCALE = re.compile(r".*\.([kv]_scale|kv_scale|[kv]_proj\.output_scale)")
 MOST_NUMBERS = 1 << 16
-"""More than the channels of K of any layer: what has more is no scale, and is not read."""
+"""The most numbers of a scale, more than the channels of K of any layer: a larger tensor is not a scale, and is not
+read."""
 FIX = "Use a checkpoint without kv_cache_scheme, or one whose kv_cache_scheme is symmetric."
 
 
 def check_kv_scales(tensors: Mapping[str, RawTensor]) -> None:
-    """Raises CorruptModel for a scale that is not a positive number of a type of floats."""
+    """Raises CorruptModel for a scale that is not a positive number of a float type."""
     for name in filter(KV_SCALE.fullmatch, tensors):
         part = StoredTensors(tensors).part(name, FLOATS)
         if math.prod(part.shape) > MOST_NUMBERS:
@@ -33,7 +34,7 @@ def check_kv_scales(tensors: Mapping[str, RawTensor]) -> None:
 
 
 def check_kv_scheme(fields: Fields) -> None:
-    """Raises UnsupportedModel for a kv_cache_scheme that moves what it rounds."""
+    """Raises UnsupportedModel for a kv_cache_scheme with zero points."""
     scheme = fields.group("kv_cache_scheme")
     if scheme is not None and scheme.values.get("symmetric", True) is not True:
         raise UnsupportedModel(
@@ -44,7 +45,7 @@ def check_kv_scheme(fields: Fields) -> None:
 
 
 def kv_scale_sentence(names: Iterable[str], kv_format: str) -> str | None:
-    """What is done with the scales among these names of tensors; None where there are none."""
+    """Returns a sentence about the scales among these names of tensors; None where there are none."""
     count = sum(1 for name in names if KV_SCALE.fullmatch(name))
     if not count:
         return None

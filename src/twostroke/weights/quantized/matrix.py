@@ -1,4 +1,5 @@
-"""What a quantized matrix can be asked, whatever format it is stored in; and the form that most formats share.
+"""The interface of a quantized matrix, for every format in which it may be stored, and the form that most formats
+share.
 
     value = scale * (code - zero),  or  scale * code + bias
 
@@ -25,11 +26,11 @@ _AFFINE = {
 
 
 class QuantizedMatrix(Protocol):
-    """A tensor whose numbers are computed of several stored ones."""
+    """A tensor whose numbers are computed from several stored tensors."""
 
     @property
     def words(self) -> str:
-        """The format, for people."""
+        """A description of the format, for people."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -41,45 +42,47 @@ class QuantizedMatrix(Protocol):
 
     @property
     def num_bytes(self) -> int:
-        """The bytes of all its parts."""
+        """The number of bytes of all its parts."""
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """The packed kinds that hold them without loss."""
+        """The packed kinds that hold the numbers without loss."""
 
     def values(self, first: int, count: int) -> F32Array:
-        """Rows [first, first + count) as float32. Raises CorruptModel naming the stored tensor."""
+        """Returns rows [first, first + count) as float32. Raises CorruptModel naming the stored tensor."""
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Rows of the matrix as codes and scales for a kind of `kinds`. Raises CorruptModel like `values`."""
+        """Returns rows of the matrix as codes and scales for a kind of `kinds`. Raises CorruptModel like `values`."""
 
 
 @runtime_checkable
 class OrderedMatrix(Protocol):
-    """A matrix whose columns may be grouped in another order than they lie. `stored` then gives them sorted."""
+    """A matrix whose columns may be grouped in another order than the one in which they lie. `stored` then returns the
+    columns sorted."""
 
     @property
     def ordered_kinds(self) -> frozenset[WeightKind]:
         """The packed kinds that hold the sorted columns without loss."""
 
     def column_order(self) -> I32Array | None:
-        """(columns,) which column each sorted one is; None where they lie in groups, or groups differ in size."""
+        """Returns (columns,), the column that each sorted column is. Returns None where columns lie in groups, or where
+        groups differ in size."""
 
 
 @runtime_checkable
 class BankMatrix(Protocol):
-    """A stack (matrices, columns, rows) of matrices whose rows are stored one after the other all the same."""
+    """A stack of matrices (matrices, columns, rows). Although it is turned, the rows are stored one after the other."""
 
     @property
     def bank_kinds(self) -> frozenset[WeightKind]:
         """The packed kinds that hold the turned matrices without loss."""
 
     def stored_rows(self, matrix: int, rows: I32Array, kind: WeightKind) -> StoredValues:
-        """These rows of one turned matrix as codes and scales. Raises CorruptModel."""
+        """Returns these rows of one turned matrix as codes and scales. Raises CorruptModel."""
 
 
 def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
-    """See OrderedMatrix.column_order. group_of: of each column."""
+    """See OrderedMatrix.column_order. group_of: the group of each column."""
     if group_of is None:
         return None
     order = np.argsort(group_of, kind="stable").astype(np.int32)
@@ -87,11 +90,11 @@ def sorted_columns(group_of: I32Array | None, group: int) -> I32Array | None:
 
 
 class GroupedRows(Struct, frozen=True, eq=False):
-    """n rows. codes: (n, columns), of `bits` bits each, not negative. scales: (n, groups). zeros or biases, one of
-    them: (n, groups).
+    """A block of n rows. codes: (n, columns), of `bits` bits each, not negative. scales: (n, groups). zeros, biases:
+    one of the two is given, (n, groups).
 
-    group: columns that share a scale, where they lie side by side; the last group may be shorter. group_of: (columns,)
-    the group of each column, where they do not.
+    group: the number of columns that share a scale, where they lie side by side; the last group may be shorter.
+    group_of: (columns,) the group of each column, where they do not.
     """
 
     codes: NDArray[Any]
@@ -103,7 +106,7 @@ class GroupedRows(Struct, frozen=True, eq=False):
     group_of: I32Array | None = None
 
     def values(self) -> F32Array:
-        """(n, columns) float32, rounded once; exact for scales of 16 bits and zero points that are whole."""
+        """Returns (n, columns) float32, rounded once; exact for scales of 16 bits and whole zero points."""
         scales = self._spread(self.scales)
         if self.biases is not None:
             found: F32Array = self.codes.astype(np.float32) * scales + self._spread(self.biases)
@@ -113,8 +116,8 @@ class GroupedRows(Struct, frozen=True, eq=False):
         return found
 
     def stored(self, kind: WeightKind) -> StoredValues:
-        """The values for an affine kind, or for FLAT4 where all zero points are in the middle; columns are sorted by
-        group."""
+        """Returns the values for an affine kind, or for FLAT4 where all zero points are in the middle; columns are
+        sorted by group."""
         wide = kind.step_columns
         at = np.arange(self.codes.shape[1] // wide) * wide // self.group
         if self.group_of is not None:
@@ -140,7 +143,7 @@ class GroupedRows(Struct, frozen=True, eq=False):
 
 
 def affine_kinds(bits: int, columns: int, group: int) -> frozenset[WeightKind]:
-    """The kinds that hold unsigned codes of `bits` bits in groups of `group` columns."""
+    """Returns the kinds that hold unsigned codes of `bits` bits in groups of `group` columns."""
     fitting = (
         kind
         for width, kinds in _AFFINE.items()
@@ -152,6 +155,6 @@ def affine_kinds(bits: int, columns: int, group: int) -> frozenset[WeightKind]:
 
 
 def words_of(method: str, bits: int, columns: int, group: int, *more: str) -> str:
-    """ "GPTQ 4-bit, groups of 128"."""
+    """Returns a description such as "GPTQ 4-bit, groups of 128"."""
     groups = "one group a row" if group >= columns else f"groups of {group}"
     return ", ".join((f"{method} {bits}-bit", groups, *(word for word in more if word)))

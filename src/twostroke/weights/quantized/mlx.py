@@ -1,9 +1,9 @@
-"""MLX's affine matrices, and which modes there are.
+"""MLX's affine matrices, and the modes that exist.
 
     x.weight (rows, columns * bits / 32) uint32    codes along the columns, lowest bits first
     x.scales, x.biases (rows, groups) float16, bfloat16 or float32
 
-Experts are stacks of such tensors, one more axis in front: x.switch_mlp.{gate,up,down}_proj.
+Experts are stacks of such tensors, with one more axis in front: x.switch_mlp.{gate,up,down}_proj.
 
 value = scale * code + bias. In the other modes codes are floats of 4 or 8 bits, and scales are bytes.
 """
@@ -26,7 +26,7 @@ from twostroke.weights.tensor_source import TensorInfo
 
 @dataclass(frozen=True, slots=True)
 class MlxMode:
-    """What a mode may have."""
+    """The numbers of bits and the group sizes that a mode may have."""
 
     bits: tuple[int, ...]
     groups: tuple[int, ...]
@@ -42,12 +42,12 @@ MODES = {
 
 STACK = ".switch_mlp."
 MIXTRAL, MIXTRAL_NAMES = ".block_sparse_moe", {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
-"""What a Mixtral calls its experts' matrices outside MLX."""
+"""The names of the experts' matrices in a Mixtral checkpoint outside MLX."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class OneOfStack:
-    """A matrix of a stack. Satisfies `RawTensor`."""
+    """One matrix of a stack. Satisfies `RawTensor`."""
 
     stack: RawTensor
     index: int
@@ -66,8 +66,8 @@ class OneOfStack:
 
 
 def each_expert(stored: StoredTensors, module: str) -> Iterator[tuple[str, StoredTensors]]:
-    """For each expert of a stack: the name of its module in the unquantized model, and its tensors under the names that
-    the stack's tensors have. Raises CorruptModel."""
+    """Yields, for each expert of a stack, the name of its module in the unquantized model, and its tensors under the
+    names that the stack's tensors have. Raises CorruptModel."""
     scales = StoredPart(module + ".scales", stored.tensors[module + ".scales"])
     before, stack, name = module.rpartition(STACK)
     if not stack:
@@ -87,7 +87,7 @@ def each_expert(stored: StoredTensors, module: str) -> Iterator[tuple[str, Store
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MlxMatrix:
-    """Satisfies `QuantizedMatrix`."""
+    """A matrix of MLX. Satisfies `QuantizedMatrix`."""
 
     weight: StoredPart
     scales: StoredPart
@@ -97,7 +97,7 @@ class MlxMatrix:
 
     @classmethod
     def of(cls, stored: StoredTensors, module: str, bits: int, group: int) -> MlxMatrix:
-        """The matrix of a module. Raises CorruptModel naming the part that does not fit."""
+        """Returns the matrix of a module. Raises CorruptModel naming the part that does not fit."""
         weight = stored.part(module + ".weight", WORDS, (None, None))
         columns = weight.shape[1] * 32 // bits
         if words_for(columns, bits) != weight.shape[1] or columns % group:
@@ -108,7 +108,7 @@ class MlxMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         return self.weight.shape[0], self.scales.shape[1] * self.group
 
     @property

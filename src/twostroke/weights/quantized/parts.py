@@ -33,11 +33,11 @@ class RawTensor(Protocol):
         """Shape, type and place."""
 
     def read_raw(self, first: int, count: int) -> U8Array:
-        """The bytes of rows [first, first + count). Raises CorruptModel where the file ends early."""
+        """Returns the bytes of rows [first, first + count). Raises CorruptModel where the file ends early."""
 
 
 class StoredPart(Struct, frozen=True, eq=False):
-    """One stored tensor. seen_as: the type that its bytes are, where they are stored as whole numbers."""
+    """One stored tensor. seen_as: the real type of the bytes, where they are stored under a type of whole numbers."""
 
     name: str
     tensor: RawTensor
@@ -63,16 +63,16 @@ class StoredPart(Struct, frozen=True, eq=False):
         return (*stored[:-1], stored[-1] * each)
 
     def rows(self, first: int, count: int) -> NDArray[Any]:
-        """Rows as they are stored, bf16 and floats of 8 bits as whole numbers."""
+        """Returns rows as they are stored, with bf16 and floats of 8 bits as whole numbers."""
         raw = self.tensor.read_raw(first, count).view(_RAW[self.dtype])
         return raw.reshape((count, *self.shape[1:]) if self.shape else ())
 
     def whole(self) -> NDArray[Any]:
-        """All rows."""
+        """Returns all rows."""
         return self.rows(0, self.info.rows)
 
     def floats(self, first: int = 0, count: int | None = None) -> F32Array:
-        """Rows as float32. Raises CorruptModel where one is NaN or infinite."""
+        """Returns rows as float32. Raises CorruptModel where a number is NaN or infinite."""
         raw = self.rows(first, self.info.rows - first if count is None else count)
         dtype = self.dtype
         if dtype == "BF16":
@@ -92,7 +92,7 @@ class StoredPart(Struct, frozen=True, eq=False):
         return found
 
     def wrong(self, why: str) -> CorruptModel:
-        """An error that names this tensor."""
+        """Returns an error that names this tensor."""
         return CorruptModel(f"Tensor {self.name[:200]} cannot be read as quantized weights.", why=why, fix=FIX)
 
 
@@ -105,15 +105,15 @@ class StoredTensors(Struct, frozen=True):
     tensors: Mapping[str, RawTensor]
 
     def modules(self, ending: str) -> list[str]:
-        """Names without this ending of the tensors that have it."""
+        """Returns the names of the tensors with this ending, without the ending."""
         return [name.removesuffix(ending) for name in self.tensors if name.endswith(ending)]
 
     def has(self, name: str) -> bool:
-        """Whether there is such a tensor."""
+        """Returns whether there is a tensor of this name."""
         return name in self.tensors
 
     def part(self, name: str, dtypes: tuple[str, ...], shape: tuple[int | None, ...] | None = None) -> StoredPart:
-        """A tensor of one of these types; None in `shape` stands for any size. Raises CorruptModel."""
+        """Returns a tensor of one of these types; None in `shape` stands for any size. Raises CorruptModel."""
         if name not in self.tensors:
             raise CorruptModel(
                 f"The checkpoint lacks the tensor {name[:200]}.",
@@ -136,14 +136,15 @@ def _fits(found: tuple[int, ...], shape: tuple[int | None, ...]) -> bool:
 
 
 class Held:
-    """What was computed last, so that pieces of one matrix are not read from the beginning each time."""
+    """Holds the value that was computed last, so that pieces of one matrix are not read from the beginning each time.
+    """
 
     def __init__(self) -> None:
         self._key: object = None
         self._value: Any = None
 
     def get(self, key: object, make: Any) -> Any:
-        """The value of `key`, made by `make()` where it is not the last one."""
+        """Returns the value of `key`, which is made by `make()` where another key was used last."""
         if self._key != key:
             self._key, self._value = None, None  # free the old one first
             self._value = make()

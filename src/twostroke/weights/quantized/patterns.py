@@ -1,4 +1,5 @@
-"""Which modules a config means: names, ends of names, parts of names, and regular expressions."""
+"""Finds the modules to which a config refers. It may use names, ends of names, parts of names, and regular expressions.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ REGEX = "re:"
 
 
 def compiled(pattern: str, place: str) -> re.Pattern[str]:
-    """A regular expression of a config. Raises CorruptModel."""
+    """Returns a regular expression of a config. Raises CorruptModel."""
     try:
         if len(pattern) > MAX_PATTERN_CHARACTERS:
             raise re.error(f"it has more than {MAX_PATTERN_CHARACTERS} characters")
@@ -26,7 +27,7 @@ def compiled(pattern: str, place: str) -> re.Pattern[str]:
 
 
 def name_list(values: Any, place: str) -> tuple[str, ...]:
-    """A list of names of a config; null is an empty one. Raises CorruptModel."""
+    """Returns a list of names of a config; null gives an empty list. Raises CorruptModel."""
     if values is None:
         return ()
     if not isinstance(values, list) or len(values) > MAX_PATTERNS or not all(isinstance(v, str) for v in values):
@@ -35,7 +36,8 @@ def name_list(values: Any, place: str) -> tuple[str, ...]:
 
 
 def exactly(names: Iterable[str], module: str, place: str) -> bool:
-    """compressed-tensors: whole names, or `re:` and an expression that fits the beginning of the name."""
+    """Returns whether a name of compressed-tensors refers to the module: the whole name, or `re:` and an expression
+    that fits the beginning of the module's name."""
     return any(
         bool(compiled(name[len(REGEX) :], place).match(module)) if name.startswith(REGEX) else name == module
         for name in names

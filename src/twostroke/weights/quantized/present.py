@@ -21,12 +21,13 @@ UNUSED = re.compile(
     r".*\.(input_scale|input_global_scale|input_zero_point|activation_scale|q_scale|output_scale"
     r"|weight_format|weight_shape|bias_scale)"
 )
-"""Scales of activations: here these are rounded by what they hold, at each step; notes on a layout."""
+"""Tensors that are not used: scales of activations, because Twostroke rounds activations by their own values at each
+step, and notes on a layout."""
 
 
 def with_matrices(tensors: Mapping[str, _Plain], scheme: Scheme) -> dict[str, _Plain | QuantizedTensor | OrderTensor]:
-    """The tensors by name, the quantized ones under the names of the unquantized model. Raises CorruptModel, for a
-    checkpoint without any as well."""
+    """Returns the tensors by name, the quantized ones under the names of the unquantized model. Raises CorruptModel,
+    also for a checkpoint without any quantized matrix."""
     check_kv_scales(tensors)
     stored = StoredTensors(tensors)
     made = {name: QuantizedTensor(name, matrix) for name, matrix in scheme.matrices(stored)}

@@ -1,4 +1,4 @@
-"""Which scheme a checkpoint's config names, and the refusal of those that cannot be read.
+"""Finds the scheme that a checkpoint's config names, and refuses schemes that cannot be read.
 
     config.json: quantization_config (also in text_config), or quantization (MLX); hf_quant_config.json (ModelOpt);
     quantize_config.json (old GPTQ); quant_config.json (old AWQ)
@@ -27,13 +27,14 @@ else:  # most checkpoints name no scheme
     schemes = LazyModule("twostroke.weights.quantized.schemes")
 
 SIDE_FILES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
-"""The files next to config.json that are read where config.json says nothing."""
+"""The files next to config.json that are read where config.json names no scheme."""
 
 INSTEAD = "Use the original checkpoint with --weights int4 or int8, or a GGUF, GPTQ, AWQ or compressed-tensors version."
 
 
 def scheme_of(config: Mapping[str, Any], place: str = "config.json") -> Scheme | None:
-    """The scheme that config.json names; None where weights are plain. Raises CorruptModel, UnsupportedModel."""
+    """Returns the scheme that config.json names; None where weights are plain. Raises CorruptModel, UnsupportedModel.
+    """
     for outer, words in ((config, place), (config.get("text_config"), f"{place}: text_config")):
         if not isinstance(outer, Mapping):
             continue
@@ -48,7 +49,7 @@ def scheme_of(config: Mapping[str, Any], place: str = "config.json") -> Scheme |
 
 
 def scheme_in(folder: Path) -> Scheme | None:
-    """The scheme of a folder: of config.json, or of a file next to it. Raises as `scheme_of`."""
+    """Returns the scheme of a folder, from config.json or from a file next to it. Raises the errors of `scheme_of`."""
     if (folder / "config.json").is_file():
         found = scheme_of(read_object(folder / "config.json"))
         if found is not None:
@@ -103,7 +104,8 @@ def _gptq(fields: Fields) -> Scheme:
 
 
 def _dynamic(fields: Fields, name: str) -> tuple[tuple[str, Mapping[str, object] | None], ...]:
-    """GPTQModel: "+:expression" or "expression" with members that differ, "-:expression" for modules left out."""
+    """Returns the exceptions of GPTQModel: "+:expression" or "expression" with members that differ, "-:expression" for
+    modules left out."""
     group = fields.group(name)
     found: list[tuple[str, Mapping[str, object] | None]] = []
     for pattern, members in (group.values if group else {}).items():
@@ -233,4 +235,4 @@ METHODS: Mapping[str, Callable[[Fields], Scheme]] = {
     "modelopt": _modelopt,
     "auto-round": _auto_round,
 }
-"""Values of quant_method."""
+"""Value of quant_method -> the function that makes the scheme."""

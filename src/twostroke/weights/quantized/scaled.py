@@ -1,10 +1,10 @@
-"""Matrices of floats of 8 bits, or of whole numbers of 8 bits, with scales: FP8 and INT8 as the hub has them.
+"""Matrices of floats of 8 bits, or of whole numbers of 8 bits, with scales: FP8 and INT8 in the forms found on the hub.
 
     weight (rows, columns) float8_e4m3 or int8
     scale  one number, one a row, one for each group of columns of a row, or one for each tile of rows and columns
 
-value = scale * weight. Scales multiply, whatever their name says (`weight_scale_inv` of DeepSeek and Qwen is such a
-scale); a `divisor` makes of each scale its share of it (127 for bitsandbytes' SCB).
+value = scale * weight. Scales multiply, whatever their name suggests (`weight_scale_inv` of DeepSeek and Qwen is such a
+scale). Where there is a `divisor`, each scale is divided by it (127 for bitsandbytes' SCB).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SCALES = ("F32", "F16", "BF16", "F8_E8M0", "U8")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScaledMatrix:
-    """Satisfies `QuantizedMatrix`. tile: rows and columns that share a scale; 0 for all. more: other stored tensors of
-    the module, read elsewhere or of no use for the numbers. zero_point: whole numbers of the scales' shape."""
+    """Satisfies `QuantizedMatrix`. tile: the rows and columns that share a scale; 0 for all. more: other stored tensors
+    of the module, read elsewhere or without effect on the numbers. zero_point: whole numbers in the scales' shape."""
 
     words: str
     weight: StoredPart
@@ -48,7 +48,7 @@ class ScaledMatrix:
         zero: StoredPart | None = None,
         divisor: float = 1.0,
     ) -> ScaledMatrix:
-        """Raises CorruptModel where the scales are not as many as the tiles."""
+        """Returns the matrix. Raises CorruptModel where there are not as many scales as tiles."""
         if len(weight.shape) != 2:
             raise weight.wrong(f"It has the shape {list(weight.shape)}, expected two sizes.")
         wanted = tuple(-(-size // (part or max(1, size))) for size, part in zip(weight.shape, tile, strict=True))
@@ -60,7 +60,7 @@ class ScaledMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         return self.weight.shape
 
     @property
@@ -74,14 +74,14 @@ class ScaledMatrix:
 
     @property
     def kinds(self) -> frozenset[WeightKind]:
-        """Whole numbers in groups of one row can be kept; floats of 8 bits cannot."""
+        """See QuantizedMatrix. Whole numbers in groups of one row can be kept; floats of 8 bits cannot."""
         if self.weight.dtype != "I8" or self.tile[0] not in (0, 1):
             return frozenset()
         return affine_kinds(8, self.shape[1], self._columns)
 
     @property
     def _columns(self) -> int:
-        """The columns of one scale."""
+        """The number of columns of one scale."""
         return min(self.tile[1] or self.shape[1], self.shape[1])
 
     def values(self, first: int, count: int) -> F32Array:
@@ -105,7 +105,7 @@ class ScaledMatrix:
         return GroupedRows(codes, scales, self._columns, 8, zeros=zeros)
 
     def _scales(self, first: int, count: int) -> F32Array:
-        """(count, groups)."""
+        """Returns the scales of these rows, (count, groups)."""
         found: F32Array = self._by_row(self.scale.floats(), first, count)
         return found / np.float32(self.divisor) if self.divisor != 1 else found
 

@@ -1,7 +1,7 @@
-"""For each method of the hub: which tensors its matrices are made of, and what the config says about each.
+"""For each quantization method on the hub: the tensors that form its matrices, and the settings of each in the config.
 
-A scheme is made of a `quantization_config` and goes through the names of the stored tensors. What the config leaves
-unquantized is stored as it is, and is no matter of a scheme.
+A scheme is made from a `quantization_config` and goes through the names of the stored tensors. Tensors that the config
+leaves unquantized are stored as plain numbers, and a scheme ignores them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from twostroke.weights.quantized.scaled import SCALES, ScaledMatrix
 from twostroke.weights.quantized.small_floats import ExpertBlocks, SmallFloatMatrix
 
 ROUNDED = "_proj.weight"
-"""How the names of matrices end whose inputs BitNet rounds."""
+"""The ending of the names of matrices whose inputs BitNet rounds."""
 
 Found = Iterator[tuple[str, QuantizedMatrix]]
 """Full names of tensors (with .weight), each with its matrix."""
@@ -42,12 +42,13 @@ class Scheme(Protocol):
         """The method's name, for people."""
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """Raises CorruptModel, UnsupportedModel."""
+        """Yields all quantized matrices. Raises CorruptModel, UnsupportedModel."""
 
 
 @dataclass(frozen=True, slots=True)
 class GptqScheme:
-    """GPTQ; dynamic: regular expressions of modules with members that differ, or None for modules left out."""
+    """The scheme of GPTQ. dynamic: regular expressions of modules with members that differ, or None for modules left
+    out."""
 
     usual: GptqSettings
     dynamic: tuple[tuple[str, Mapping[str, object] | None], ...]
@@ -61,7 +62,7 @@ class GptqScheme:
             yield module + ".weight", GptqMatrix.of(stored, module, settings, self.held)
 
     def settings(self, module: str) -> GptqSettings:
-        """The settings of a module. Raises CorruptModel."""
+        """Returns the settings of a module. Raises CorruptModel."""
         place = "config.json: quantization_config.dynamic"
         for pattern, members in self.dynamic:
             if members is not None and compiled(pattern, place).match(module):
@@ -79,7 +80,7 @@ class GptqScheme:
 
 @dataclass(frozen=True, slots=True)
 class AwqScheme:
-    """AWQ."""
+    """The scheme of AWQ."""
 
     group: int
     by_rows: bool
@@ -94,7 +95,7 @@ class AwqScheme:
 
 @dataclass(frozen=True, slots=True)
 class CompressedScheme:
-    """compressed-tensors. groups: the targets of each config group, and what it does with weights."""
+    """The scheme of compressed-tensors. groups: the targets of each config group, and how it stores weights."""
 
     groups: tuple[tuple[tuple[str, ...], WeightScheme | None], ...]
     ignore: tuple[str, ...]
@@ -119,7 +120,8 @@ class CompressedScheme:
                 yield module + ".weight", matrix
 
     def scheme_for(self, module: str) -> WeightScheme | None:
-        """The first group that names the module wins over one that means all linear layers. Raises UnsupportedModel."""
+        """Returns the scheme of a module. The first group that names the module wins over a group for all linear
+        layers. Raises UnsupportedModel."""
         for targets, scheme in self.groups:
             if exactly(targets, module, "config.json: quantization_config.config_groups"):
                 return scheme
@@ -135,7 +137,8 @@ class CompressedScheme:
 
 @dataclass(frozen=True, slots=True)
 class Fp8Scheme:
-    """Floats of 8 bits. tile: rows and columns that share a scale; None: as the scales' sizes say."""
+    """The scheme of floats of 8 bits. tile: the rows and columns that share a scale; None to find them from the scales'
+    shape."""
 
     tile: tuple[int, int] | None
     method = "FP8"
@@ -154,13 +157,13 @@ class Fp8Scheme:
 
 
 def _by_row(scales: tuple[int, ...], weights: tuple[int, ...]) -> tuple[int, int]:
-    """One scale for each row where there are as many, else one for all."""
+    """Returns the tile: one scale for each row if there are as many scales as rows, else one for all."""
     return (1, 0) if scales and scales[0] == weights[0] and weights[0] > 1 else (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Mxfp4Scheme:
-    """gpt-oss: banks of experts in blocks."""
+    """The scheme of gpt-oss: banks of experts in blocks."""
 
     method = "MXFP4"
 
@@ -174,7 +177,7 @@ class Mxfp4Scheme:
 
 @dataclass(frozen=True, slots=True)
 class BitsandbytesScheme:
-    """bitsandbytes: 4 bits by a table, or whole numbers of 8 bits with a scale a row."""
+    """The scheme of bitsandbytes: 4 bits by a table, or whole numbers of 8 bits with a scale a row."""
 
     method = "bitsandbytes"
 
@@ -192,8 +195,8 @@ class BitsandbytesScheme:
 
 @dataclass(frozen=True, slots=True)
 class HqqScheme:
-    """HQQ. usual: bits, group (0 for one a row) and axis, where the config says them for all layers; each matrix says
-    its own, too. skipped: parts of names of plain modules."""
+    """The scheme of HQQ. usual: bits, group (0 for one a row) and axis, where the config has them for all layers; each
+    matrix also has its own. skipped: parts of the names of plain modules."""
 
     usual: tuple[int, int, int] | None = None
     skipped: tuple[str, ...] = ()
@@ -208,7 +211,7 @@ class HqqScheme:
 
 @dataclass(frozen=True, slots=True)
 class MlxScheme:
-    """MLX. usual: bits, group, mode; own: those of single modules."""
+    """The scheme of MLX. usual: bits, group, mode. own: the bits, group and mode of single modules."""
 
     usual: tuple[int, int, str]
     own: Mapping[str, tuple[int, int, str]]
@@ -240,7 +243,7 @@ def _mlx_matrix(stored: StoredTensors, module: str, bits: int, group: int, mode:
 
 @dataclass(frozen=True, slots=True)
 class ModeloptScheme:
-    """NVIDIA's ModelOpt: NVFP4 or FP8."""
+    """The scheme of NVIDIA's ModelOpt: NVFP4 or FP8."""
 
     method = "ModelOpt"
 
@@ -261,14 +264,15 @@ class ModeloptScheme:
 
 @dataclass(frozen=True, slots=True)
 class BitnetScheme:
-    """BitNet b1.58. inverse: stored is one over the scale. online: weights are not rounded yet."""
+    """The scheme of BitNet b1.58. inverse: True where the stored number is one over the scale. online: True where the
+    weights are not rounded yet."""
 
     inverse: bool
     online: bool
     method = "BitNet"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme. All linear layers of the families that are quantized so have names that end like theirs."""
+        """See Scheme. In families with this quantization, the names of all linear layers end with ROUNDED."""
         for module in stored.modules(".weight" if self.online else ".weight_scale"):
             name = module + ".weight"
             if name.endswith(ROUNDED):
@@ -286,7 +290,7 @@ class BitnetScheme:
 
 
 def compressed_scheme(fields: Fields) -> CompressedScheme:
-    """The scheme of a quantization_config. Raises CorruptModel, UnsupportedModel."""
+    """Returns the scheme of a quantization_config. Raises CorruptModel, UnsupportedModel."""
     sparse = fields.group("sparsity_config")
     if sparse is not None and sparse.text("format", "dense") != "dense":
         raise UnsupportedModel(

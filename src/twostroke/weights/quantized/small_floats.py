@@ -1,5 +1,5 @@
-"""Matrices of floats of 4 bits in groups: MXFP4 (groups of 32, scales that are powers of two) and NVFP4 (groups of 16,
-scales that are floats of 8 bits, and one float for all of them).
+"""Matrices of floats of 4 bits in groups. MXFP4 has groups of 32 and scales that are powers of two. NVFP4 has groups of
+16, scales that are floats of 8 bits, and one float for all scales.
 
     codes  (rows, columns / 2) uint8              the low half of a byte is the even column
     scales (rows, columns / group) uint8 or e4m3
@@ -22,7 +22,8 @@ from twostroke.weights.quantized.parts import StoredPart
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SmallFloatMatrix:
-    """Satisfies `QuantizedMatrix`. divided: by `whole`; else multiplied with it."""
+    """Satisfies `QuantizedMatrix`. divided: True where scales are divided by `whole`, False where they are multiplied
+    by it."""
 
     words: str
     codes: StoredPart
@@ -41,7 +42,7 @@ class SmallFloatMatrix:
         whole: StoredPart | None = None,
         divided: bool = False,
     ) -> SmallFloatMatrix:
-        """Raises CorruptModel where sizes do not fit."""
+        """Returns the matrix. Raises CorruptModel where sizes do not fit."""
         rows = codes.shape[0] if len(codes.shape) == 2 else 0
         columns = 2 * codes.info.num_bytes // max(1, rows)
         if not rows or not columns or columns % group:
@@ -54,7 +55,7 @@ class SmallFloatMatrix:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(rows, columns)."""
+        """The shape of the numbers, (rows, columns)."""
         return self.scales.shape[0], self.scales.shape[1] * self.group
 
     @property
@@ -99,7 +100,7 @@ class ExpertBlocks:
     """The banks of gpt-oss: blocks (experts, columns, groups, 16) uint8, scales (experts, columns, groups) uint8.
 
     The numbers are (experts, rows, columns), rows = 32 * groups: transformers turns each expert's matrix. Satisfies
-    `QuantizedMatrix`, its rows are experts; and `BankMatrix`.
+    `QuantizedMatrix`, where a row is an expert, and `BankMatrix`.
     """
 
     blocks: StoredPart
@@ -110,7 +111,7 @@ class ExpertBlocks:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(experts, rows, columns)."""
+        """The shape of the numbers, (experts, rows, columns)."""
         experts, columns, groups, _ = self.blocks.shape
         return experts, 32 * groups, columns
 
@@ -123,7 +124,7 @@ class ExpertBlocks:
         return self.blocks.info.num_bytes + self.scales.info.num_bytes
 
     def values(self, first: int, count: int) -> F32Array:
-        """Experts [first, first + count)."""
+        """Returns the numbers of experts [first, first + count)."""
         experts, rows, columns = self.shape
         found = np.empty((count, rows, columns), np.float32)
         for place in range(count):
@@ -142,5 +143,5 @@ class ExpertBlocks:
         return StoredValues(e2m1_codes(bits), self.scales.floats(matrix, 1)[0][rows] / np.float32(2))
 
     def stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Not turned, they are no packed kind."""
+        """Raises TypeError: no packed kind holds the matrices unless they are turned."""
         raise TypeError(f"{self.blocks.name} is not kept as {kind.name}")

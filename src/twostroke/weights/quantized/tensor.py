@@ -1,4 +1,4 @@
-"""A quantized matrix as a tensor of a checkpoint, and the order of its columns as another one."""
+"""A quantized matrix as a tensor of a checkpoint, and the order of its columns as another tensor."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from twostroke.weights.quantized.matrix import OrderedMatrix, QuantizedMatrix
 from twostroke.weights.tensor_source import SourceArray, TensorInfo
 
 PIECE_ELEMENTS = 1 << 21
-"""Expanded at a time: 8 MB of floats, and a few times that on the way."""
+"""The number of elements that are expanded at a time: 8 MB of floats, and a few times that for intermediate values."""
 
 
 class QuantizedTensor(Struct, frozen=True, eq=False):
-    """Satisfies `TensorSource`. name: for errors."""
+    """A quantized matrix. Satisfies `TensorSource`. name: the tensor's name, for errors."""
 
     name: str
     matrix: QuantizedMatrix
 
     @property
     def info(self) -> TensorInfo:
-        """The info of a tensor of floats; num_bytes are those of its parts in the files."""
+        """The info of a tensor of floats; num_bytes is the size of its parts in the files."""
         matrix = self.matrix
         return TensorInfo("F32", matrix.shape, 0, matrix.num_bytes, matrix.words, matrix.kinds)
 
@@ -41,7 +41,8 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
 
     @property
     def column_order(self) -> I32Array | None:
-        """Which column each sorted one is, where columns are grouped in another order than they lie."""
+        """The column that each sorted column is, where columns are grouped in another order than they lie; else None.
+        """
         return self.matrix.column_order() if isinstance(self.matrix, OrderedMatrix) else None
 
     @property
@@ -50,7 +51,7 @@ class QuantizedTensor(Struct, frozen=True, eq=False):
         return self.matrix.ordered_kinds if isinstance(self.matrix, OrderedMatrix) else frozenset()
 
     def read_stored(self, first: int, count: int, kind: WeightKind) -> StoredValues:
-        """Rows as codes and scales, columns sorted, for a kind that holds them. Raises CorruptModel."""
+        """Returns rows as codes and scales, columns sorted, for a kind that can hold them. Raises CorruptModel."""
         return self.matrix.stored(first, count, kind)
 
 
@@ -61,7 +62,7 @@ class OrderTensor(Struct, frozen=True, eq=False):
 
     @property
     def info(self) -> TensorInfo:
-        """(columns,) of no bytes in the files."""
+        """The info of a tensor (columns,), which has no bytes in the files."""
         return TensorInfo("F32", self.tensor.matrix.shape[-1:], 0, 0)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:

@@ -1,1 +1,1 @@
-"""The model store: short names, records of what was pulled, what may be removed."""
+"""The model store: short names, records of models that were pulled, files that may be removed."""

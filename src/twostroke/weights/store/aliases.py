@@ -3,8 +3,8 @@
     [aliases]
     "mine" = "unsloth/Llama-3.2-1B-Instruct-GGUF:Q4_K_M"
 
-An alias has no slash, so it is never taken for a path below a folder nor for an id of the hub. It counts before the
-table of short names.
+An alias has no slash, so it is never taken for a path below a folder, nor for an id of the hub. It is looked up before
+the table of short names.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _TABLE = "aliases"
 
 
 def plain(name: str) -> str:
-    """The form in which an alias is compared: no capitals, and no tag where that is `latest`."""
+    """Returns the form in which aliases are compared: no capitals, and no tag where the tag is `latest`."""
     return name.lower().removesuffix(_LATEST)
 
 
 def check_alias(name: str) -> None:
-    """Raises ConfigError for what cannot be an alias."""
+    """Raises ConfigError for a text that cannot be an alias."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name[:80]!r} cannot be an alias.",
@@ -40,8 +40,8 @@ def check_alias(name: str) -> None:
 
 
 def read_aliases(path: Path) -> dict[str, str]:
-    """Alias -> model, in the order of the file; none where there is no file. Raises ConfigError where it is damaged or
-    cannot be read."""
+    """Returns alias -> model, in the order of the file; none where there is no file. Raises ConfigError where the file
+    is damaged or cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -61,12 +61,13 @@ def read_aliases(path: Path) -> dict[str, str]:
 
 
 def meaning_of(name: str, aliases: Mapping[str, str]) -> str | None:
-    """The model that an alias means; None for other names."""
+    """Returns the model that an alias stands for; None for other names."""
     return next((model for alias, model in aliases.items() if plain(alias) == plain(name)), None)
 
 
 def set_alias(path: Path, name: str, model: str) -> str | None:
-    """Let `name` mean `model`; what it meant before. Raises ConfigError where that cannot be kept."""
+    """Lets `name` stand for `model`. Returns the model for which it stood before, or None. Raises ConfigError where the
+    alias cannot be kept."""
     check_alias(name)
     if not model.isprintable():
         raise ConfigError(f"{model[:80]!r} cannot be kept.", why="It has characters that no line of text can hold.")
@@ -74,7 +75,8 @@ def set_alias(path: Path, name: str, model: str) -> str | None:
 
 
 def remove_alias(path: Path, name: str) -> str | None:
-    """Forget an alias; what it meant, None where there was none. Raises ConfigError."""
+    """Removes an alias. Returns the model for which it stood; None where there was no such alias. Raises ConfigError.
+    """
     return _change(path, name, None)
 
 
@@ -95,7 +97,7 @@ def _change(path: Path, name: str, model: str | None) -> str | None:
 
 
 def _text(aliases: Mapping[str, str]) -> str:
-    """TOML: a JSON string without escaped surrogates is one of TOML's too."""
+    """Returns the file's text. A JSON string without escaped surrogates is also a string of TOML."""
     lines = (f"{json.dumps(n, ensure_ascii=False)} = {json.dumps(m, ensure_ascii=False)}" for n, m in aliases.items())
     return "\n".join([f"[{_TABLE}]", *lines, ""])
 

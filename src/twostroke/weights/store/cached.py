@@ -1,6 +1,6 @@
-"""What lies in the hub's cache: models with their bytes, and exactly what removing one would free.
+"""The content of the hub's cache: models with their bytes, and the exact bytes that removing one would free.
 
-A blob is freed where no snapshot of its repository, and no other repository, points at it any more. huggingface_hub may
+A blob is freed when no snapshot of its repository, and no other repository, points at it any more. huggingface_hub may
 keep one blob for several repositories; a repository's blob is a link then.
 """
 
@@ -23,8 +23,8 @@ _PARTIALS = (".incomplete", ".twostroke-partial")
 
 
 class CachedModel(Struct, frozen=True):
-    """name: what `serve` takes. files: of one snapshot. used_s: Unix time of the newest file. whole: false where the
-    repository has only the beginnings of files, or no weights, as after `plan`."""
+    """name: the name that `serve` takes. files: the files of one snapshot. used_s: Unix time of the newest file. whole:
+    False where the repository has only the beginnings of files, or no weights, as after `plan`."""
 
     name: str
     repo_id: str
@@ -35,8 +35,8 @@ class CachedModel(Struct, frozen=True):
 
 
 class Removal(Struct, frozen=True):
-    """links: names in snapshots that go. blobs: files with bytes that no name is left for. folder: of a repository that
-    goes altogether."""
+    """links: the names in snapshots that are removed. blobs: the files with bytes for which no name is left. folder:
+    the folder of a repository that is removed completely."""
 
     links: tuple[Path, ...]
     blobs: tuple[Path, ...]
@@ -45,12 +45,13 @@ class Removal(Struct, frozen=True):
 
 
 def cached_models(cache: Path) -> list[CachedModel]:
-    """All models of the cache, by name. A repository of GGUF files has one for each."""
+    """Returns all models of the cache, by name. A repository of GGUF files has one entry for each model."""
     return [model for folder in _repositories(cache) for model in _models_of(folder)]
 
 
 def removal_of(cache: Path, repo_id: str, wanted: Sequence[str] | None = None) -> Removal | None:
-    """What goes with a repository, or with the named files of it; None where it is not here."""
+    """Returns the files to remove for a repository, or for the named files of it; None where the repository is not on
+    this machine."""
     folder = cache / (_FOLDER + repo_id.replace("/", "--"))
     if not folder.is_dir():
         return None
@@ -66,7 +67,8 @@ def removal_of(cache: Path, repo_id: str, wanted: Sequence[str] | None = None) -
 
 
 def remove(removal: Removal) -> None:
-    """Delete it: names first, so that what is left is always whole. Raises ConfigError where that is not allowed."""
+    """Deletes the files, names first, so that the remaining files are always whole. Raises ConfigError where deleting
+    is not allowed."""
     try:
         for path in (*removal.links, *removal.blobs):
             path.unlink(missing_ok=True)
@@ -109,7 +111,7 @@ def _model(name: str, repo_id: str, found: dict[str, Path]) -> CachedModel:
 
 
 def _names(folder: Path) -> list[Path]:
-    """The names in all snapshots."""
+    """Returns the names in all snapshots."""
     return _files(folder / "snapshots")
 
 
@@ -120,18 +122,18 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _inner(folder: Path, path: Path) -> str:
-    """The name inside its snapshot."""
+    """Returns the name of a file inside its snapshot."""
     return "/".join(path.relative_to(folder / "snapshots").parts[1:])
 
 
 def _targets_elsewhere(cache: Path, folder: Path) -> set[str]:
-    """What other repositories' blobs point at."""
+    """Returns the files at which other repositories' blobs point."""
     others = (path for other in _repositories(cache) if other != folder for path in _files(other / "blobs"))
     return {os.path.realpath(path) for path in others}
 
 
 def _size(path: Path | str) -> int:
-    """-1 where there is none."""
+    """Returns the size of a file in bytes; -1 where there is none."""
     try:
         return os.stat(path).st_size
     except OSError:
@@ -146,7 +148,8 @@ def _time(path: Path) -> float:
 
 
 def files_meant(names: Sequence[str], wanted: str) -> list[str]:
-    """The cached files that `wanted` of a reference means: of a quantization, or by name; with all their parts."""
+    """Returns the cached files that `wanted` of a reference selects, by quantization or by name, with all their parts.
+    """
     found = [name for name in whole_models(names) if wanted.upper() in (quant_of(name), name.upper())]
     found = found or [name for name in names if name.removesuffix(ENDING) == wanted.removesuffix(ENDING)]
     return [part for name in found for part in parts_of(name, names)]

@@ -1,4 +1,5 @@
-"""Pages of prompts in the cache folder, as the verbs of the command line see them: how many, and which can go."""
+"""Pages of prompts in the cache folder, for the commands of the command line: how many there are, and which can be
+removed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ OVER = "used longest ago, and all together take more than {keep:,.1f} MB"
 
 
 class KeptPages(Struct, frozen=True):
-    """files: pages of prompts in the folder. used_s: when one was written or read last; None where there are none."""
+    """files: the pages of prompts in the folder. used_s: the time when a page was last written or read; None where
+    there are none."""
 
     folder: Path
     files: tuple[FoundFile, ...]
@@ -32,12 +34,12 @@ class KeptPages(Struct, frozen=True):
 
     @property
     def used_s(self) -> float | None:
-        """When one was written or read last."""
+        """The Unix time, in seconds, when a page was last written or read; None where there are none."""
         return max((file.used_ns / 1e9 for file in self.files), default=None)
 
 
 def kept_pages(cache: Path) -> KeptPages:
-    """What is there; nothing where the folder cannot be read."""
+    """Returns the pages in the folder; none where the folder cannot be read."""
     folder, found = cache / KV_FOLDER, list[FoundFile]()
     with contextlib.suppress(OSError):
         found = [file for file in DiskFiles(folder).list() if file.name != SECRET]
@@ -45,7 +47,8 @@ def kept_pages(cache: Path) -> KeptPages:
 
 
 def page_waste(cache: Path, now_s: float, older_s: float, *, everything: bool) -> list[Waste]:
-    """Pages that no request has read or written for so long, or all of them."""
+    """Returns the pages that no request has read or written for `older_s` seconds, or all of them if `everything` is
+    set."""
     kept = kept_pages(cache)
     idle = [file for file in kept.files if everything or now_s - file.used_ns / 1e9 >= older_s]
     why = ALL.format(files=len(idle)) if everything else UNUSED.format(files=len(idle), days=older_s / DAY_S)
@@ -53,8 +56,8 @@ def page_waste(cache: Path, now_s: float, older_s: float, *, everything: bool) -
 
 
 def waste_over(cache: Path, keep_bytes: int, found: Sequence[Waste]) -> list[Waste]:
-    """Packed weights and pages, those used longest ago, so that with what was `found` before all others take no more
-    than keep_bytes. What a process uses stays."""
+    """Returns packed weights and pages to remove, the least recently used first. After they and the `found` waste are
+    removed, the others take at most keep_bytes. Files that a process uses stay."""
     pages, gone = kept_pages(cache), {path for waste in found for path in (waste.path, *waste.files)}
     packed = {file.path: file for file in cached_files(cache / PACKED) if file.path not in gone}
     fixed = sum(file.num_bytes for file in packed.values() if file.in_use is not False)

@@ -1,8 +1,8 @@
-"""A record for each model that was pulled: what the hub said of it, and when it came.
+"""A record for each model that was pulled: the hub's description of it, and the time of the download.
 
     folder/<digest of the reference>.json
 
-Records only add to what the hub's cache shows. A lost or damaged one costs what it said, and nothing else.
+Records only add to what the hub's cache shows. If one is lost or damaged, only its own content is lost.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from twostroke.types.decoders import json_decoder
 from twostroke.weights.store.whole_file import write_whole
 
 RECORDS = "store"
-"""The part of the cache folder that is this module's."""
+"""The part of the cache folder that belongs to this module."""
 
 
 class PullRecord(Struct, frozen=True):
-    """reference: in full. files: name -> bytes. pulled_s: Unix time."""
+    """reference: the full reference. files: name -> bytes. pulled_s: the time of the download as Unix time."""
 
     reference: str
     repo_id: str
@@ -37,7 +37,7 @@ _DECODER = json_decoder(PullRecord)
 
 
 def keep_record(folder: Path, record: PullRecord) -> str | None:
-    """Write it; why it could not be written, None where it was."""
+    """Writes the record. Returns the reason why it could not be written; None where it was written."""
     try:
         write_whole(_path(folder, record.reference), msgspec.json.encode(record).decode())
     except OSError as error:
@@ -46,14 +46,14 @@ def keep_record(folder: Path, record: PullRecord) -> str | None:
 
 
 def read_record(folder: Path, reference: str) -> PullRecord | None:
-    """None where there is none that can be read."""
+    """Returns the record; None where there is none that can be read."""
     with contextlib.suppress(OSError, msgspec.DecodeError):
         return _DECODER.decode(_path(folder, reference).read_bytes())
     return None
 
 
 def forget_record(folder: Path, reference: str) -> None:
-    """Remove it, where it may be removed."""
+    """Removes the record, where it may be removed."""
     with contextlib.suppress(OSError):
         _path(folder, reference).unlink()
 

@@ -1,4 +1,4 @@
-"""The table of short names: `llama3.2:1b` and the repository that it means."""
+"""The table of short names, such as `llama3.2:1b`, and the repositories for which they stand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ LATEST = "latest"
 
 
 class KnownName(Struct, frozen=True):
-    """name: as the table writes it. repo: on the hub. quant: "" for the usual choice. task: chat, embed or rerank."""
+    """name: the name as the table writes it. repo: the repository on the hub. quant: the quantization, "" for the usual
+    choice. task: chat, embed or rerank."""
 
     name: str
     repo: str
@@ -25,20 +26,21 @@ class KnownName(Struct, frozen=True):
 
     @property
     def reference(self) -> str:
-        """The name in full: owner/repo[:quant]."""
+        """The full name: owner/repo[:quant]."""
         return f"{self.repo}:{self.quant}" if self.quant else self.repo
 
 
 @cache
 def rows() -> Mapping[str, KnownName]:
-    """Name -> row, in the order of the table."""
+    """Returns name -> row, in the order of the table."""
     text = Path(__file__).with_name("popular.toml").read_text(encoding="utf-8")
     table = tomllib.loads(text)["models"]
     return MappingProxyType({name: KnownName(name=name, **fields) for name, fields in table.items()})
 
 
 def row_of(name: str) -> KnownName | None:
-    """The row that a short name means, without regard to case; a name without a tag means the first of its rows."""
+    """Returns the row for a short name, without regard to case; a name without a tag selects the first of its rows.
+    Returns None for other names."""
     if "/" in name or not name:
         return None
     family, _, tag = name.lower().partition(":")
@@ -49,5 +51,5 @@ def row_of(name: str) -> KnownName | None:
 
 
 def near_names(name: str, more: tuple[str, ...] = ()) -> list[str]:
-    """Names of the table, and of `more` before them, that are spelt nearly as this one."""
+    """Returns names of `more` and of the table that are spelt nearly like this one."""
     return difflib.get_close_matches(name.lower(), [*more, *rows()], 3, 0.7)

@@ -1,4 +1,4 @@
-"""What of our own caches nobody needs any more.
+"""Finds the parts of Twostroke's own caches that are no longer needed.
 
 - Packed files whose model is gone, that this version cannot use, or that no start used for a time.
 - Folders of settings that were made of GGUF files that are gone.
@@ -34,8 +34,8 @@ _IN_HUB = "/models--"
 
 
 class Waste(Struct, frozen=True):
-    """One file or folder that can go. of: the model that it was made from, "" where that is not known. files: where
-    there are any, these alone go of the folder."""
+    """One file or folder that can be removed. of: the model from which it was made, "" where that is not known. files:
+    if there are any, only these files of the folder are removed."""
 
     path: Path
     num_bytes: int
@@ -45,8 +45,8 @@ class Waste(Struct, frozen=True):
 
 
 def packed_waste(cache: Path, hub: Path, now_s: float, older_s: float) -> list[Waste]:
-    """Packed files, but for those that a process maps. A file counts as used when it is written. hub: the hub's
-    cache."""
+    """Returns packed files that can be removed, except those that a process maps. A file counts as used when it is
+    written. hub: the hub's cache."""
     found = []
     for file in cached_files(cache / PACKED):
         why = _why(file, hub, now_s, older_s)
@@ -60,7 +60,7 @@ def packed_waste(cache: Path, hub: Path, now_s: float, older_s: float) -> list[W
 
 
 def unfolded_waste(cache: Path, hub: Path) -> list[Waste]:
-    """Settings made of GGUF files that are gone."""
+    """Returns folders of settings made of GGUF files that are gone."""
     found = []
     with contextlib.suppress(OSError):
         for folder in sorted(path for path in (cache / UNFOLDED).iterdir() if (path / NAME_FILE).is_file()):
@@ -72,8 +72,8 @@ def unfolded_waste(cache: Path, hub: Path) -> list[Waste]:
 
 
 def partial_waste(hub: Path, now_s: float, older_s: float, endings: Sequence[str]) -> list[Waste]:
-    """Beginnings of files in the hub's cache that no download has gone on with. Those that a process writes are left
-    out."""
+    """Returns beginnings of files in the hub's cache that no download has continued. Files that a process writes are
+    left out."""
     found = []
     with contextlib.suppress(OSError):
         for path in sorted(hub.glob("models--*/blobs/*")):
@@ -89,8 +89,8 @@ def partial_waste(hub: Path, now_s: float, older_s: float, endings: Sequence[str
 
 
 def remove_waste(waste: Waste) -> int:
-    """Delete it, unless a process has begun to use it; the bytes that were freed. Raises ConfigError where that is not
-    allowed."""
+    """Deletes the file or folder, unless a process has begun to use it. Returns the number of bytes that were freed.
+    Raises ConfigError where deleting is not allowed."""
     try:
         if waste.files:
             return sum(_removed(path) for path in waste.files)
@@ -113,7 +113,7 @@ def remove_waste(waste: Waste) -> int:
 
 
 def _removed(path: Path) -> int:
-    """Delete a file; its bytes, none where another process was sooner."""
+    """Deletes a file. Returns its bytes, 0 where another process deleted it first."""
     try:
         num_bytes = path.stat().st_size
         path.unlink()
@@ -123,7 +123,7 @@ def _removed(path: Path) -> int:
 
 
 def _why(file: CachedFile, hub: Path, now_s: float, older_s: float) -> str:
-    """Why a packed file can go; "" where it stays."""
+    """Returns the reason why a packed file can be removed; "" where it stays."""
     if file.state is CacheState.UNUSABLE:
         return f"{UNUSABLE}: {file.why}" if file.why else UNUSABLE
     if _is_gone(file.origin, hub):
@@ -133,7 +133,8 @@ def _why(file: CachedFile, hub: Path, now_s: float, older_s: float) -> str:
 
 
 def _is_gone(origin: str, hub: Path) -> bool:
-    """Whether the model's folder or file does not exist any more. Where its disk is not there, nothing is known."""
+    """Returns whether the model's folder or file does not exist any more. Returns False where its disk is not
+    connected, because nothing is known then."""
     path = _whole_path(origin, hub)
     if path is None:
         return False
@@ -147,7 +148,8 @@ def _is_gone(origin: str, hub: Path) -> bool:
 
 
 def _whole_path(origin: str, hub: Path) -> Path | None:
-    """The path that a packed file's header names. It keeps the end of a long one: that is enough in the hub's cache."""
+    """Returns the path that a packed file's header names. The header keeps only the end of a long path, which is enough
+    for a path in the hub's cache. Returns None where the path cannot be found."""
     if origin and len(origin) < ORIGIN_CHARACTERS:
         return Path(origin) if Path(origin).is_absolute() else None
     before, found, rest = origin.partition(_IN_HUB)
@@ -155,7 +157,8 @@ def _whole_path(origin: str, hub: Path) -> Path | None:
 
 
 def _is_place_there(path: Path, hub: Path) -> bool:
-    """Whether the disk is there on which the path lay: the folder of one that is not there is empty."""
+    """Returns whether the disk on which the path lay is connected: the folder of a disk that is not connected is empty.
+    """
     parent = next(parent for parent in path.parents if parent.exists())
     try:
         return parent == hub or any(parent.iterdir())

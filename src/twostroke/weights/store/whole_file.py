@@ -12,8 +12,8 @@ from twostroke.system import here
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace the file: a reader sees the old text or the new one, also where this process is killed. Raises
-    OSError."""
+    """Replaces the file: a reader sees the old text or the new one, also where this process is killed. Raises OSError.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -30,7 +30,8 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def one_writer(path: Path) -> Iterator[None]:
-    """No other process changes the file meanwhile, so that of two changes at once none is lost. Raises OSError."""
+    """Inside the block, no other process changes the file, so that two changes at once are both kept. Raises OSError.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | here.file_flags(), 0o600)
     try:

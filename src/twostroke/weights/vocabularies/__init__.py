@@ -1,1 +1,1 @@
-"""Vocabularies of model folders that have no tokenizer.json, as the tokenizer.json that stands for them."""
+"""Makes a tokenizer.json from the vocabularies of model folders that have none."""

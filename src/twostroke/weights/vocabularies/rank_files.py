@@ -1,8 +1,8 @@
 """Rank files of tiktoken next to a model's weights: tiktoken.model (Kimi), qwen.tiktoken, tokenizer.model of GLM 4.
 
-The file holds the ranks alone. How texts are split stands in Python code that such a folder brings and that is
-never run. The name of the class in tokenizer_config.json tells which split it is. Sources: tokenization_kimi.py,
-tokenization_qwen.py and tokenization_chatglm.py of the published models.
+The file holds the ranks alone. The rule that splits texts is Python code in such a folder, which is never run. The name
+of the class in tokenizer_config.json tells which rule it is. Sources: tokenization_kimi.py, tokenization_qwen.py and
+tokenization_chatglm.py of the published models.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ KIMI = (
     rf"[\p{{Han}}]+|{CASED}{_UPPER}*{_LOWER}+{CONTRACTIONS}?|{CASED}{_UPPER}+{_LOWER}*{CONTRACTIONS}?"
     rf"|\p{{N}}{{1,3}}|{SYMBOLS}|{REST}"
 )
-"""`&&` is an intersection of sets of characters."""
+"""The pattern of Kimi. In it, `&&` is an intersection of sets of characters."""
 
 
 class RankFile(Struct, frozen=True):
     """How one published class splits texts, and which tokens its code adds after the ranks.
 
-    reserved: the text of the `num_reserved` ids after the ranks that no file names. composed: texts are brought to NFC
-    first.
+    reserved: the text of the `num_reserved` ids after the ranks that no file names. composed: True where texts are
+    converted to NFC first.
     """
 
     pattern: str
@@ -51,11 +51,11 @@ CLASSES = {
     "QWenTokenizer": RankFile(QWEN2, "", 0, QWEN_SPECIAL, composed=True),
     "ChatGLM4Tokenizer": RankFile(LLAMA3, "", 0),
 }
-"""Class name -> how it splits texts."""
+"""Class name -> the rule by which it splits texts."""
 
 
 def read_rank_file(folder: Path, name: str) -> TokenizerFiles:
-    """Raises CorruptModel, UnsupportedModel for a class that is not known."""
+    """Reads a rank file. Raises CorruptModel; raises UnsupportedModel for a class that is not known."""
     path = folder / "tokenizer_config.json"
     config = read_object(path) if path.is_file() else {}
     form = _form(folder, config, name)
@@ -85,7 +85,7 @@ def _form(folder: Path, config: Mapping[str, Any], name: str) -> RankFile:
 
 
 def _listed(config: Mapping[str, Any], num_ranks: int) -> dict[int, tuple[str, bool]]:
-    """Added tokens of tokenizer_config.json: id -> (text, whether it is special)."""
+    """Returns the added tokens of tokenizer_config.json: id -> (text, whether it is special)."""
     said = config.get("added_tokens_decoder")
     if not isinstance(said, dict):
         return {}

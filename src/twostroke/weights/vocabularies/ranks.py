@@ -1,8 +1,8 @@
 """A vocabulary of ranks: strings of bytes, each with its place in the order of merges (the format of tiktoken).
 
-Two neighbours merge where their join is a token; of all such pairs the one whose join has the least rank goes first.
-A tokenizer.json names pairs instead of joins, so each token is listed with every pair that makes it. Sources:
-src/lib.rs of tiktoken (`byte_pair_merge`), convert_slow_tokenizer.py of transformers (`TikTokenConverter`).
+Two neighbours merge where their join is a token; of all such pairs the one whose join has the least rank goes first. A
+tokenizer.json names pairs instead of joins, so each token is listed with every pair that makes it. Sources: src/lib.rs
+of tiktoken (`byte_pair_merge`), convert_slow_tokenizer.py of transformers (`TikTokenConverter`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from twostroke.weights.json_file import DOWNLOAD_AGAIN
 from twostroke.weights.vocabularies.members import begins_with, bpe, sequence, split, tokenizer
 
 LONGEST_TOKEN_BYTES = 1024
-"""Longer tokens are taken only as a whole: the pairs of a token grow with its length."""
+"""The most bytes of a token that merges can make. Longer tokens are taken only as a whole: the number of pairs of a
+token grows with its length."""
 
 
 def read_ranks(data: bytes, place: str) -> dict[bytes, int]:
-    """The lines of a rank file, `base64 rank`, as bytes -> rank. Raises CorruptModel, which names `place`."""
+    """Returns the lines of a rank file, `base64 rank`, as bytes -> rank. Raises CorruptModel, which names `place`."""
     found: dict[bytes, int] = {}
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
@@ -38,7 +39,8 @@ def read_ranks(data: bytes, place: str) -> dict[bytes, int]:
 
 
 def checked(ranks: dict[bytes, int], place: str) -> dict[bytes, int]:
-    """The same ranks. Raises CorruptModel where a byte has no token, or a rank is no place of the list."""
+    """Returns the same ranks. Raises CorruptModel where a byte has no token, or where the ranks do not count from 0
+    without a gap."""
     if any(bytes([byte]) not in ranks for byte in range(256)):
         raise CorruptModel(f"{place} has no token for some of the 256 bytes.", fix=DOWNLOAD_AGAIN)
     if sorted(ranks.values()) != list(range(len(ranks))):
@@ -54,10 +56,10 @@ def members_of_ranks(
     first_id: int = 0,
     begins: str | None = None,
 ) -> dict[str, Any]:
-    """The members of tokenizer.json.
+    """Returns the members of tokenizer.json.
 
-    patterns: how a text is split before merges, one after the other. first_id: the id of rank 0. begins: the text of
-    the added token that stands in front of each text, or None.
+    patterns: the patterns that split a text before merges, one after the other. first_id: the id of rank 0. begins: the
+    text of the added token that stands in front of each text, or None.
     """
     vocab = {text_of(token): first_id + rank for token, rank in ranks.items()}
     # The library gives an added token its id only where the model has it under the same id.
@@ -74,7 +76,7 @@ def members_of_ranks(
 
 
 def _merges(ranks: Mapping[bytes, int]) -> list[list[str]]:
-    """All pairs of tokens whose join is a token, by the join's rank."""
+    """Returns all pairs of tokens whose join is a token, sorted by the join's rank."""
     merges: list[list[str]] = []
     texts = {token: text_of(token) for token in ranks}
     for token in sorted(ranks, key=ranks.__getitem__):

@@ -1,7 +1,7 @@
-"""tokenizer.model of SentencePiece: pieces with scores, in the encoding of protocol buffers.
+"""Reads tokenizer.model of SentencePiece: pieces with scores, in the encoding of protocol buffers.
 
-Merges over pieces (BPE) are read, as Llama 2, Mistral 7B and InternLM have them. The file's types of pieces are those
-of GGUF, so the maker of GGUF's kind `llama` makes the members. Source: sentencepiece_model.proto.
+Only merges over pieces (BPE) are read, as Llama 2, Mistral 7B and InternLM have them. The file's types of pieces are
+the same as in GGUF, so the function for GGUF's kind `llama` makes the members. Source: sentencepiece_model.proto.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_BYTES = 64 << 20
 PIECE, TRAINER, NORMALIZER = 1, 2, 3
 MODEL_TYPE, BPE = 3, 2
 IDS = {40: "unknown_token_id", 41: "bos_token_id", 42: "eos_token_id", 43: "padding_token_id"}
-"""Fields of TrainerSpec, under the names that GGUF has for them."""
+"""Numbers of fields of TrainerSpec, with the names that GGUF has for them."""
 USUAL_IDS = {"unknown_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 CHARSMAP, DUMMY_PREFIX = 2, 3
 
@@ -35,7 +35,7 @@ Field = tuple[int, int | bytes]
 
 
 def read_sentencepiece(folder: Path) -> TokenizerFiles:
-    """Raises CorruptModel, UnsupportedModel for a kind other than BPE."""
+    """Reads the vocabulary of a folder. Raises CorruptModel; raises UnsupportedModel for a kind other than BPE."""
     tokens, scores, types, trainer, normalizer = _model(read_bytes(folder / NAME, MAX_BYTES))
     if trainer.get(MODEL_TYPE, 1) != BPE:
         raise UnsupportedModel(
@@ -83,7 +83,8 @@ def _model(data: bytes) -> tuple[list[str], list[float], list[int], dict[int, An
 
 
 def _fields(data: bytes) -> Iterator[Field]:
-    """The fields of one message: number and value. Raises IndexError or ValueError where the bytes are no message."""
+    """Yields the fields of one message: number and value. Raises IndexError or ValueError where the bytes are not a
+    message."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -116,12 +117,12 @@ def _bytes(value: int | bytes) -> bytes:
 
 
 def _signed(value: int) -> int:
-    """An int32 as it is stored: -1, for a token that is absent, has all of 64 bits set."""
+    """Returns an int32 from its stored form: -1, for a token that is absent, has all of 64 bits set."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def _added(config: Mapping[str, Any], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The file's own special tokens, and those that tokenizer_config.json adds or describes otherwise."""
+    """Returns the file's own special tokens, and those that tokenizer_config.json adds or describes in another way."""
     tokens = {token["id"]: token for token in found}
     listed = config.get("added_tokens_decoder")
     for index, token in listed.items() if isinstance(listed, dict) else ():
@@ -133,7 +134,7 @@ def _added(config: Mapping[str, Any], found: list[dict[str, Any]]) -> list[dict[
 
 
 def _put_charsmap(members: dict[str, Any], stored: Any) -> None:
-    """The table of characters that are replaced goes before the other steps of the normalizer."""
+    """Puts the table of characters that are replaced before the other steps of the normalizer."""
     if not stored:
         return
     if not isinstance(stored, bytes) or not is_sound_charsmap(stored):

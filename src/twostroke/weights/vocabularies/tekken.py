@@ -1,7 +1,7 @@
-"""tekken.json: the vocabulary of Mistral's models since 2024, without the files of the `tokenizers` library.
+"""Reads tekken.json: the vocabulary of Mistral's models since 2024, without the files of the `tokenizers` library.
 
-Special tokens come first; the id of a token of text is its rank and the number of special tokens. A file without a list
-of special tokens has the first twenty of 2024. Source: tekken.py of mistral-common.
+Special tokens come first: the id of a token of text is the sum of its rank and the number of special tokens. A file
+without a list of special tokens has the first twenty of 2024. Source: tekken.py of mistral-common.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VERSIONS = ("3", "7", "11", "13")
 
 
 def read_tekken(folder: Path) -> TokenizerFiles:
-    """Raises CorruptModel."""
+    """Reads the vocabulary of a folder. Raises CorruptModel."""
     said = parse_object(read_bytes(folder / NAME, MAX_BYTES), NAME)
     config = said.get("config")
     if not isinstance(config, dict) or not isinstance(config.get("pattern"), str):
@@ -49,7 +49,8 @@ def read_tekken(folder: Path) -> TokenizerFiles:
 
 
 def _template(version: Any, known: set[str]) -> str | None:
-    """How models of this version converse, None where the version is not known; see templates/mistral.jinja."""
+    """Returns the chat template for models of this version; None where the version is not known. See
+    templates/mistral.jinja."""
     number = version[1:] if isinstance(version, str) and version.startswith("v") else ""
     if number not in VERSIONS:
         return None
@@ -70,7 +71,7 @@ def _ranks(listed: Any, count: int) -> dict[bytes, int]:
 
 
 def _special(listed: Any, count: int) -> list[dict[str, Any]]:
-    """All special tokens in order of their ids; ids without a text have a text of their own."""
+    """Returns all special tokens in order of their ids; an id without a text gets a text of its own."""
     texts = {index: f"<SPECIAL_{index}>" for index in range(count)}
     if listed is None:
         texts |= dict(enumerate(FIRST_SPECIAL[:count]))

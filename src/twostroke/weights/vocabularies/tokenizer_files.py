@@ -1,4 +1,4 @@
-"""What is made of a vocabulary file."""
+"""The files that are made of a vocabulary file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from msgspec import Struct
 
 
 class TokenizerFiles(Struct, frozen=True):
-    """members: all of tokenizer.json. texts: special tokens as tokenizer_config.json names them (`eos_token`).
+    """members: all members of tokenizer.json. texts: the special tokens by their names in tokenizer_config.json
+    (`eos_token`).
 
     template: a chat template for folders that have none, where the vocabulary tells how its models converse.
     """

@@ -1,8 +1,8 @@
-"""A model's folder without tokenizer.json, as a folder that has one.
+"""Makes a folder with a tokenizer.json for a model's folder without one.
 
     vocabularies/<digest>/  tokenizer.json  tokenizer_config.json, and a link to each other file of the model's folder
 
-Everything that reads a model's folder reads this one, and a vocabulary of 100,000 tokens is made once. The digest
+All code that reads a model's folder can read this one, and a vocabulary of 100,000 tokens is made once. The digest
 covers the folder's path, the names, sizes and times of its files, and VERSION.
 """
 
@@ -30,16 +30,17 @@ else:
     tekken = LazyModule("twostroke.weights.vocabularies.tekken")
 
 UNFOLDED = "vocabularies"
-"""The part of the cache folder that is this module's."""
+"""The part of the cache folder that belongs to this module."""
 VERSION = "1"
 MADE, CONFIG, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
 
 
 def with_tokenizer(folder: Path, cache: Path | None) -> Path:
-    """The folder itself where it has tokenizer.json, or no vocabulary at all; else one with links that has it.
+    """Returns the folder itself where it has tokenizer.json, or no vocabulary at all; else a folder with links and a
+    tokenizer.json.
 
-    cache: the folder to keep it in; where that is None or cannot be written, it lasts as long as this process.
-    Raises CorruptModel, UnsupportedModel.
+    cache: the folder in which the new folder is kept; where cache is None or cannot be written, it lasts as long as
+    this process. Raises CorruptModel, UnsupportedModel.
     """
     if (folder / MADE).is_file():
         return folder
@@ -67,7 +68,7 @@ def _reader(folder: Path) -> Callable[[Path], TokenizerFiles] | None:
 
 
 def _members(folder: Path, read: Callable[[Path], TokenizerFiles]) -> dict[str, str | Path]:
-    """File name -> text, or the file that a link leads to."""
+    """Returns file name -> text, or the file to which a link leads."""
     vocabulary = read(folder)
     own = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     config: dict[str, Any] = {**vocabulary.texts, **own}

@@ -27,19 +27,20 @@ from twostroke.text.grammar.client.rules import (
 
 MOST_UNFOLDED = 12
 _GROUP = re.compile(r"\(\?:(?:[^()\[\]\\]|\\.|\[\^?[^\[\]\\]+\])*\)|[^()\[\]\\|]|\\.|\[\^?[^\[\]\\]+\]")
-"""One group without others in it, or one character."""
+"""Matches one group without other groups inside, or one character."""
 _MOST_STEPS = 20_000
 
 
 class OnePattern(Struct, frozen=True):
-    """depth: how often a rule may stand within itself; None where none does."""
+    """depth: how often a rule may stand within itself; None where no rule refers to itself."""
 
     pattern: str
     depth: int | None = None
 
 
 def one_pattern(definition: str, most_bytes: int) -> OnePattern:
-    """Raises NotRead where the grammar is none, or where no pattern of this length says it."""
+    """Returns the grammar as one pattern. Raises NotRead where the text is not a grammar, or where no pattern of at
+    most `most_bytes` expresses it."""
     rules = _without_own_ends(read_rules(definition))
     if "start" not in rules.rules:
         raise NotRead("it has no rule named start")
@@ -57,7 +58,8 @@ def one_pattern(definition: str, most_bytes: int) -> OnePattern:
 
 
 class _Unfolding:
-    """Patterns of rules, or None for a rule that has no text within the depth. cut: some rule was not unfolded."""
+    """Makes the patterns of rules; None stands for a rule that has no text within the depth. cut: True where some rule
+    was not unfolded."""
 
     def __init__(self, rules: LarkRules, depth: int, most_bytes: int) -> None:
         self._rules, self._depth, self._most = rules.rules, depth, most_bytes
@@ -72,7 +74,7 @@ class _Unfolding:
         return None if made is None else made + self._gap
 
     def _made(self, node: LarkNode, gap: str) -> str | None:
-        """gap: what may stand in front of each terminal."""
+        """Returns the pattern of a node. gap: the pattern that may stand in front of each terminal."""
         self._steps += 1
         if self.too_long or self._steps > _MOST_STEPS:
             self.too_long = True
@@ -141,7 +143,8 @@ def _often(least: int, most: int | None) -> str:
 
 
 def _without_own_ends(rules: LarkRules) -> LarkRules:
-    """A rule that goes on with itself at one of its ends repeats instead: a: b | a "," b  is  b ("," b)*."""
+    """Returns the rules without recursion at their ends: such a rule repeats instead, so a: b | a "," b becomes b (","
+    b)*."""
     made = {name: _repeating(name, node) for name, node in rules.rules.items()}
     return LarkRules(made, rules.ignored)
 

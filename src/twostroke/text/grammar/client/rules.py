@@ -1,4 +1,4 @@
-"""Lark as clients write it for the text of a tool, read into rules. What is no part of plain Lark is not read.
+r"""Reads Lark, as clients write it for the text of a tool, into rules. Parts outside plain Lark are not read.
 
     read_rules('start: item ("," item)*\nitem: /[a-z]+/')["start"]
 """
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
 )
 _HEX = re.compile(r"(?<!\\)((?:\\\\)*)\\x([0-9A-Fa-f]{2})")
 _ONE = re.compile(r"[^\\\[\](){}|*+?^$]|\\.|\[\^?[^\[\]\\]+\]|\[\^?\\[nrt]\]")
-"""A pattern of one character or class."""
+"""Matches a pattern of one character or one class."""
 _CODES = {" ": " ", "/": "/", "\n": r"\n", "\t": r"\t", "\r": r"\r"} | {
     chr(code): f"\\x{code:02x}" for code in (*range(9), 11, 12, *range(14, 32), 127)
 }
@@ -61,36 +61,36 @@ COMMON = {
 
 
 class NotRead(ValueError):
-    """The grammar has a part that is not read here; the text says which one."""
+    """The grammar has a part that this reader does not read; the error's text names the part."""
 
 
 class LarkText(Struct, frozen=True):
-    """A regular expression. whole: a quantifier after it counts for all of it."""
+    """A regular expression. whole: True where a quantifier after it counts for all of it."""
 
     pattern: str
     whole: bool = True
 
 
 class LarkName(Struct, frozen=True):
-    """A rule or terminal."""
+    """A reference to a rule or terminal."""
 
     name: str
 
 
 class LarkRow(Struct, frozen=True):
-    """Parts, one after the other."""
+    """Several parts, one after the other."""
 
     parts: tuple[LarkNode, ...]
 
 
 class LarkChoice(Struct, frozen=True):
-    """One of several."""
+    """A choice between several parts."""
 
     parts: tuple[LarkNode, ...]
 
 
 class LarkTimes(Struct, frozen=True):
-    """A part again and again. most: None for no bound."""
+    """A repeated part. least, most: the number of repetitions; most is None for no upper bound."""
 
     part: LarkNode
     least: int
@@ -101,19 +101,19 @@ LarkNode = LarkText | LarkName | LarkRow | LarkChoice | LarkTimes
 
 
 class LarkRules(Struct):
-    """rules: rules and terminals by name. ignored: what may stand between terminals."""
+    """rules: the rules and terminals by name. ignored: the nodes that may stand between terminals."""
 
     rules: dict[str, LarkNode]
     ignored: list[LarkNode]
 
 
 def is_terminal(name: str) -> bool:
-    """True for the name of a terminal: its parts stand next to each other, with nothing between."""
+    """Returns True for the name of a terminal. The parts of a terminal follow each other with nothing between."""
     return name.lstrip("_")[:1].isupper()
 
 
 def read_rules(definition: str) -> LarkRules:
-    """Raises NotRead."""
+    """Reads the rules of a grammar. Raises NotRead."""
     return _Reader(definition).read()
 
 
@@ -184,7 +184,7 @@ class _Reader:
         self._made.rules[name] = self._choices()
 
     def _choices(self) -> LarkNode:
-        """Alternatives up to the end of the rule or of a bracket."""
+        """Reads alternatives up to the end of the rule or of a bracket."""
         self._depth += 1
         if self._depth > MOST_DEPTH:
             raise NotRead("its brackets are nested too deeply")
@@ -195,7 +195,7 @@ class _Reader:
         return made[0] if len(made) == 1 else LarkChoice(tuple(made))
 
     def _goes_on(self) -> bool:
-        """True after a bar, which may stand on the next line."""
+        """Returns True after a bar, which may stand on the next line."""
         place = self._at
         while self._text == "\n":
             self._at += 1
@@ -304,7 +304,7 @@ def _grouped(pattern: str) -> str:
 
 
 def literal(text: str) -> str:
-    """The text as a pattern of printable characters."""
+    """Returns a pattern of printable characters that matches the text."""
     return "".join(_CODES.get(each, re.escape(each)) for each in text)
 
 

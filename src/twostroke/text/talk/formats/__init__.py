@@ -1,1 +1,1 @@
-"""The formats that are known by hand: one file for each, with its examples."""
+"""The formats that were written by hand: one file for each, with its examples."""

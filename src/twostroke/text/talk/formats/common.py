@@ -1,4 +1,5 @@
-"""A model whose format nothing tells: calls in the notations that models fall back to, by offered names alone."""
+"""The format of a model whose files show none: calls in the notations to which models fall back, recognized by offered
+names alone."""
 
 from __future__ import annotations
 

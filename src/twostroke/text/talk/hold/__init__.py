@@ -1,1 +1,1 @@
-"""Grammars that hold a model's answer to calls in its own format."""
+"""Grammars that force a model to write calls in its own format."""

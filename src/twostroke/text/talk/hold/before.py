@@ -1,4 +1,4 @@
-"""What a model writes around an answer that is held: a thought, messages before it, marks on both sides."""
+"""The texts that a model writes around an answer with a grammar: a thought, messages before it, marks on both sides."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from twostroke.text.talk.hold.lark import NOTHING, Lark, SpecialId, quoted
 
 _GAP = r"/[ \n]{0,4}/"
 ANSWER = "answer_form"
-"""The rule of the answer itself."""
+"""The name of the rule of the answer itself."""
 
 
 def around_answer(form: Format, special_id: SpecialId, prompt_end: str) -> str:
-    """Rules of Lark whose `start` has ANSWER in it; "" for a format that writes nothing but a thought around it."""
+    """Returns rules of Lark whose `start` contains ANSWER; "" for a format that writes only a thought around an answer.
+    """
     lark = Lark(form.tokens(calls=False), special_id, "around")
     said = form.messages
     if said is not None:
@@ -25,7 +26,8 @@ def around_answer(form: Format, special_id: SpecialId, prompt_end: str) -> str:
 
 
 def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> str:
-    """What may stand before an answer that is held. blank: white space that stands there without a thought."""
+    """Returns a rule for the text that may stand before an answer. blank: white space that stands there without a
+    thought."""
     marks = form.thought
     if marks is None or marks.closed_by(prompt_end):
         return lark.text(blank)
@@ -37,8 +39,8 @@ def thought_rule(form: Format, lark: Lark, prompt_end: str, blank: str = "") -> 
 
 
 def earlier_messages(said: Messages, lark: Lark, *, words: bool = True) -> str:
-    """Messages that more messages follow: thoughts, and words for the user before a call. words: False where the answer
-    itself follows: its header tells it then."""
+    """Returns a rule for messages that other messages follow: thoughts, and words for the user before a call. words:
+    False where the answer itself follows, because its header then marks it as the answer."""
     others = said.everyone if words else ()
     if not said.recipient or not (said.channel or said.thoughts or others):
         return ""
@@ -52,7 +54,7 @@ def earlier_messages(said: Messages, lark: Lark, *, words: bool = True) -> str:
 
 
 def answer_head(said: Messages, lark: Lark) -> str:
-    """The header of a message for the user."""
+    """Returns a rule for the header of a message for the user."""
     if said.channel:
         return f'{lark.text(said.channel)} "final" {lark.text(said.body)}'
     return f"{lark.text(said.recipient)} ({' | '.join(map(quoted, said.everyone))}) {lark.text(said.body)}"

@@ -1,4 +1,4 @@
-"""Grammars that hold a model to its tools' schemas, in its own format, after a thought where it may think."""
+"""Grammars that force a model to follow its tools' schemas, in its own format, after a thought where it may think."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from twostroke.types.grammar import Grammar
 def forced_calls(
     form: Format, schemas: Mapping[str, Any], special_id: SpecialId, *, parallel: bool, prompt_end: str = ""
 ) -> Grammar:
-    """A thought if the model wants one, then calls and nothing else.
+    """Returns a grammar of a thought if the model wants one, then calls and nothing else.
 
-    schemas: tool name -> JSON schema of its arguments, as check.checked_schema gives it. parallel: one call or more.
-    prompt_end: says whether the thought is opened already, or closed.
+    schemas: tool name -> JSON schema of its arguments, as check.checked_schema gives it. parallel: True for one call or
+    more, False for one call. prompt_end: the end of the prompt, which shows whether the thought is opened already, or
+    closed.
     """
     lark = Lark(form.tokens(calls=True), special_id)
     written = form.calls[0]
@@ -34,7 +35,7 @@ def forced_calls(
 
 
 def strict_calls(form: Format, schemas: Mapping[str, Any], special_id: SpecialId, *, parallel: bool) -> Grammar:
-    """Free text, in which calls, once their mark has begun, must fit their schemas."""
+    """Returns a grammar of free text with calls: once the mark of a call has begun, the call must fit its schema."""
     lark = Lark(form.tokens(calls=True), special_id)
     written = form.calls[0]
     if form.messages is not None:
@@ -57,7 +58,7 @@ def _blank(text: str) -> str:
 
 
 def _called(form: Format, said: Messages, schemas: Mapping[str, Any], lark: Lark) -> str:
-    """A message that calls a tool."""
+    """Returns a rule for a message that calls a tool."""
     written = form.calls[0]
     if not said.inside:
         return _rules(written, written.open, schemas, lark)
@@ -70,7 +71,7 @@ def _called(form: Format, said: Messages, schemas: Mapping[str, Any], lark: Lark
 
 
 def _rules(form: CallForm, opening: str, schemas: Mapping[str, Any], lark: Lark) -> str:
-    """The name of the rule of one call, which begins with `opening`."""
+    """Returns the name of the rule of one call, which begins with `opening`."""
     made = []
     for name, schema in schemas.items():
         parts = (lark.text(opening), form.notation.rule(name, schema, lark), lark.text(form.close))
@@ -79,12 +80,12 @@ def _rules(form: CallForm, opening: str, schemas: Mapping[str, Any], lark: Lark)
 
 
 def _behind(text: str, mark: str) -> str:
-    """What of the text stands after the mark."""
+    """Returns the part of the text after the mark."""
     return text.partition(mark)[2] if text else ""
 
 
 def _run(form: CallForm, calls: tuple[str, str], lark: Lark, begin: str, parallel: bool) -> str:
-    """The calls of a turn. calls: the rules of the first one and of the others."""
+    """Returns a rule for the calls of a turn. calls: the rules of the first call and of the others."""
     first, other = calls
     more = f"({lark.text(form.between)} {other})*" if parallel else ""
     head, last = begin + ("[" if form.listed else ""), ("]" if form.listed else "") + form.end

@@ -11,12 +11,12 @@ from twostroke.text.grammar.client.rules import literal
 from twostroke.text.grammar.guard_child import FORM
 
 SpecialId = Callable[[str], int | None]
-"""The id of a text that is one special token of the vocabulary, None for text that is written as text."""
+"""Returns the id of a text that is one special token of the vocabulary; None for text that is written as text."""
 _ANY = r"(.|\n)*"
 ANYTHING, NOTHING = f"/{_ANY}/", '""'
 
 WHOLE = ("^(?:", ")$")
-"""Around a pattern that is one of the whole text."""
+"""The texts around a pattern that must match the whole text."""
 _SLASH = re.compile(r"\\.|/|\n", re.DOTALL)
 
 
@@ -25,12 +25,14 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 Pair = Callable[[str, Mapping[str, Any], "Lark"], str]
-"""The body of a rule for one argument: its key, its schema. An empty key stands for any name."""
+"""Returns the body of a rule for one argument. Its inputs are the key, the schema and the Lark; an empty key stands for
+any name."""
 ANY_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 
 
 class Lark:
-    """Rules with names of their own. marks: texts that may be special tokens. prefix: of the rules' names."""
+    """Rules with names of their own. marks: texts that may be special tokens. prefix: the beginning of the rules'
+    names."""
 
     def __init__(self, marks: Iterable[str], special_id: SpecialId, prefix: str = "part") -> None:
         self._prefix = prefix
@@ -40,7 +42,7 @@ class Lark:
         self.rules: list[str] = []
 
     def text(self, text: str) -> str:
-        """Literal text, "" for none; marks that are special tokens become tokens."""
+        """Returns the rule's part for literal text, "" for none; marks that are special tokens become tokens."""
         for mark in self._order:
             if mark in text:
                 before, _, after = text.partition(mark)
@@ -53,11 +55,12 @@ class Lark:
         return text in self._tokens
 
     def json(self, schema: Mapping[str, Any]) -> str:
-        """A rule for JSON of this schema."""
+        """Returns a rule for JSON of this schema."""
         return self.rule(f"%json {json.dumps({**schema, 'x-guidance': FORM})}")
 
     def pairs(self, schema: Mapping[str, Any], pair: Pair, between: str) -> str:
-        """The arguments one by one, in the schema's order: those that are required, and any of the others."""
+        """Returns a rule for the arguments one by one, in the schema's order: all required ones, and any of the others.
+        """
         properties = schema.get("properties")
         if not isinstance(properties, dict) or not properties:
             return "" if isinstance(properties, dict) else self._any_pairs(pair, between)
@@ -79,7 +82,7 @@ class Lark:
         return f"({made} ({self.text(between)} {made})*)?"
 
     def times(self, item: str, between: str, schema: Mapping[str, Any]) -> str:
-        """As many items as the schema of a list allows."""
+        """Returns a rule for as many items as the schema of a list allows."""
         least, most = schema.get("minItems") or 0, schema.get("maxItems")
         if most == 0:
             return ""
@@ -88,10 +91,10 @@ class Lark:
         return more if least else f"({more})?"
 
     def text_before(self, schema: Mapping[str, Any], ending: str, wraps: tuple[str, str] = ("", "")) -> str:
-        """A text that stands as it is, and the ending after it. A pattern of the whole text is held, up to the first
-        place where the ending follows. wraps: marks that may stand around the text.
+        """Returns a rule for an unquoted text and the ending after it. A pattern of the whole text is enforced, up to
+        the first place where the ending follows. wraps: marks that may stand around the text.
 
-        A pattern of a part of the text is left to the model: what lies around it could hold the end of the text.
+        A pattern of a part of the text is left to the model: the text around that part could hold the end of the text.
         """
         pattern = schema.get("pattern")
         whole = isinstance(pattern, str) and pattern.startswith(WHOLE[0]) and pattern.endswith(WHOLE[1])
@@ -107,17 +110,18 @@ class Lark:
         return self.rule(f"{quoted(opening)} {_regex(inside)} {quoted(closing + ending)} | {unwrapped}", "[lazy]")
 
     def rule(self, body: str, attributes: str = "") -> str:
-        """The name of a rule with this body."""
+        """Adds a rule with this body and returns its name."""
         name = f"{self._prefix}_{len(self.rules)}"
         self.rules.append(f"{name}{attributes}: {body}")
         return name
 
     def up_to(self, mark: str) -> str:
-        """Any text, and the first place of `mark` after it."""
+        """Returns a rule for any text up to and including the first `mark`."""
         return self.text_before({}, mark)
 
     def _cut(self, text: str) -> tuple[str, str, str]:
-        """The text before the first special token, the token, and the text after it; no token where there is none."""
+        """Returns the text before the first special token, the token, and the text after it; the token is empty where
+        there is none."""
         places = [(text.index(mark), -len(mark), mark) for mark in self._order if mark in text]
         if not places:
             return text, "", ""
@@ -126,10 +130,10 @@ class Lark:
 
 
 def _regex(pattern: str) -> str:
-    """A pattern as Lark writes it."""
+    """Returns a pattern as Lark writes it."""
     return f"/{re.sub(_SLASH, _escaped, pattern)}/"
 
 
 def quoted(text: str) -> str:
-    """The text as a string of Lark."""
+    """Returns the text as a string of Lark."""
     return json.dumps(text, ensure_ascii=False)

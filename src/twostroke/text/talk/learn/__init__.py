@@ -1,1 +1,1 @@
-"""Which format a model has: what its files say, what its template writes, and what of that is believed."""
+"""Finds the format of a model from its files and from the text that its template writes, and checks the result."""

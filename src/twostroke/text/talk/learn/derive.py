@@ -1,8 +1,8 @@
-"""A format from a template that nobody knows: what stands between words that no template holds is the format.
+"""Derives a format from an unknown template: the text between words that no template holds is the format.
 
     <tool>qz_first|{"qz_key": "qzvalue"}</tool>       open, name, middle, arguments, close
 
-A derived format is a guess. It is used where every check reads back what the template writes, at every cut.
+A derived format is a guess. It is used only where every check reads back what the template writes, at every cut.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_MARK = 200
 
 
 class _Core(Struct, frozen=True):
-    """A call within a turn: text[start:end] is what its notation writes."""
+    """A call within a turn: text[start:end] is the text that its notation writes."""
 
     start: int
     end: int
@@ -39,11 +39,11 @@ class _Core(Struct, frozen=True):
 
 
 Find = Callable[[str, str], _Core | None]
-"""A call of this name in a turn, in one notation."""
+"""Finds a call of this name in a turn, in one notation."""
 
 
 def derived(probe: TemplateProbe, ends: Sequence[str]) -> Format | None:
-    """A format that reads every check back; None where none is found."""
+    """Returns a format that passes every check; None where none is found."""
     thought = thought_of(probe)
     turns = [_turn(probe, case, ends, thought) for case in (FIRST, TWO, TWO_KEYS)]
     if NAME not in turns[0] or VALUE not in turns[0]:
@@ -59,7 +59,7 @@ def derived(probe: TemplateProbe, ends: Sequence[str]) -> Format | None:
 
 
 def thought_of(probe: TemplateProbe) -> ThoughtMarks | None:
-    """The marks that the template writes around a thought."""
+    """Returns the marks that the template writes around a thought; None where it writes none."""
     before, found, behind = (probe.turn(WITH_THOUGHT) or "").partition(THOUGHT)
     closing, answered, _ = behind.partition(TEXT)
     if not found or not answered or not closing.strip() or len(closing) > MOST_MARK:
@@ -69,18 +69,18 @@ def thought_of(probe: TemplateProbe) -> ThoughtMarks | None:
 
 
 def _opened(prompt: str, closing: str) -> str:
-    """The tag at the prompt's end that this one closes."""
+    """Returns the tag at the prompt's end that `closing` closes; "" where there is none."""
     tag = closing.strip().replace("/", "", 1)
     return tag if prompt.rstrip().endswith(tag) else ""
 
 
 def _tail(probe: TemplateProbe) -> str:
-    """What ends an answer."""
+    """Returns the text that ends an answer."""
     return (probe.turn(ANSWER) or "").partition(TEXT)[2].strip()
 
 
 def _turn(probe: TemplateProbe, case: TurnCase, ends: Sequence[str], thought: ThoughtMarks | None) -> str:
-    """The calls of a turn, without an empty thought in front and the end after."""
+    """Returns the calls of a turn, without an empty thought in front and without the end."""
     turn = without_end(probe.turn(case) or "", [*ends, _tail(probe)])
     if thought is not None and thought.closing.strip() in turn.partition(NAME)[0]:
         return turn.partition(thought.closing.strip())[2].lstrip()
@@ -88,7 +88,7 @@ def _turn(probe: TemplateProbe, case: TurnCase, ends: Sequence[str], thought: Th
 
 
 def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
-    """begin, open, close, between and end, by what two calls share."""
+    """Finds begin, open, close, between and end, by comparing one call with two calls."""
     first = find(one, NAME)
     if first is None:
         return
@@ -113,20 +113,20 @@ def _forms(find: Find, one: str, two: str) -> Iterator[CallForm]:
 
 
 def _common_end(one: str, other: str) -> str:
-    """The end that both have, from where a mark begins."""
+    """Returns the end that both texts have, beginning where a mark begins."""
     shared = commonprefix([one[::-1], other[::-1]])[::-1]
     found = re.search(r"[\s<\[{(]", shared)
     return shared[found.start() :] if found else shared
 
 
 def _common_beginning(one: str, other: str) -> str:
-    """The beginning that both have, up to where a mark ends."""
+    """Returns the beginning that both texts have, ending where a mark ends."""
     shared = commonprefix([one, other])
     return shared[: len(shared) - len(re.split(r"[\s>\])}]", shared)[-1])]
 
 
 def _object(turn: str, name: str) -> _Core | None:
-    """The smallest object of JSON around the name."""
+    """Finds the smallest object of JSON around the name."""
     place = turn.find(name)
     for start in reversed([at for at in range(max(0, place)) if turn[at] == "{"]):
         value, end = _json_at(turn, start)
@@ -151,7 +151,7 @@ def _object_notation(value: dict[str, object], name: str) -> ObjectNotation | No
 
 
 def _named(turn: str, name: str) -> _Core | None:
-    """The name as text, and an object that is the arguments."""
+    """Finds the name as text, followed by an object with the arguments."""
     place = turn.find(name)
     start = turn.find("{", place)
     if start < 0 or place < 0:
@@ -168,7 +168,8 @@ def _named(turn: str, name: str) -> _Core | None:
 
 
 def _tagged_like(two_keys: str) -> Find:
-    """Calls whose keys and values stand apart, as in this turn of a call with two arguments."""
+    """Returns a finder for calls whose keys and values stand apart, as in the given turn of a call with two arguments.
+    """
     place, key, value = two_keys.find(NAME), two_keys.find(KEY), two_keys.find(VALUE)
     more = two_keys.find(MORE)
     if not 0 <= place < key < value < more:
@@ -200,7 +201,7 @@ def _tagged_like(two_keys: str) -> Find:
 
 
 def _pythonic(turn: str, name: str) -> _Core | None:
-    """A call as Python writes it."""
+    """Finds a call as Python writes it."""
     found = re.search(rf"{name}\({KEY}=[\"']{VALUE}[\"']\)", turn)
     return None if found is None else _Core(found.start(), found.end(), PythonicNotation())
 
@@ -221,6 +222,6 @@ def _means(item: object, wanted: object) -> bool:
 
 
 def _two_tags(text: str) -> tuple[str, str]:
-    """What closes a key, and what opens its value."""
+    """Returns the text that closes a key, and the text that opens its value."""
     found = re.match(r"(</[^>]*>\s*)(.*)$", text, re.DOTALL)
     return (found[1], found[2]) if found else (text, "")

@@ -1,9 +1,10 @@
-"""A format that the checkpoint itself describes: `response_template` of tokenizer_config.json, in transformers' terms.
+"""Reads a format that the checkpoint itself describes: `response_template` of tokenizer_config.json, in transformers'
+terms.
 
     described({"fields": {"tool_calls": {"open": "<call>", "close": "</call>", "content": "json", ...}, ...}})
 
-No pattern of a file runs on a model's output: one that is literal text, white space and groups with a name is
-translated, and a description with another one is not used.
+No pattern of a file runs on a model's output. A pattern of literal text, white space and named groups is translated,
+and a description with any other pattern is not used.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _TOKEN = re.compile(
 
 
 def described(value: Any) -> Format | None:
-    """The format of a description; None where it is none, or says what cannot be translated."""
+    """Returns the format of a description; None where the value is not a description, or has parts that cannot be
+    translated."""
     fields = value.get("fields", as_fields(value)) if isinstance(value, Mapping) else None
     if not isinstance(fields, Mapping):
         return None
@@ -68,7 +70,8 @@ def _calls(field: Mapping[str, Any]) -> CallForm | None:
 
 
 def _object(field: Mapping[str, Any]) -> ObjectNotation | None:
-    """An object with the name and the arguments. transform: where they stand in it, if not under these names."""
+    """Returns the notation of an object with the name and the arguments. The field's transform names their keys, if
+    these are not the usual ones."""
     transform = field.get("transform")
     function = transform.get("function") if isinstance(transform, Mapping) else None
     if function in (None, "{content}"):
@@ -107,7 +110,7 @@ def _braces(begin: str, arguments: Mapping[str, Any]) -> BracesNotation | None:
 
 
 def _edge(field: Mapping[str, Any], name: str) -> str | None:
-    """One literal text, None for anything else."""
+    """Returns one literal text; None for anything else."""
     parts = _parts(field, name)
     return parts[0] if parts and len(parts) == 1 else None
 
@@ -120,10 +123,10 @@ def _parts(field: Mapping[str, Any], name: str) -> list[str] | None:
 
 
 def literals(pattern: Any) -> list[str] | None:
-    """The literal texts of a pattern between its groups; None for a pattern that is more than that.
+    """Returns the literal texts of a pattern between its groups; None for a pattern with other parts.
 
     White space at the ends of a text, and between two tags, is a line end or nothing; elsewhere it is not translated.
-    Of alternatives the first one counts.
+    The first of several alternatives counts.
     """
     if not isinstance(pattern, str):
         return None

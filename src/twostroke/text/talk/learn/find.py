@@ -1,4 +1,5 @@
-"""Which format a model has: by what its template writes, by its vocabulary, by its offer of tools, in this order."""
+"""Finds the format of a model from the text that its template writes, from its vocabulary, and from its offer of tools,
+in this order."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class TokenTexts(Protocol):
-    """What a vocabulary says of marks."""
+    """The part of a vocabulary that concerns marks."""
 
     special_ids: frozenset[int]
 
@@ -33,7 +34,7 @@ class TokenTexts(Protocol):
 
 
 def find_format(template: Renders, vocabulary: TokenTexts) -> Format:
-    """The format, with a note that says how it was found and what was checked."""
+    """Returns the format. Its note tells how the format was found and which checks were made."""
     probe = TemplateProbe(template)
     ends = tuple(filter(None, (vocabulary.token_text(token_id) for token_id in vocabulary.special_ids)))
     found = _found(probe, vocabulary, ends)
@@ -69,8 +70,9 @@ def _found(probe: TemplateProbe, vocabulary: TokenTexts, ends: tuple[str, ...]) 
 
 
 def _score(form: Format, probe: TemplateProbe, ends: tuple[str, ...]) -> tuple[int, int, int, int]:
-    """(turns that come back, turns that are written as the template writes them, turns that come back by the first form
-    of calls alone, marks around thoughts and answers that the template writes); nothing without the first one."""
+    """Returns four counts; all are 0 where the first check fails. The first two count turns that are read back, and
+    turns that are written as the template writes them. The others count turns that the first form of calls alone reads
+    back, and marks around thoughts and answers that the template writes."""
     if not fits(form, probe, ends):
         return (0, 0, 0, 0)
     same = sum(_calls_of(form, case) in (probe.turn(case) or "") for case in CHECKS)
@@ -95,13 +97,14 @@ def _calls_of(form: Format, case: TurnCase) -> str:
 
 
 def _ends_of(form: Format, ends: Iterable[str]) -> tuple[str, ...]:
-    """What may end a turn: special tokens that are no marks of the format."""
+    """Returns the texts that may end a turn: special tokens that are not marks of the format."""
     texts = form.texts
     return (*form.ends, *(end for end in ends if end not in texts))
 
 
 def _thought(form: Format, probe: TemplateProbe, vocabulary: TokenTexts) -> ThoughtMarks | None:
-    """The marks of thoughts that the template or the vocabulary show, the format's own ones first."""
+    """Returns the marks of thoughts that the template or the vocabulary shows; the format's own marks are tried first.
+    """
     if form.messages is not None:
         return None
     candidates = [form.thought] if form.thought is not None else []

@@ -1,9 +1,10 @@
-"""The older description of answers, `response_schema` of tokenizer_config.json, in the terms of `response_template`.
+"""Translates the older description of answers, `response_schema` of tokenizer_config.json, into the terms of
+`response_template`.
 
     as_fields({"properties": {"tool_calls": {"x-regex-iterator": "<call>(.*?)</call>", "items": {"x-parser": "json"}}}})
 
-Patterns of literal text around groups are translated. What has another one is left out, and a description whose calls
-are left out is none.
+Patterns of literal text around groups are translated. A part with any other pattern is left out, and a description
+whose calls are left out is not used.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ THOUGHTS = ("thinking", "reasoning_content", "reasoning")
 
 
 def as_fields(schema: Any) -> dict[str, Any] | None:
-    """The fields of a response_template; None for what is no schema, or has calls that cannot be translated."""
+    """Returns the fields of a response_template; None where the value is not a schema, or has calls that cannot be
+    translated."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return None
@@ -76,7 +78,7 @@ def _named(head: str, closing: str, arguments: Mapping[str, Any]) -> dict[str, A
 
 
 def _transform(items: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the name and the arguments stand in an object."""
+    """Returns the keys of the name and the arguments in an object."""
     options = items.get("x-parser-args")
     found = _TRANSFORMED.search(_text(options, "transform"))
     if found is None:
@@ -92,13 +94,13 @@ def _arguments(function: Any) -> Mapping[str, Any]:
 
 
 def _around(pattern: str) -> tuple[str, str, str]:
-    """The pattern before the first named group, between both, and after the second one."""
+    """Returns the pattern before the first named group, between both groups, and after the second one."""
     first, second = list(_NAMED.finditer(pattern))
     return pattern[: first.start()], pattern[first.end() : second.start()], pattern[second.end() :]
 
 
 def _edges(pattern: str) -> tuple[str, str] | None:
-    """The literal texts around the one group of a pattern."""
+    """Returns the literal texts around the one group of a pattern; None for any other pattern."""
     groups = list(_GROUP.finditer(pattern))
     if len(groups) != 1:
         return None
@@ -108,7 +110,8 @@ def _edges(pattern: str) -> tuple[str, str] | None:
 
 
 def _literal(pattern: str) -> str | None:
-    """The text of a pattern without choices; white space in it is left out."""
+    """Returns the text of a pattern without choices; white space in it is left out. Returns None for any other pattern.
+    """
     bare = re.sub(r"\\[sn][*+?]?", "", pattern)
     text = re.sub(r"\\(\W)", r"\1", bare)
     return None if re.search(r"(?<!\\)[()\[\]*+?^$]", bare) or re.search(r"\\\w", bare) else text

@@ -1,4 +1,4 @@
-"""What a chat template writes for known messages: turns with words that no template holds."""
+"""Finds out what a chat template writes for known messages: turns with words that no template holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME, OTHER = "qz_first", "qz_second"
 IDS = ("Qz0Qz0Qz0", "Qz1Qz1Qz1")
 THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 _BEGUN = re.compile(r"(<[^<>\s]*|\[[^\[\]\s]*)\Z")
-"""The beginning of a mark."""
+"""Matches the beginning of a mark at the end of a text."""
 
 
 class Renders(Protocol):
@@ -27,7 +27,7 @@ class Renders(Protocol):
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names that a request may give values for."""
+        """The names of variables to which a request may give values."""
 
     def written(
         self,
@@ -37,7 +37,7 @@ class Renders(Protocol):
         tools: Sequence[Mapping[str, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
     ) -> str:
-        """The text of the messages. Raises InvalidRequest where the template refuses them."""
+        """Returns the text of the messages. Raises InvalidRequest where the template refuses them."""
 
 
 class TurnCase(Struct, frozen=True):
@@ -78,7 +78,7 @@ TOOLS = [
 
 
 class TemplateProbe:
-    """Renders of one template. A case that the template refuses gives None."""
+    """Renders texts with one template. A case that the template refuses gives None."""
 
     def __init__(self, template: Renders) -> None:
         self._template = template
@@ -86,17 +86,17 @@ class TemplateProbe:
 
     @property
     def described(self) -> Any:
-        """What the checkpoint says of its answers, None for nothing."""
+        """The description of answers in the checkpoint; None where there is none."""
         return getattr(self._template, "described", None)
 
     @made_once
     def prompt(self) -> str:
-        """The prompt of a question, "" where even that is refused."""
+        """The prompt of a question; "" where the template refuses even a question."""
         return self._text([_user()], True) or ""
 
     @made_once
     def prompts(self) -> tuple[str, ...]:
-        """The prompts with thinking as it is, on and off."""
+        """The prompts with thinking in its default state, on and off."""
         made = [self.prompt]
         for name in ("enable_thinking", "thinking"):
             if name in self._template.variables:
@@ -109,7 +109,7 @@ class TemplateProbe:
         return self._text([_user()], True, tools=TOOLS) or ""
 
     def turn(self, case: TurnCase) -> str | None:
-        """What the template writes for this turn after the prompt, and up to the end of the text."""
+        """Returns the text that the template writes for this turn after the prompt, up to the end of the text."""
         if id(case) not in self._turns:
             self._turns[id(case)] = self._turn(case)
         return self._turns[id(case)]
@@ -127,8 +127,8 @@ class TemplateProbe:
         return None
 
     def _turn_begins(self, full: str, start: str) -> int:
-        """Where the answer begins in the text of a conversation. start: the prompt, which its beginning may differ
-        from."""
+        """Returns the position where the answer begins in the text of a conversation. start: the prompt, from which the
+        beginning of that text may differ."""
         place = len(commonprefix([full, start]))
         opening = self.prompt.removeprefix(self._text([_user()], False) or "")
         if opening != self.prompt and opening.strip() and opening not in full[:place]:
@@ -138,14 +138,14 @@ class TemplateProbe:
 
     @made_once
     def _always(self) -> str:
-        """What the template writes after every conversation."""
+        """Returns the text that the template writes after every conversation."""
         question = self._text([_user()], False) or ""
         text = self._text([_user(), {"role": "assistant", "content": TEXT}], False) or ""
         answered, _, after = text.rpartition(ASK)[2].partition(TEXT)
         return always_after(question.rpartition(ASK)[2], answered, after)
 
     def drops_thought(self, opening: str, closing: str) -> bool:
-        """True where the template takes a thought out of an earlier answer's text."""
+        """Returns True where the template removes a thought from an earlier answer's text."""
         said = f"{opening}{THOUGHT}{closing}{TEXT}"
         text = self._text([_user(), {"role": "assistant", "content": said}, _user()], True)
         return text is not None and TEXT in text and THOUGHT not in text
@@ -169,7 +169,8 @@ class TemplateProbe:
 
 
 def _marks_begin(text: str, place: int) -> int:
-    """The place itself, or where the mark begins that goes on there: two marks may begin alike."""
+    """Returns the beginning of the mark that extends over `place`, else `place` itself: two marks may begin in the same
+    way."""
     found = _BEGUN.search(text[:place])
     return found.start() if found and MARK.match(text, found.start()) and place < len(text) else place
 

@@ -1,4 +1,4 @@
-"""A format is believed once it reads back what the model's own template writes, however the text is cut."""
+"""Checks a format: it is accepted if it reads back what the model's own template writes, however the text is cut."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from twostroke.text.talk.pieces import CallArguments, CallBegan, Piece, Said, Th
 from twostroke.text.talk.reader import TurnReader
 
 Same = Callable[[Format, str], bool]
-"""Whether a turn gives the same message in pieces."""
+"""Returns whether a turn that is read in pieces gives the same message."""
 
 
 class Checked(Struct, frozen=True):
-    """right: cases that came back. wrong: turns that did not. refused: how many cases the template does not write."""
+    """right: the number of cases that were read back. wrong: the turns that were not. refused: the number of cases that
+    the template does not write."""
 
     right: int = 0
     wrong: tuple[str, ...] = ()
@@ -35,14 +36,14 @@ class ReadTurn(Struct, frozen=True):
 
 
 def read_turn(form: Format, texts: Iterable[str], tools: Tools, prompt_end: str = "") -> ReadTurn:
-    """The texts, one after the other, through a reader."""
+    """Reads the texts, one after the other, and returns the turn."""
     reader = TurnReader(form, tools, prompt_end)
     pieces = [piece for text in texts for piece in reader.feed(text)]
     return message_of([*pieces, *reader.finish()])
 
 
 def message_of(pieces: Iterable[Piece]) -> ReadTurn:
-    """The message that the pieces make."""
+    """Returns the message that the pieces make."""
     content: list[str] = []
     thought: list[str] = []
     calls: list[tuple[str, str, str]] = []
@@ -60,7 +61,7 @@ def message_of(pieces: Iterable[Piece]) -> ReadTurn:
 
 
 def fits(form: Format, probe: TemplateProbe, ends: Sequence[str], case: TurnCase = FIRST) -> bool | None:
-    """True where the format reads this case back; None where the template does not write it."""
+    """Returns True where the format reads this case back; None where the template does not write it."""
     turn = probe.turn(case)
     if turn is None or not all(name in turn for name, _ in case.calls) or case.content not in turn:
         return None
@@ -68,7 +69,7 @@ def fits(form: Format, probe: TemplateProbe, ends: Sequence[str], case: TurnCase
 
 
 def checked(form: Format, probe: TemplateProbe, ends: Sequence[str], same: Same) -> Checked:
-    """Every case, whole and in the pieces that `same` makes."""
+    """Checks every case, whole and in the pieces that `same` makes."""
     right = refused = 0
     wrong: list[str] = []
     for case in CHECKS:
@@ -84,7 +85,7 @@ def checked(form: Format, probe: TemplateProbe, ends: Sequence[str], same: Same)
 
 
 def without_end(turn: str, ends: Sequence[str]) -> str:
-    """The turn without the tokens that end it."""
+    """Returns the turn without the tokens that end it."""
     while True:
         bare = turn.rstrip()
         end = next((end for end in ends if end and bare.endswith(end)), None)
@@ -103,14 +104,14 @@ def _came_back(form: Format, turn: str, case: TurnCase) -> bool:
 
 
 def same_at_every_cut(form: Format, turn: str) -> bool:
-    """True where the turn gives one message, however it is cut."""
+    """Returns True where the turn gives one message, however it is cut in two."""
     tools = Tools(SCHEMAS)
     whole = read_turn(form, [turn], tools)
     return all(read_turn(form, [turn[:cut], turn[cut:]], tools) == whole for cut in range(1, len(turn)))
 
 
 def same_in_characters(form: Format, turn: str) -> bool:
-    """True where the turn gives one message, whole and one character at a time."""
+    """Returns True where the turn gives the same message, whole and one character at a time."""
     return read_turn(form, turn, Tools(SCHEMAS)) == read_turn(form, [turn], Tools(SCHEMAS))
 
 

@@ -1,1 +1,1 @@
-"""How one call is written: six notations as code. Formats are data for them."""
+"""The ways in which one call is written: six notations as code. Formats give the notations their data."""

@@ -1,4 +1,4 @@
-"""Notation "braces": keys stand bare, and texts between a mark.
+"""Notation "braces": keys have no quotes, and texts stand between two equal marks.
 
     call:shelf{title:<|"|>Emma<|"|>,copies:2,place:{rows:[1,2]}}
 
@@ -30,7 +30,8 @@ MOST_SCALAR, MOST_DEPTH = 4096, 64
 
 
 class BracesNotation(Struct, frozen=True):
-    """before: in front of the name. quote: around a text. Keys are sorted, as templates write them."""
+    """before: the text in front of the name. quote: the mark around a text. Keys are sorted, as templates write them.
+    """
 
     before: str
     quote: str
@@ -106,7 +107,7 @@ def _only(schema: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 class _Value:
-    """Makes JSON of one call's braces as they come."""
+    """Turns one call's braces into JSON as they come."""
 
     def __init__(self, notation: BracesNotation, stream: TextStream, call: Calling) -> None:
         self._quote, self._stream, self._say = notation.quote, stream, call.argue
@@ -116,7 +117,7 @@ class _Value:
         self._text_end = {notation.quote: (",", "}", "]", *keys)}
 
     def read(self) -> Reading[None]:
-        """The whole object; what breaks off stays as far as it came."""
+        """Reads the whole object; if it breaks off, the JSON made so far stays."""
         stream, say = self._stream, self._say
         stream.take(1)
         say("{")

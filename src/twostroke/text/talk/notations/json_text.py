@@ -1,8 +1,8 @@
-"""JSON that is still being written, and the Python words that models write in its place.
+"""Reads JSON that is still being written, and translates the Python words that models write in its place.
 
     {'a': True}   becomes   {"a": true}
 
-What is JSON already is not changed by a character. Without backtracking: the time is linear in the text.
+Correct JSON is not changed at all. There is no backtracking: the time is linear in the text.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Say = Callable[[str], object]
 
 
 class JsonText:
-    """Makes JSON of text as it comes. done: the value, which begins with a bracket or a quote, has ended. broken: a
-    character came that no JSON holds there, and that begins a mark: the value ends in front of it."""
+    """Makes JSON of text as it comes. done: True where the value, which begins with a bracket or a quote, has ended.
+    broken: True where a character came that JSON does not allow at its place, and that begins a mark: the value ends in
+    front of it."""
 
     def __init__(self) -> None:
         self.done = self.broken = False
@@ -36,7 +37,8 @@ class JsonText:
         self._in_word = False  # the text ended within a word that is longer than those of Python
 
     def take(self, text: str, ended: bool) -> tuple[str, int]:
-        """(JSON, how many characters were read). Some may be left where more text must come first."""
+        """Returns (JSON, the number of characters read). Some characters may be left where more text must come first.
+        """
         made: list[str] = []
         place = 0
         while place < len(text) and not self.done:
@@ -111,7 +113,7 @@ def _escape(character: str) -> str:
 
 
 def read_value(stream: TextStream, say: Say) -> Reading[bool]:
-    """A value that begins with a bracket or a quote, as it grows; True where it is whole."""
+    """Reads a value that begins with a bracket or a quote, while it grows. Returns True where it is whole."""
     value = JsonText()
     while True:
         made, length = value.take(stream.text[stream.at :], stream.ended)
@@ -123,7 +125,7 @@ def read_value(stream: TextStream, say: Say) -> Reading[bool]:
 
 
 def read_string(stream: TextStream) -> Reading[str | None]:
-    """A string that begins with a quote, whole; None where it is cut or is none."""
+    """Reads a whole string that begins with a quote. Returns None where it is cut or is not a string."""
     made: list[str] = []
     whole = yield from read_value(stream, made.append)
     found = loaded("".join(made)) if whole else None
@@ -131,7 +133,7 @@ def read_string(stream: TextStream) -> Reading[str | None]:
 
 
 def loaded(text: str) -> Any:
-    """What the JSON text means; None where it is none."""
+    """Returns the value of the JSON text; None where the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -139,10 +141,10 @@ def loaded(text: str) -> Any:
 
 
 def dumped(value: Any) -> str:
-    """JSON as templates write it."""
+    """Returns JSON as templates write it."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def inner(text: str) -> str:
-    """The text as it stands between the quotes of a JSON string."""
+    """Returns the text as it stands between the quotes of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -1,8 +1,9 @@
-"""Notation "nested": every value is a tag, objects and lists too, and a tool's schema types them all the way down.
+"""Notation "nested": every value is a tag, objects and lists too, and a tool's schema gives the types of values at
+every depth.
 
     P<invoke name="shelf">P<place>P<rows>P<item>1P</item>P</rows>P</place>P</invoke>      P is a prefix of each tag
 
-A text argument streams; any other one comes out when it is whole. A text goes up to its own closing tag with another
+A text argument streams; any other argument is sent when it is whole. A text goes up to its own closing tag with another
 tag after it: any other tag is a part of the text.
 """
 
@@ -28,7 +29,7 @@ MOST_DEPTH = 32
 
 
 class NestedNotation(Struct, frozen=True):
-    """prefix: of each tag."""
+    """prefix: the text in front of each tag."""
 
     prefix: str
 
@@ -60,7 +61,7 @@ class NestedNotation(Struct, frozen=True):
             yield from _Tags(self.prefix, stream, call).read()
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
-        """See Notation. What is null is left out."""
+        """See Notation. Null values are left out."""
         inside = "".join(self._tag(key, value) for key, value in arguments.items())
         return f'{self._invoke}"{name}">{inside}{self.prefix}</invoke>'
 
@@ -110,7 +111,7 @@ class NestedNotation(Struct, frozen=True):
 
 
 class _Tags:
-    """The arguments of one call."""
+    """Reads the arguments of one call."""
 
     def __init__(self, prefix: str, stream: TextStream, call: Calling) -> None:
         self._stream, self._call = stream, call
@@ -121,7 +122,7 @@ class _Tags:
         self._pointers = Pointers(self._root)
 
     def read(self) -> Reading[None]:
-        """Up to the end of the call."""
+        """Reads up to the end of the call."""
         keys: set[str] = set()
         while True:
             mark = yield from self._stream.until(self._marks, _nowhere)
@@ -145,7 +146,7 @@ class _Tags:
                 return
 
     def _text(self, tag: str, say: Callable[[str], object]) -> Reading[bool]:
-        """The text of this tag as a string of JSON; False where it is cut."""
+        """Sends the text of this tag as a string of JSON. Returns False where it is cut."""
         say('"')
         closing = f"{self._closing}{tag}>"
         mark = yield from self._stream.until_followed({closing: self._prefix}, lambda text: say(inner(text)))
@@ -157,7 +158,7 @@ class _Tags:
         return tag if (yield from self._stream.match(">")) else None
 
     def _value(self, schema: Any, depth: int) -> Reading[str | None]:
-        """JSON of what stands between two tags; None where it is cut."""
+        """Returns JSON of the text between two tags; None where it is cut."""
         parts: list[str] = []
         children: list[tuple[str, str]] = []
         while True:
@@ -191,7 +192,7 @@ class _Tags:
         return as_json(text, types)
 
     def _child(self, schema: Any, tag: str) -> Any:
-        """The schema of a tag's value."""
+        """Returns the schema of a tag's value."""
         waiting, seen = [schema], 0
         while waiting and seen < MOST_DEPTH:
             seen += 1

@@ -2,7 +2,7 @@
 
     {"name": "hours", "arguments": {"day": "Mon"}}        {"hours": {"day": "Mon"}} where the name is the key
 
-The keys may come in any order, others are passed over.
+The keys may come in any order; other keys are skipped.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ MOST_SCALAR = 4096
 
 
 class ObjectNotation(Struct, frozen=True):
-    """name, arguments, call_id: the keys. call_id: "" for none. keyed: the name is the key, its value the arguments.
+    """name, arguments, call_id: the keys of the object; call_id is "" for none. keyed: True where the name is the key,
+    and its value the arguments.
 
-    textual: the arguments are JSON in a string. counts: the id is a number within the turn, and none of the client's.
-    A form with other ids waits for the id, which the client gets with the name.
+    textual: True where the arguments are JSON in a string. counts: True where the id is a number within the turn, which
+    is not sent to the client. A form with other ids waits for the id, which the client gets with the name.
     """
 
     name: str = "name"
@@ -63,7 +64,7 @@ class ObjectNotation(Struct, frozen=True):
         return dumped(dict(pairs))
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
-        """See Notation. A form with ids holds them as texts of letters and digits."""
+        """See Notation. In a form with ids, an id is a text of letters and digits."""
         if self.keyed:
             return " ".join([lark.text("{" + dumped(name) + ": "), lark.json(schema), lark.text("}")])
         call_id = f'{dumped(self.call_id)}: "' if self.call_id else ""
@@ -78,7 +79,7 @@ class ObjectNotation(Struct, frozen=True):
 
 
 class _Object:
-    """What was read of one object so far."""
+    """The part of one object that was read so far."""
 
     def __init__(self, notation: ObjectNotation, stream: TextStream, call: Calling) -> None:
         self._notation, self._stream, self._call = notation, stream, call
@@ -88,7 +89,7 @@ class _Object:
         self._id = self._named = ""
 
     def read(self) -> Reading[None]:
-        """All pairs."""
+        """Reads all pairs of the object."""
         yield from self._pairs()
         if self._named and not self._call.begun:
             self._begin()
@@ -113,7 +114,7 @@ class _Object:
                 return
 
     def _value(self, key: str) -> Reading[bool]:
-        """True where the object may go on."""
+        """Reads the value of this key. Returns True where the object may go on."""
         stream, call = self._stream, self._call
         first = yield from stream.peek()
         if self._notation.keyed and not call.begun:
@@ -147,7 +148,7 @@ class _Object:
         return self._call.knows(name) if waits else self._begin()
 
     def _begin(self) -> bool:
-        """The call goes out, with the arguments that came before."""
+        """Sends the call, with the arguments that came before its name. Returns False where no tool has the name."""
         if not self._named or not self._call.name(self._named, self._id):
             return False
         self._call.argue("".join(self._early))

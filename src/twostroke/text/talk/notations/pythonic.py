@@ -1,8 +1,8 @@
-"""Notation "pythonic": a call of Python, with keywords alone.
+"""Notation "pythonic": a call of Python, with keyword arguments only.
 
     shelf(title="Emma", copies=2, place={"row": 3})
 
-It is parsed, not matched: lists and dicts nest. Texts stream, other values come as they grow.
+The call is parsed, not matched by a pattern: lists and dicts nest. Texts and other values stream as they grow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 class PythonicNotation(Struct, frozen=True):
-    """json_words: the model writes true and null, not True and None."""
+    """json_words: True where the model writes true and null instead of True and None."""
 
     json_words: bool = False
 
@@ -81,7 +81,7 @@ class PythonicNotation(Struct, frozen=True):
         return dumped(value) if self.json_words or isinstance(value, str) else repr(value)
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
-        """See Notation. Values are JSON, which is read as well as Python's words."""
+        """See Notation. Values are JSON, which the reader accepts as well as Python's words."""
         return " ".join([lark.text(name + "("), lark.pairs(schema, self._pair, ", "), lark.text(")")])
 
     def _pair(self, key: str, schema: Mapping[str, Any], lark: Lark) -> str:

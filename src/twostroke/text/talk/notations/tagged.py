@@ -1,11 +1,11 @@
-"""Notation "tagged": keys and values are text between tags, and a tool's schema says what a value is.
+"""Notation "tagged": keys and values are text between tags, and a tool's schema defines the type of a value.
 
     <function=shelf> <parameter=title> Emma </parameter> </function>            flat
     <invoke name="shelf"><parameter name="title">Emma</parameter></invoke>      with attributes
 
-A text streams as it comes; any other value comes out when it is whole. There are no escapes: a value goes up to the
-first closing mark after which the call goes on or ends. Before anything else such a mark is a part of the value: a
-file that an agent writes may contain it.
+A text streams as it comes; any other value is sent when it is whole. There are no escapes: a value goes up to the first
+closing mark after which the call goes on or ends. Before any other text, such a mark is a part of the value: a file
+that an agent writes may contain it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _TEXTUAL = ("true", "string")
 class TaggedNotation(Struct, frozen=True):
     """name_open N name_close ( key_open K key_close value_open pad V pad value_close between )* closing
 
-    lead: begins name_open, where a mark in front is forgotten at times. pad: a line end that is the form's. loose:
-    where a value begins with this line end, it and one at the value's end are the form's. twice: the name may stand in
-    front, too. typed: the key's tag says whether the value is a text; {type} in key_close stands for that. wraps: the
-    marks around a value that has a line end or a mark in it.
+    lead: the text that begins name_open, for models that sometimes forget a mark in front of it. pad: a line end that
+    belongs to the form. loose: a line end; where a value begins with it, this line end and one at the value's end
+    belong to the form. twice: True where the name may also stand in front. typed: set where the key's tag tells whether
+    the value is a text; {type} in key_close stands for the type. wraps: the marks around a value that has a line end or
+    a mark in it.
     """
 
     name_open: str
@@ -82,7 +83,7 @@ class TaggedNotation(Struct, frozen=True):
             yield from _Arguments(self, stream, call).read()
 
     def _named(self, stream: TextStream) -> Reading[bool]:
-        """True after a name that is whole."""
+        """Reads the end of a name. Returns True after a name that is whole."""
         if not self.name_close.strip():
             return bool((yield from stream.peek()))
         yield from stream.match('"')
@@ -146,7 +147,7 @@ def _shared(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Arguments:
-    """The arguments of one call. A key that comes twice counts once."""
+    """Reads the arguments of one call. A key that comes twice counts once."""
 
     def __init__(self, notation: TaggedNotation, stream: TextStream, call: Calling) -> None:
         self._notation, self._stream, self._call = notation, stream, call
@@ -160,7 +161,7 @@ class _Arguments:
         self._after_call = (*call.ends, *call.openings) or None
 
     def read(self) -> Reading[None]:
-        """Up to the end of the call, which is taken; other text between the tags is dropped."""
+        """Reads up to the end of the call, which is taken; other text between the tags is dropped."""
         yield from self._stream.space()
         if (yield from self._stream.starts("{")):
             return (yield from self._object())
@@ -174,7 +175,7 @@ class _Arguments:
         self._give_back(mark)
 
     def _object(self) -> Reading[None]:
-        """All arguments as one object of JSON, which a model writes at times."""
+        """Reads all arguments as one object of JSON, which a model sometimes writes."""
         yield from read_value(self._stream, self._call.argue)
         self._give_back((yield from self._stream.until(self._next, _nowhere)))
 
@@ -183,7 +184,7 @@ class _Arguments:
             self._stream.back(mark)
 
     def _argument(self) -> Reading[str]:
-        """One key and its value; the mark that ended it."""
+        """Reads one key and its value. Returns the mark that ended the value."""
         notation, stream = self._notation, self._stream
         yield from stream.match('"')
         key = (yield from stream.word(_KEY, MOST_NAME)).strip()
@@ -208,8 +209,8 @@ class _Arguments:
         return (yield from self._value(types, self._call if shown else None, self._ends(pad)))
 
     def _ends(self, pad: str) -> Followed:
-        """The marks that end a value. Some models forget to close a value: the next key ends it where the tool has
-        that key, and the end of the call does."""
+        """Returns the marks that end a value. Some models forget to close a value: then the next key ends it, if the
+        tool has that key, and so does the end of the call."""
         line, keys = self._notation.pad, self._known_keys()
         before = {line, line + self._notation.between}
         found: dict[str, Sequence[str] | None] = {space + self._next_key: keys for space in before}
@@ -217,7 +218,7 @@ class _Arguments:
         return found | dict.fromkeys((pad + self._close, self._close), self._after_value)
 
     def _known_keys(self) -> tuple[str, ...] | None:
-        """The keys that may come next as the model writes them, None where the tool's schema names none."""
+        """Returns the keys that may come next as the model writes them; None where the tool's schema names none."""
         schema = self._call.schema
         properties = schema.get("properties") if isinstance(schema, dict) else None
         if not isinstance(properties, dict):
@@ -247,7 +248,8 @@ class _Arguments:
         return mark
 
     def _said(self, attributes: str, types: frozenset[str]) -> frozenset[str]:
-        """What the tag says of the type: a text, or JSON of whatever type."""
+        """Returns the types that the tag allows: a text, or JSON of any type. Without a type in the tag, returns
+        `types`."""
         found = _TYPE.search(attributes)
         if found is None:
             return types

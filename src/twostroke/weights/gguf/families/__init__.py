@@ -1,1 +1,2 @@
-"""The architectures of GGUF files, as what Hugging Face calls them: an entry for each, and what converters did."""
+"""The architectures of GGUF files by their names at Hugging Face: an entry for each, and how converters changed the
+tensors."""

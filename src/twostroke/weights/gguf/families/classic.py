@@ -38,18 +38,18 @@ GPT2_FIELDS = {
 STARCODER: Names = {**ATTENTION, "ffn_norm": "post_attention_layernorm", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
 NORM_EPS = {"layer_norm_epsilon": "layer_norm_eps"}
 CLIP = "attention.clamp_kqv"
-"""The limit of q, k and v; 0 for none."""
+"""The key of the limit of q, k and v; a value of 0 means no limit."""
 PLAIN_BLOCK: Names = {"ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h"}
 
 
 def _head_by_head(config: Config, rows: int) -> I32Array:
-    """q, k and v of each head: stored are all of q, all of k, all of v."""
+    """Returns the order that gives q, k and v of each head. The file stores all of q, all of k, all of v."""
     heads = int(config["num_attention_heads"])
     return taken_in_turn(heads, (rows // heads // 3,) * 3)
 
 
 def _group_by_group(config: Config, rows: int) -> I32Array:
-    """The queries of a group, its key, its value."""
+    """Returns the order that gives, for each group, its queries, its key and its value."""
     heads, groups = int(config["num_attention_heads"]), int(config["num_kv_heads"])
     dim = rows // (heads + 2 * groups)
     return taken_in_turn(groups, (heads // groups * dim, dim, dim))
@@ -84,7 +84,7 @@ def _mpt(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _inner(keys: Keys, config: Config) -> dict[str, Any]:
-    """The width of the block as its matrix has it: the converter writes four times the model's, whatever it is."""
+    """Returns the width of the block as its matrix has it. The converter always writes four times the model's width."""
     return {"intermediate_size": keys.tensor_shape("ffn_up.weight")[0]}
 
 
@@ -109,7 +109,7 @@ def _bigcode(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _olmo(keys: Keys, _: Config) -> dict[str, Any]:
-    """Its norms have no weights, and one epsilon."""
+    """Returns the fields of OLMo, whose norms have no weights, and one epsilon."""
     if abs(keys.number("attention.layer_norm_epsilon", 1e-5) - 1e-5) > 1e-9:
         raise keys.wrong("attention.layer_norm_epsilon", "It is 1e-5 in this family.")
     return {"clip_qkv": keys.number(CLIP, 0.0) or None}

@@ -1,6 +1,7 @@
 """GGUF names of DBRX.
 
-Source: conversion/dbrx.py of llama.cpp. Its stacks of experts are three tensors here, the last of them turned.
+Source: conversion/dbrx.py of llama.cpp. The stacks of experts are three tensors in our checkpoints, the last of them
+turned.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeepSeek-V4. Its tensors have the names of the published checkpoints, without `model.` before them.
 
-Source: conversion/deepseek.py of llama.cpp. Experts are chosen by the token in the first layers: the table for that is
+Source: conversion/deepseek.py of llama.cpp. In the first layers, the token chooses the experts: the table for this is
 stored as whole numbers.
 """
 
@@ -15,7 +15,7 @@ from twostroke.weights.gguf.keys import Keys
 
 SLIDING, SPARSE, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
 SCORES = {1: "softmax", 2: "sigmoid", 4: "sqrtsoftplus"}
-"""expert_gating_func."""
+"""The function of scores for each value of the key expert_gating_func."""
 GATED = {"gate": "w1", "up": "w3", "down": "w2"}
 OWN = {
     "attention.q_lora_rank": "q_lora_rank",

@@ -1,4 +1,4 @@
-"""Decoders most of whose layers keep the state of a gated delta rule: Qwen3-Next and Qwen3.5.
+"""Decoders in which most layers keep the state of a gated delta rule: Qwen3-Next and Qwen3.5.
 
 Source: conversion/qwen.py of llama.cpp.
 """
@@ -19,7 +19,7 @@ from twostroke.weights.gguf.row_orders import taken_in_turn, untiled_values
 
 
 def _delta(keys: Keys, config: Config) -> dict[str, Any]:
-    """The gated delta rule in most layers."""
+    """Returns the fields of a decoder with the gated delta rule in most layers."""
     layers = int(config["num_hidden_layers"]) - keys.number("nextn_predict_layers", 0)
     keys.ignore("attention.recurrent_layers", "full_attention_interval", "rope.dimension_sections")
     keys.same("attention.value_length", config["head_dim"])
@@ -37,7 +37,7 @@ def _qwen3next(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _by_key_head(config: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """The order of rows by key head: of each its q, its k, its value heads and their gates."""
+    """Returns the order of rows by key head: for each head its q, its k, its value heads and their gates."""
     groups, each = int(config["linear_num_key_heads"]), int(config["linear_key_head_dim"])
     values = shapes[1][0] // groups
     if groups * 2 * (each + values) != shapes[0][0] + shapes[1][0]:
@@ -46,8 +46,9 @@ def _by_key_head(config: Config, shapes: tuple[Shape, ...]) -> I32Array:
 
 
 def _grouped_values(each_of: str, before: bool = False) -> Callable[[Config, int], I32Array]:
-    """Rows that belong to value heads, which lie key head by key head in our checkpoints. each_of: the field that says
-    how many rows one has. before: whether q and k stand before them."""
+    """Returns the order of rows that belong to value heads; our checkpoints have them key head by key head. each_of:
+    the field with the number of rows of one value head; "" for one row. before: whether q and k stand before these
+    rows."""
 
     def order(config: Config, rows: int) -> I32Array:
         keys, values = int(config["linear_num_key_heads"]), int(config["linear_num_value_heads"])

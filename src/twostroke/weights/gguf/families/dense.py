@@ -47,7 +47,8 @@ HEAD_NORMS: Names = {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": 
 
 
 def windows_of(keys: Keys, config: Config, slides: str = "sliding_attention", every: int = 4) -> dict[str, Any]:
-    """layer_types, by the pattern that the file says layer by layer, by the length of one, or by `every`."""
+    """Returns layer_types. The file gives the pattern layer by layer, or the length of a pattern; without both, the
+    length is `every`."""
     layers = int(config["num_hidden_layers"])
     key = "attention.sliding_window_pattern"
     period = keys.each(key, layers, every)
@@ -62,8 +63,9 @@ LOGIT_ROWS = (KeyRow("logit_scale", "logit_scale", float, silent=0.0625),)
 
 
 def gemma_scores(wide: int) -> Any:
-    """No key says how scores are scaled: by the heads' size, but in the model of `wide` layers by its width for each
-    head. llama.cpp goes by this too."""
+    """Returns the function that finds the scale of scores, for which there is no key. The scale comes from the heads'
+    size; in the model with `wide` layers it comes from the model's width for each head. llama.cpp uses the same rule.
+    """
 
     def more(_: Keys, config: Config) -> dict[str, Any]:
         if config.get("num_hidden_layers") == wide:
@@ -82,7 +84,7 @@ def _asked(keys: Keys) -> str:
 
 
 def _yes_and_no(keys: Keys, config: Config) -> dict[str, Any]:
-    """Qwen3-Reranker: the rows of the head for yes and for no, in this order."""
+    """Returns the fields of Qwen3-Reranker: the head has the rows for yes and for no, in this order."""
     labels = keys.texts("classifier.output_labels")
     if labels != ["yes", "no"]:
         said = ", ".join(labels)[:60] or "none"
@@ -114,7 +116,7 @@ def _olmo(keys: Keys) -> str:
 
 
 def _growing(keys: Keys, config: Config) -> dict[str, Any]:
-    """Ministral 3: yarn, and queries that grow with their position."""
+    """Returns the rope of Ministral 3: yarn, and queries that grow with their position."""
     group = dict(config.get("rope_scaling") or {"rope_type": "default"})
     group |= {"rope_theta": config.get("rope_theta", 1e6)}
     if keys.has("attention.temperature_scale"):
@@ -134,7 +136,7 @@ def _seed(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 def _chatglm(keys: Keys, config: Config) -> dict[str, Any]:
-    """No key says how wide a head is."""
+    """Returns the width of a head, for which there is no key, from a tensor's shape."""
     dim = keys.tensor_shape("attn_q.weight")[0] // config["num_attention_heads"]
     return {"head_dim": dim, "partial_rotary_factor": keys.number("rope.dimension_count", dim) / dim}
 
@@ -144,11 +146,12 @@ def _ernie(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 NUMBERS_OF_XIELU: Mapping[str, Shape] = {"alpha_p": (1,), "alpha_n": (1,), "beta": (), "eps": ()}
-"""The numbers of Apertus's activation, and the shapes that our checkpoints have for each layer."""
+"""The numbers of Apertus's activation, and the shape that each number has in our checkpoints."""
 
 
 def _apertus(keys: Keys, config: Config) -> dict[str, Any]:
-    """The file has the activation's numbers as keys, one for each layer. Without divisors rotations are plain."""
+    """Returns the fields of Apertus. The file has the activation's numbers as keys, one for each layer. Without
+    divisors, rotations are plain."""
     layers = int(config["num_hidden_layers"])
     rope = config.get("rope_scaling") or {"rope_type": "default"}
     numbers = {name: keys.floats(f"xielu.{name}", layers) for name in NUMBERS_OF_XIELU}

@@ -1,7 +1,7 @@
 """Encoders: BERT and RoBERTa, Nomic-BERT, ModernBERT, and classifiers on them.
 
-Sources: conversion/bert.py of llama.cpp, MODEL_TENSORS of the `gguf` package. Its converter leaves out the rows of
-positions that RoBERTa keeps for padding, so that a file of RoBERTa is one of BERT with another tokenizer. RoBERTa's
+Sources: conversion/bert.py of llama.cpp, MODEL_TENSORS of the `gguf` package. The converter leaves out the rows of
+positions that RoBERTa keeps for padding, so that a file of RoBERTa is a file of BERT with another tokenizer. RoBERTa's
 head is computed as BERT's pooler and classifier: a product, tanh, a product.
 """
 
@@ -21,7 +21,7 @@ from twostroke.weights.gguf.pooling import RANK, pooling_number
 
 NORM_EPS = {"layer_norm_epsilon": "layer_norm_eps"}
 HEAD, SCORE = "cls.weight", "cls.output.weight"
-"""Stored tensors of a classifier: its first product, and that whose rows are the labels."""
+"""Stored tensors of a classifier: the first product, and the product whose rows are the labels."""
 
 BERT_OUTER: Names = {
     "token_embd": "bert.embeddings.word_embeddings",
@@ -90,7 +90,8 @@ MODERN_LAYER: Names = {
 
 
 def _scores(keys: Keys) -> str:
-    """A file whose pooling is a score, or which names none and has a classifier, is one of a reranker."""
+    """Returns the entry for a reranker, else "". A file is a reranker's if its pooling is a score, or if it names no
+    pooling and has a classifier."""
     number = pooling_number(keys)
     return "bert-classifier" if number == RANK or (number is None and keys.has_tensor(SCORE)) else ""
 
@@ -123,7 +124,8 @@ def _nomic(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _nomic_experts(keys: Keys, config: Config) -> dict[str, Any]:
-    """The converter leaves out the one bias of all experts, and so does llama.cpp: such a file is another model."""
+    """Returns the fields of Nomic's experts. The converter leaves out the one bias of all experts, and so does
+    llama.cpp: such a file is another model."""
     return {
         **_nomic(keys, config),
         "moe_every_n_layers": keys.number("moe_every_n_layers"),
@@ -138,7 +140,8 @@ def _eurobert(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 def _jina2(keys: Keys, config: Config) -> dict[str, Any]:
-    """Files whose gates have tensors of their own, which converters wrote first, are not read."""
+    """Returns the fields of Jina 2. Files whose gates have tensors of their own, which converters wrote first, are not
+    read."""
     if keys.has_tensor("ffn_gate.weight") or keys.has_tensor("attn_q_norm.weight"):
         raise UnsupportedModel(
             f"{keys.place} has gates, or norms of q and k, in tensors of their own.",
@@ -150,7 +153,7 @@ def _jina2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _neobert(keys: Keys, _: Config) -> dict[str, Any]:
-    """The file has the inner size. Two thirds of our field are that."""
+    """Returns the fields of NeoBERT. The file has the inner size, which is two thirds of our field."""
     keys.same("attention.causal", False)
     keys.text("rope.scaling.type", "none")
     inner = keys.tensor_shape("ffn_down.weight")[1]
@@ -158,13 +161,15 @@ def _neobert(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 def _gemma(keys: Keys, config: Config) -> dict[str, Any]:
-    """No key says that both directions are seen, nor how scores are scaled: by the heads' size."""
+    """Returns two facts for which there is no key: each position sees both directions, and the heads' size gives the
+    scale of scores."""
     keys.same("attention.causal", False)
     return {"query_pre_attn_scalar": int(config.get("head_dim", 256)), "use_bidirectional_attention": True}
 
 
 def _modern(keys: Keys, config: Config) -> dict[str, Any]:
-    """Files before hidden_activation was written are of models with gelu."""
+    """Returns the fields of ModernBERT. Files written before the key hidden_activation existed are of models with gelu.
+    """
     keys.same("attention.causal", False)
     names = ("attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon")
     epsilon = next((keys.number(name) for name in names if keys.has(name)), 1e-5)

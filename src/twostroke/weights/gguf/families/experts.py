@@ -51,7 +51,8 @@ DEEPSEEK_NAMES = {
 
 
 def sigmoid_rule(keys: Keys, _: Config) -> dict[str, Any]:
-    """Weights by a sigmoid, divided by their sum where the file says so; the last layers may be guesses."""
+    """Returns the fields of experts whose weights come from a sigmoid, divided by their sum where the file asks for
+    that. The last layers may be layers that guess tokens."""
     if keys.number("expert_gating_func", 2) != 2:
         raise keys.wrong("expert_gating_func", "Experts of this family are chosen by a sigmoid (2).")
     keys.ignore("expert_shared_feed_forward_length")
@@ -59,7 +60,7 @@ def sigmoid_rule(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 def without_guesses(keys: Keys, config: Config) -> dict[str, Any]:
-    """block_count counts the layers that guess further tokens."""
+    """Returns the number of layers without the layers that guess further tokens, which block_count includes."""
     guesses = keys.number("nextn_predict_layers", 0)
     return {"num_hidden_layers": config["num_hidden_layers"] - guesses}
 
@@ -118,7 +119,8 @@ def _phimoe(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _llama4(keys: Keys, config: Config) -> dict[str, Any]:
-    """What no key says is what all published models have; with 128 experts heads have no norms, as llama.cpp knows."""
+    """Returns the fields of Llama 4. Fields without a key have the values of all published models; with 128 experts,
+    heads have no norms, as in llama.cpp."""
     keys.ignore("expert_gating_func")
     return {
         "intermediate_size_mlp": config["intermediate_size"],

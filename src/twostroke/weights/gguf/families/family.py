@@ -1,4 +1,4 @@
-"""What an entry of the table of architectures says: names on both sides, and what converters did to the tensors."""
+"""The entries of the table of architectures: the names on both sides, and how converters changed the tensors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ Shape = tuple[int, ...]
 
 
 class Place(Struct, frozen=True):
-    """Where a stored tensor stands in our checkpoints.
+    """The place of a stored tensor in our checkpoints.
 
-    name: ours with its ending; without one, it has the stored ending. `{}` in it is an expert's number, or one of
-    `parts`. order: of its rows, by the config and their number (see row_orders.py). shape: ours, by the config and the
-    stored one. columns: the order of its columns. negated_exp: stored is minus the exponential of what our checkpoints
-    have. whole: the name has its ending already. parts: what stands for `{}` where the stored tensor holds several of
-    ours, one for each of its first axis. factor: what the values are multiplied by, a power of two, by the config and
-    the layer's number.
+    name: our name with its ending; without an ending, it gets the stored one. `{}` in the name stands for an expert's
+    number, or for one of `parts`. order: returns the order of the rows, from the config and their number (see
+    row_orders.py). shape: returns our shape, from the config and the stored shape. columns: returns the order of the
+    columns. negated_exp: True where the file stores minus the exponential of our values. whole: True where the name has
+    its ending already. parts: the texts for `{}` where the stored tensor holds several of our tensors, one for each
+    index of its first axis. factor: returns the factor of the values, a power of two, from the config and the layer's
+    number.
     """
 
     name: str
@@ -42,12 +43,12 @@ class Place(Struct, frozen=True):
 
 
 class Joined(Struct, frozen=True):
-    """One of our tensors whose rows lie in several stored ones of a layer.
+    """One of our tensors whose rows lie in several stored tensors of a layer.
 
-    name: ours, with its ending. pieces: stored names with their endings; a layer that lacks the first has no such
-    tensor. turned_pieces: of these, the stacks whose matrices are stored as (columns, rows). order: as in Place, by the
-    shapes of the pieces. matrices: whether ours is a stack as the pieces are. turned: our checkpoints have it as
-    (columns, rows).
+    name: our name with its ending. pieces: the stored names with their endings; a layer that lacks the first piece has
+    no such tensor. turned_pieces: the pieces that are stacks whose matrices are stored as (columns, rows). order: like
+    the order of a Place, but from the shapes of the pieces. matrices: whether our tensor is a stack as the pieces are.
+    turned: whether our checkpoints have the tensor as (columns, rows).
     """
 
     name: str
@@ -59,35 +60,36 @@ class Joined(Struct, frozen=True):
 
 
 def no_numbers(config: Config) -> Mapping[str, F32Array]:
-    """No tensors next to those of the file."""
+    """Returns no tensors in addition to those of the file."""
     return {}
 
 
 def nothing_held(read: Callable[[str], F32Array], layers: int) -> dict[str, Any]:
-    """No fields that tensors hold."""
+    """Returns no fields that tensors hold."""
     return {}
 
 
 def nothing_more(keys: Keys, config: Config) -> dict[str, Any]:
-    """No fields next to the usual ones."""
+    """Returns no fields in addition to the usual ones."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """hf: what `architectures` of config.json would say. outer, layer: stored name -> ours. A stored name with its
+    """hf: the name in `architectures` of config.json. outer, layer: stored name -> our name. A stored name with its
     ending goes before one without.
 
-    layers: what stands before a layer's number. pairs: rows of q and k lie as pairs that turn together, and are put
-    back into halves. less_one: tensors whose values had one added. turned: matrices that are stored as (columns, rows)
-    in our checkpoints. joined: see Joined. chosen: the entry that a file of this architecture is read as, by its keys;
-    "" for this one. windows: whether it may have a sliding window. partial: whether less than a whole head may turn.
-    apart: heads' sizes are not what the usual keys say; `more` reads them. fixed: fields that all of them have. keys:
-    those that this family alone has, and what config.json calls them. rows: the same of keys with a rule for files and
-    configs that lack them. renamed: our usual field -> theirs, "" for none.
-    more: the fields that no table says; they count over the others. numbers: tensors of our checkpoints whose values
-    are keys of the file, by the config. held: the fields of the config that those tensors hold, by what reads one and
-    the number of layers. task: what the model's rows are. written: whether `quantize --to gguf` makes such files.
+    layers: the text before a layer's number. pairs: True where rows of q and k lie as pairs that turn together, and are
+    put back into halves. less_one: tensors to whose values one was added. turned: matrices that are stored as (columns,
+    rows) in our checkpoints. joined: see Joined. chosen: returns the name of the entry with which a file of this
+    architecture is read, from its keys; "" for this entry. windows: whether a file may have a sliding window. partial:
+    whether less than a whole head may turn. apart: True where the usual keys do not give the heads' sizes; `more` reads
+    them. fixed: fields that all files of the family have. keys: keys that only this family has, and their names in
+    config.json. rows: more such keys, with a rule for files and configs that lack them. renamed: our usual field -> the
+    family's field, "" for none. more: returns the fields that no table has; they override the others. numbers: returns
+    tensors of our checkpoints whose values are keys of the file, from the config. held: returns the fields of the
+    config that those tensors hold, from a function that reads a tensor and the number of layers. task: the task of the
+    model. written: whether `quantize --to gguf` makes such files.
     """
 
     hf: str

@@ -66,11 +66,12 @@ STREAM_ROWS = (
     KeyRow("altup.active_idx", "altup_active_idx", silent=0),
 )
 UNTURNED = 1e20
-"""Frequencies that are divided by more do not turn."""
+"""The largest divisor of a frequency that turns. Frequencies with a larger divisor do not turn."""
 
 
 def _shared(keys: Keys, config: Config) -> dict[str, Any]:
-    """What both families have. keys: of layers that read the K and V of an earlier one, and of embeddings."""
+    """Returns the fields that both families have: also those of layers that read the K and V of an earlier layer, and
+    of embeddings."""
     layers = int(config["num_hidden_layers"])
     said = windows_of(keys, config, every=6)
     found = {
@@ -95,7 +96,8 @@ def _gemma3n(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _shares(keys: Keys, layers: int) -> list[float]:
-    """What share of a layer's gates is zero: the key says above how many deviations they lie."""
+    """Returns the share of each layer's gates that is zero. The key gives the cut as a number of standard deviations.
+    """
     cuts = keys.floats("activation_sparsity_scale", layers)
     return [0.0 if cut == -np.inf else NormalDist().cdf(cut) for cut in cuts]
 
@@ -135,8 +137,8 @@ def _only(keys: Keys, numbers: list[int]) -> int:
 
 
 def _turns(keys: Keys, config: Config) -> dict[str, Any]:
-    """Rotations by type of layer. For layers without a window the file has divisors: 1 for what turns, a huge one for
-    the rest."""
+    """Returns the rotations of each layer type. For layers without a window the file has divisors: 1 for pairs that
+    turn, a huge number for the others."""
     divisors = (config.get("rope_scaling") or {}).get("short_factor") or []
     turned = sum(each < UNTURNED for each in divisors)
     if not divisors or any(each != 1.0 for each in divisors[:turned]):

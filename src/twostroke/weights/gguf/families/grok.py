@@ -1,7 +1,7 @@
 """Grok-1.
 
 Source: conversion/grok.py of llama.cpp, and the constants of its grok.cpp for files that lack a key. Grok-2 has another
-block next to the experts, and is refused by the names of its tensors.
+block in addition to the experts, and is refused by the names of its tensors.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ GROK: Names = {
 }
 
 LEFT_OUT = {"attn_logit_softcapping": ""}
-"""Its key is read by a row, under this family's name of the field."""
+"""The field that is not read under its usual name: a KeyRow reads its key, under this family's name of the field."""
 
 FAMILIES: dict[str, Family] = {
     "grok": Family(

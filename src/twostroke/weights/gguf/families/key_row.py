@@ -11,9 +11,8 @@ from twostroke.weights.gguf.keys import Keys
 
 
 class KeyRow(Struct, frozen=True):
-    """kind: float, int for whole numbers, or bool. absent: the value in files that lack the key; None where they must
-    have it. silent: the value in a config.json that lacks the field; None where the key is left out then.
-    """
+    """kind: float, int for whole numbers, or bool. absent: the value for files that lack the key; None where the key is
+    required. silent: the value for a config.json that lacks the field; None where the key is then left out."""
 
     key: str
     field: str
@@ -22,13 +21,13 @@ class KeyRow(Struct, frozen=True):
     silent: float | None = None
 
     def read(self, keys: Keys) -> Any:
-        """The field's value. Raises CorruptModel where the file must have the key and lacks it."""
+        """Returns the field's value. Raises CorruptModel where the key is required and the file lacks it."""
         if self.kind is bool:
             return keys.truth(self.key, bool(self.absent))
         return keys.number(self.key, self.absent)
 
     def written(self, config: Mapping[str, Any]) -> int | float | None:
-        """The key's value; None where the file has none."""
+        """Returns the key's value; None where the key is not written."""
         value = config.get(self.field)
         value = self.silent if value is None else value
         return None if value is None else self.kind(value)

@@ -16,12 +16,13 @@ from twostroke.weights.gguf.keys import Keys
 
 
 def taps(_: Config, shape: Shape) -> Shape:
-    """Filters with the axis that PyTorch has between; files have one or two axes of 1 more."""
+    """Returns the shape of filters with the axis that PyTorch has in the middle; files have one or two more axes of
+    size 1."""
     return (math.prod(shape[:-1]), 1, shape[-1])
 
 
 def of_heads(_: Config, shape: Shape) -> Shape:
-    """One number for each head, with the axes that our checkpoints have."""
+    """Returns the shape for one number for each head, with the axes that our checkpoints have."""
     return (1, 1, math.prod(shape), 1)
 
 

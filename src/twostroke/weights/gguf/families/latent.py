@@ -1,8 +1,8 @@
 """Decoders with latent attention.
 
-The second product of keys and values is stored for each head in the forms that the absorbed products want: keys as
-(latent, head) and values as (head, latent). Older files have it as our checkpoints do.
-Sources: conversion/{deepseek,minicpm,mistral,mistral3}.py of llama.cpp.
+The second product of keys and values is stored for each head in the forms that the absorbed products need: keys as
+(latent, head) and values as (head, latent). Older files have it as our checkpoints do. Sources:
+conversion/{deepseek,minicpm,mistral,mistral3}.py of llama.cpp.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INDEX = {
 
 
 def _keys_and_values(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """The order of rows by head: of each the rows of its key, then those of its value."""
+    """Returns the order of rows by head: for each head the rows of its key, then the rows of its value."""
     return taken_in_turn(shapes[0][0], (shapes[0][2], shapes[1][1]))
 
 
@@ -48,7 +48,7 @@ KEYS_AND_VALUES = Joined(
 
 
 def latent_heads(keys: Keys, config: Config) -> dict[str, Any]:
-    """The sizes of heads with latent attention."""
+    """Returns the sizes of heads with latent attention."""
     turned = keys.number("rope.dimension_count")
     keys.ignore("attention.key_length", "attention.value_length", "attention.head_count_kv")
     key = keys.number("attention.key_length_mla", keys.number("attention.key_length", 192))
@@ -65,7 +65,7 @@ def latent_heads(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _stretched(keys: Keys, config: Config) -> dict[str, Any]:
-    """Yarn with the factor on scores: the key is a tenth of mscale_all_dim."""
+    """Returns yarn with the factor on scores: the key is a tenth of mscale_all_dim."""
     rope = config.get("rope_scaling")
     if rope is None or not keys.has("rope.scaling.yarn_log_multiplier"):
         return {}
@@ -80,8 +80,9 @@ def _dense_or_experts(keys: Keys) -> str:
 
 
 def _groups(config: Config, experts: int, published: tuple[int, int]) -> dict[str, int]:
-    """Groups of experts and how many of them are kept. Files from before these keys say neither: there, a model with
-    as many experts as the one that has groups is taken for it, and others have none."""
+    """Returns the number of groups of experts, and how many of them are kept. Files from before these keys have
+    neither. If such a file has as many experts as the published model with groups, it gets that model's groups; other
+    files have no groups."""
     if config.get("n_group"):
         return {}
     known = "n_group" not in config and config.get("n_routed_experts") == experts
@@ -102,7 +103,7 @@ def _deepseek3(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _chosen_by_sigmoids(keys: Keys, config: Config) -> dict[str, Any]:
-    """Experts with a bias for their choice. A file that says no factor for their weights means 1."""
+    """Returns the fields of experts with a bias for their choice. A file without a factor for their weights means 1."""
     if keys.number("expert_gating_func", 2) != 2:
         raise keys.wrong("expert_gating_func", "Experts that have a bias for their choice have sigmoids (2).")
     normed = keys.truth("expert_weights_norm", False)
@@ -114,7 +115,8 @@ def _chosen_by_sigmoids(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _glm_dsa(keys: Keys, config: Config) -> dict[str, Any]:
-    """Layers without an index of their own take the positions of the last that has one."""
+    """Returns the fields of a model with an index. Layers without an index of their own take the positions of the last
+    layer that has one."""
     found = _chosen_by_sigmoids(keys, config)
     layers = range(int(found["num_hidden_layers"]))
     full = [f"blk.{index}.indexer.attn_k.weight" in keys.tensors for index in layers]
@@ -123,7 +125,8 @@ def _glm_dsa(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _mistral4(keys: Keys, config: Config) -> dict[str, Any]:
-    """Shares of a softmax, and queries that may grow with their position. llama.cpp takes 1 for yarn's mscale."""
+    """Returns the fields of Mistral 4: experts with weights of a softmax, and queries that may grow with their
+    position. llama.cpp takes 1 for yarn's mscale."""
     if keys.number("expert_gating_func", 1) != 1:
         raise keys.wrong("expert_gating_func", "Experts of this family are chosen by a softmax (1).")
     found = latent_heads(keys, config)

@@ -42,7 +42,7 @@ def _mimo2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _kv_heads(keys: Keys, types: list[str]) -> int:
-    """Those of a layer without a window."""
+    """Returns the number of K and V heads of a layer without a window."""
     each = keys.each("attention.head_count_kv", len(types))
     found = {heads if kind == "full_attention" else heads / 2 for heads, kind in zip(each, types, strict=True)}
     if len(found) != 1 or min(found) != int(min(found)):

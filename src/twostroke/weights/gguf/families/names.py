@@ -1,4 +1,4 @@
-"""Names of tensors that many families share: stored name -> ours."""
+"""Names of tensors that many families share: stored name -> our name."""
 
 from __future__ import annotations
 
@@ -50,18 +50,19 @@ AFTER: Names = {
 
 
 def shared(prefix: str) -> Names:
-    """A block that every row meets."""
+    """Returns the names of a shared expert, a block that computes every row."""
     return {f"ffn_{part}_shexp": f"{prefix}.{part}_proj" for part in ("gate", "up", "down")}
 
 
 def choice_bias(name: str) -> Names:
-    """What is added to the scores for the choice of experts alone; some converters leave out the ending."""
+    """Returns the names of the bias that is added to the scores only for the choice of experts; some converters leave
+    out the ending."""
     place = Place(name, shape=flat, whole=True)
     return {"exp_probs_b": place, "exp_probs_b.bias": place}
 
 
 def flat(_: Config, shape: Shape) -> Shape:
-    """The shape of the same numbers as one row."""
+    """Returns the shape of the same numbers as one row."""
     count = 1
     for size in shape:
         count *= size
@@ -69,17 +70,18 @@ def flat(_: Config, shape: Shape) -> Shape:
 
 
 def filters(_: Config, shape: Shape) -> Shape:
-    """Filters of a convolution, (channels, taps), with the axis that PyTorch has between."""
+    """Returns the shape of the filters of a convolution, stored as (channels, taps), with the axis that PyTorch has in
+    the middle."""
     return (shape[0], 1, shape[1])
 
 
 def two_by_two(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """Rows of two tensors in turn."""
+    """Returns the order in which rows of two tensors alternate."""
     return taken_in_turn(_count(shapes[0]), (1, 1))
 
 
 def expert_by_expert(_: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """All rows of the first for an expert, then those of the second."""
+    """Returns the order that gives, for each expert, all rows of the first tensor, then those of the second."""
     return taken_in_turn(shapes[0][0], (shapes[0][1], shapes[1][1]))
 
 
@@ -101,4 +103,4 @@ GUESSES: Names = {
     "nextn.shared_head_head": "shared_head.head",
     "nextn.shared_head_norm": "shared_head.norm",
 }
-"""Names of a layer that guesses a further token; no program reads it."""
+"""Names of the tensors of a layer that guesses a further token; no program reads them."""

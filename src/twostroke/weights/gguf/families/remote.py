@@ -1,5 +1,5 @@
-"""Architectures that transformers does not have. Some are others here: only their names of tensors differ, and a GGUF
-file has its own.
+"""Architectures that transformers does not have. Some of them are computed as other architectures: only the names of
+their tensors differ, and a GGUF file has its own.
 
 Sources: conversion/*.py of llama.cpp, MODEL_TENSORS of the `gguf` package.
 """
@@ -26,25 +26,27 @@ PER_LAYER = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate
 
 
 def _pairs(config: Config, rows: int) -> I32Array:
-    """Rows of a layer's q or k: how many heads there are differs from layer to layer, how wide they are does not."""
+    """Returns the order of rows of a layer's q or k. The number of heads differs from layer to layer, their width does
+    not."""
     return halves_of_pairs(rows, rows // int(config["head_dim"]))
 
 
 def _minicpm(keys: Keys, config: Config) -> dict[str, Any]:
-    """The file has the factors themselves."""
+    """Returns the fields of MiniCPM, computed from the factors that the file has."""
     depth = keys.number("residual_scale") * math.sqrt(config["num_hidden_layers"])
     base = config["hidden_size"] / keys.number("logit_scale")
     return {"scale_emb": keys.number("embedding_scale"), "scale_depth": depth, "dim_model_base": base}
 
 
 def _deepseek(keys: Keys, _: Config) -> dict[str, Any]:
-    """Weights are not divided by their sum, unless the file says it."""
+    """Returns the fields of DeepSeek: weights are not divided by their sum, unless the file asks for it."""
     keys.ignore("expert_shared_feed_forward_length")
     return {"norm_topk_prob": keys.truth("expert_weights_norm", False)}
 
 
 def _ling2(keys: Keys, config: Config) -> dict[str, Any]:
-    """The key says how wide one shared expert is. Without the key it is as wide as any other expert."""
+    """Returns the fields of Ling 2. A key gives the width of one shared expert. Without the key it is as wide as any
+    other expert."""
     if keys.number("expert_gating_func", 2) != 2:
         raise keys.wrong("expert_gating_func", "Experts of this family are chosen by a sigmoid (2).")
     if not keys.truth("expert_weights_norm", True):
@@ -56,12 +58,13 @@ def _ling2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _bitnet(keys: Keys, _: Config) -> dict[str, Any]:
-    """Without the key the activation is SiLU, as in the models before b1.58 2B4T."""
+    """Returns the activation. Without the key it is SiLU, as in the models before b1.58 2B4T."""
     return {"hidden_act": keys.text("hidden_activation", "silu")}
 
 
 def _thinned(keys: Keys, config: Config) -> dict[str, Any]:
-    """Numbers of heads and widths of each layer as block_configs. Without query heads a layer has no attention."""
+    """Returns the numbers of heads and the widths of each layer as block_configs. A layer without query heads has no
+    attention."""
     layers, dim = int(config["num_hidden_layers"]), int(config["head_dim"])
     heads, groups, wide = (
         keys.each(key, layers) for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length")
@@ -88,7 +91,7 @@ def _thinned(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _parted(config: Config, shapes: tuple[Shape, ...]) -> I32Array:
-    """Rows of q and k as pairs, then those of v."""
+    """Returns the order of rows: those of q and k as pairs, then those of v."""
     heads = (int(config["num_attention_heads"]), int(config["num_key_value_heads"]))
     q, k, v = (shape[0] for shape in shapes)
     orders = (halves_of_pairs(q, heads[0]), q + halves_of_pairs(k, heads[1]), q + k + np.arange(v, dtype=np.int32))
@@ -100,13 +103,15 @@ def _joined(name: str) -> tuple[Joined, ...]:
 
 
 def _baichuan(_: Keys, config: Config) -> dict[str, Any]:
-    """Models of 13B have slopes, as llama.cpp knows by their 40 layers. A file's head is used as it is."""
+    """Returns the fields of Baichuan. Models of 13B, which llama.cpp recognizes by their 40 layers, have slopes
+    (ALiBi). A file's head is used unchanged."""
     large = config["num_hidden_layers"] == LARGE_BAICHUAN
     return {"position_embedding": "ALIBI" if large else "ROPE", "norm_head": False}
 
 
 def _ling1(keys: Keys, config: Config) -> dict[str, Any]:
-    """Weights are not multiplied. llama.cpp reads experts in all layers."""
+    """Returns the fields of Ling 1, whose weights of experts are not multiplied. llama.cpp reads experts in all layers.
+    """
     if keys.number("expert_weights_scale", 1.0) != 1.0:
         raise keys.wrong("expert_weights_scale", "Weights of this family are not multiplied.")
     keys.same("leading_dense_block_count", 0)

@@ -1,8 +1,8 @@
 """RWKV-6 and RWKV-7.
 
-Source: conversion/rwkv.py of llama.cpp. Vectors that our checkpoints have as (1, 1, width) are stored flat, and those
-that a block mixes rows with lie in one tensor. Layer 0 of RWKV-7 has no values of a layer before; converters store a
-copy of other numbers in their place, and no program reads it.
+Source: conversion/rwkv.py of llama.cpp. Vectors that our checkpoints have as (1, 1, width) are stored flat, and the
+vectors with which a block mixes rows lie in one tensor. Layer 0 of RWKV-7 has no values of a layer before; converters
+store a copy of other numbers in their place, and no program reads it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from twostroke.weights.gguf.families.names import Names
 from twostroke.weights.gguf.keys import Keys
 
 WAYS6, WAYS7 = ("w", "k", "v", "r", "g"), ("r", "w", "k", "v", "a", "g")
-"""The ways in which a row is mixed with the one before it, as they are stored one after the other."""
+"""The ways in which a row is mixed with the one before it, in the order in which they are stored."""
 LARGE = 4096
-"""The hidden size of RWKV-6 whose small products have twice the columns."""
+"""The hidden size of the RWKV-6 models whose small products have twice the columns."""
 NO_HEADS = {"num_attention_heads": "", "num_key_value_heads": ""}
 
 
@@ -30,7 +30,8 @@ def _by_heads(config: Config, shape: Shape) -> Shape:
 
 
 def _rescaled(config: Config, layer: int) -> float:
-    """Converters divide what a layer adds by two for every `rescale_every` layers before it."""
+    """Returns the factor that undoes a change of the converter, which divides the output of a layer by two for every
+    `rescale_every` layers before it."""
     every = int(config["rescale_every"])
     return 2.0 ** (layer // every) if every > 0 else 1.0
 

@@ -24,7 +24,7 @@ from twostroke.weights.gguf.keys import Keys
 
 
 def mamba_names(prefix: str) -> Names:
-    """The tensors of a layer of states, of Mamba 1 and 2."""
+    """Returns the names of the tensors of a layer with states, of Mamba 1 and 2."""
     return {
         "ssm_a": Place(f"{prefix}.A_log", negated_exp=True, whole=True),
         "ssm_d": Place(f"{prefix}.D", whole=True),
@@ -40,7 +40,8 @@ def mamba_names(prefix: str) -> Names:
 
 
 def mamba2_names(prefix: str) -> Names:
-    """One step and one decay for each head; some stacks of numbers are flat in our checkpoints."""
+    """Returns the names for Mamba 2, with one step and one decay for each head; some stacks of numbers are flat in our
+    checkpoints."""
     return {
         **mamba_names(prefix),
         "ssm_a": Place(f"{prefix}.A_log", shape=flat, negated_exp=True, whole=True),
@@ -76,12 +77,13 @@ NO_HEADS = {"num_attention_heads": "", "num_key_value_heads": "", "intermediate_
 
 
 def attending(keys: Keys, layers: int) -> list[bool]:
-    """Whether each layer has attention: the file has its queries."""
+    """Returns whether each layer has attention: the file then has the layer's queries."""
     return [f"blk.{index}.attn_q.weight" in keys.tensors for index in range(layers)]
 
 
 def _kv_heads(keys: Keys, config: Config) -> int:
-    """How many KV heads the layers have that have any. The key is an array with zeros for the others."""
+    """Returns the number of KV heads in the layers that have any. The key is an array with zeros for the other layers.
+    """
     found = set(keys.each("attention.head_count_kv", int(config["num_hidden_layers"]))) - {0}
     dim = config.get("head_dim") or config["hidden_size"] // max(1, config["num_attention_heads"])
     return found.pop() if len(found) == 1 else int(keys.tensor_shape("attn_k.weight")[0] // dim)
@@ -107,7 +109,7 @@ def _mamba2(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _every(layers: list[bool]) -> tuple[int, int]:
-    """Period and offset of the layers that are true. Lists that have none are given one longer than they are."""
+    """Returns period and offset of the layers that are true. A list without a period gets its own length."""
     at = [index for index, each in enumerate(layers) if each]
     period = at[1] - at[0] if len(at) > 1 else len(layers)
     return period, at[0] if at else 0
@@ -198,7 +200,7 @@ def _nemotron_h(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _falcon_h1(keys: Keys, config: Config) -> dict[str, Any]:
-    """The factors were multiplied into the weights."""
+    """Returns the fields of Falcon-H1. The converter multiplied the model's factors into the weights."""
     normed = keys.has_tensor("ssm_norm.weight")
     biased = keys.has_tensor("ssm_out.bias")
     return {

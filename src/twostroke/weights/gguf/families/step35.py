@@ -1,4 +1,4 @@
-"""Step 3.5 and 3.7: more query heads in layers with a window, limits of gated blocks layer by layer.
+"""Step 3.5 and 3.7: more query heads in layers with a window, and limits of gated blocks for each layer.
 
 Source: conversion/step3.py of llama.cpp.
 """
@@ -15,7 +15,7 @@ from twostroke.weights.gguf.keys import Keys
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 FULL_SHARE = 0.5
-"""The share of a head that turns in layers without a window: the converter takes no other."""
+"""The share of a head that turns in layers without a window: the converter accepts no other value."""
 
 
 def _step35(keys: Keys, config: Config) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def _step35(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _heads(keys: Keys, key: str, types: list[str], *, same: bool = False) -> dict[str, int]:
-    """How many heads layers of each kind have; those of a kind that no layer has are as many as the others."""
+    """Returns the number of heads in layers of each kind; a kind that no layer has gets the number of the others."""
     each = keys.each(key, len(types))
     found = {kind: {heads for heads, own in zip(each, types, strict=True) if own == kind} for kind in (FULL, SLIDING)}
     if any(len(counts) > 1 for counts in found.values()) or (same and len(set(each)) != 1):
@@ -59,7 +59,7 @@ def _heads(keys: Keys, key: str, types: list[str], *, same: bool = False) -> dic
 
 
 def _ropes(keys: Keys, config: Config) -> dict[str, dict[str, Any]]:
-    """Rotations by kind of layer. Divisors, where the file has them, are of layers without a window."""
+    """Returns the rotations of each kind of layer. If the file has divisors, they belong to layers without a window."""
     theta = config.get("rope_theta", 10_000.0)
     full: dict[str, Any] = {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": FULL_SHARE}
     scaling = dict(config.get("rope_scaling") or {})

@@ -1,6 +1,6 @@
 """All architectures of GGUF files that are read, by their names in the files.
 
-A new architecture is an entry in one of the files next to this one, next to its model file.
+To add an architecture, add an entry in one of the files of this folder, and a model file.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FAMILIES: dict[str, Family] = {
     **gemma.FAMILIES,
     **text_inside.FAMILIES,
 }
-"""The families by general.architecture, and those as which a file of another name is read."""
+"""The families by general.architecture, and the entries with which a file of another name is read."""
 
 READ_AS: dict[str, tuple[str, str]] = {
     "mixtral": ("llama", "with experts"),
@@ -66,18 +66,19 @@ READ_AS: dict[str, tuple[str, str]] = {
     "bert-classifier": ("bert", "with a classifier"),
     "qwen3-reranker": ("qwen3", "with yes and no"),
 }
-"""Entries that are no name of a file: which architecture the file names, and what makes it such a one."""
+"""Entries whose name stands in no file: for each, the architecture that the file names, and the property that selects
+the entry."""
 
 PARTS = ("clip", "adapter", "imatrix")
 
 
 def known_names() -> list[str]:
-    """The architectures that a file may name."""
+    """Returns the architectures that a file may name."""
     return [name for name in FAMILIES if name not in READ_AS]
 
 
 def family_of(values: Mapping[str, Value], place: str, tensors: Mapping[str, StoredTensor]) -> tuple[str, Family, Keys]:
-    """The architecture's name in the file, its entry, its keys. Raises UnsupportedModel."""
+    """Returns the architecture's name in the file, its entry and its keys. Raises UnsupportedModel."""
     name = values.get("general.architecture")
     known = known_names()
     if not isinstance(name, str) or name not in known:

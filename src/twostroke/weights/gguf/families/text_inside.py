@@ -1,8 +1,9 @@
-"""Decoders inside models of images: their GGUF names differ from those of the plain decoder, their layers do not.
+"""Decoders inside models that read images: their GGUF names differ from those of the plain decoder, their layers do
+not.
 
-The parts that see images lie in a file of their own (mmproj): see projector.py. Places of images turn by sections of a
-head; those of text turn as a whole head does.
-Sources: conversion/{qwenvl,qwen3vl,ernie,hunyuan}.py of llama.cpp.
+The parts that read images lie in a file of their own (mmproj): see projector.py. Positions of images turn by sections
+of a head; positions of text turn as a whole head does. Sources: conversion/{qwenvl,qwen3vl,ernie,hunyuan}.py of
+llama.cpp.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ More = Callable[[Keys, Config], dict[str, Any]]
 
 
 def _of_text(more: More) -> More:
-    """The fields of the plain decoder."""
+    """Returns a function that gives the fields of the plain decoder."""
 
     def own(keys: Keys, config: Config) -> dict[str, Any]:
         keys.ignore("n_deepstack_layers")
@@ -46,7 +47,8 @@ def _ernie(keys: Keys, _: Config) -> dict[str, Any]:
 
 
 def _hunyuan(keys: Keys, config: Config) -> dict[str, Any]:
-    """The base of rotations is stored as it is, and a larger one is computed of alpha."""
+    """Returns the rope of Hunyuan. The file has the original base of rotations, from which a larger base is computed
+    with alpha."""
     keys.ignore("rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length")
     if not keys.has("rope.scaling.alpha"):
         return {}
@@ -55,13 +57,13 @@ def _hunyuan(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _paired(config: Config, rows: int) -> I32Array:
-    """Rows that turn are stored as halves, where the plain decoder has them as pairs."""
+    """Returns the order of rows that turn: the file has them as halves, where the plain decoder has them as pairs."""
     dim = int(config["head_dim"])
     return pairs_of_halves(rows, dim, int(dim * float(config.get("partial_rotary_factor", 1.0))))
 
 
 def _glm(keys: Keys, config: Config) -> dict[str, Any]:
-    """Few files say how wide a head is."""
+    """Returns the width of a head from a tensor's shape: few files have a key for it."""
     return {"head_dim": keys.tensor_shape("attn_q.weight")[0] // int(config["num_attention_heads"])}
 
 

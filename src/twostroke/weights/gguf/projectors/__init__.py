@@ -1,1 +1,1 @@
-"""Encoders of images in GGUF files (mmproj): what each type of projector means."""
+"""Encoders of images in GGUF files (mmproj): the names and fields of each type of projector."""

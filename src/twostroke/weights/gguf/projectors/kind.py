@@ -1,4 +1,4 @@
-"""What a type of projector says: names of tensors, orders of their rows, fields of config.json."""
+"""The description of a type of projector: names of tensors, orders of their rows, fields of config.json."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ VISION = "vision."
 Config = dict[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
 FieldsOf = Callable[[Keys, Config, Shapes], tuple[Config, Config]]
-"""of(keys, tower, shapes): the fields of config.json, and those of the processor's file. tower: the fields that all
-files have, which become vision_config. shapes: those of stored tensors."""
+"""of(keys, tower, shapes): returns the fields of config.json, and the fields of the processor's file. tower: the fields
+that all files have, which become vision_config. shapes: the shapes of the stored tensors."""
 
 
 def nothing_more(text: Config) -> Config:
-    """The language model's fields say all."""
+    """Returns no fields: the language model's own fields are complete."""
     return {}
 
 
 class ProjectorKind(Struct, frozen=True, kw_only=True):
-    """A type of projector. mark: the token that stands where image rows go. texts: architectures of the language models
-    that it belongs to. tower: what names of the tower begin with. layers: the same for its layers; empty without any.
+    """A type of projector. mark: the token that stands in the places of image rows. texts: the architectures of the
+    language models to which it belongs. tower: the beginning of the names of the tower's tensors. layers: the same for
+    the tower's layers; empty where there are none.
 
-    layer, outer: our names by the stems of stored ones. In `outer` a name after "/" is whole. A name before a last "/"
-    has no ending. config: see FieldsOf. more(text): fields of the language model that its own file does not have.
-    less_one: stems whose stored values are 1 more than a checkpoint's. unread: stems of tensors that are not needed.
+    layer, outer: our names by the stems of stored names. In `outer` a name after "/" is whole. A name before a last "/"
+    has no ending. config: see FieldsOf. more(text): returns fields of the language model that its own file does not
+    have. less_one: stems whose stored values are 1 more than a checkpoint's. unread: stems of tensors that are not
+    needed.
 
-    joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. paired: rows of q
-    and k lie as pairs that turn together. colors_last: kernels of patches are matrices of pixels whose colours are
-    neighbours. wide: the tensor that has a row for each element of an image row, where no key says their number.
+    joined: the name of the tensor that checkpoints have for q, k and v, where files may have three. paired: True where
+    rows of q and k lie as pairs that turn together. colors_last: True where kernels of patches are matrices of pixels
+    whose colours are neighbours. wide: the tensor that has a row for each element of an image row, where no key gives
+    their number.
     """
 
     mark: str
@@ -52,7 +55,8 @@ class ProjectorKind(Struct, frozen=True, kw_only=True):
 
 
 def bounds_of_area(keys: Keys, least: int, most: int) -> Config:
-    """The least and the most pixels of an image, as processors of Qwen have them. least, most: the family's."""
+    """Returns the least and the most pixels of an image, in the form of processors of Qwen. least, most: the family's
+    values."""
     found = {"shortest_edge": least, "longest_edge": most}
     for name, key in (("shortest_edge", "image_min_pixels"), ("longest_edge", "image_max_pixels")):
         found[name] = int(keys.number(VISION + key, found[name]))
@@ -60,20 +64,20 @@ def bounds_of_area(keys: Keys, least: int, most: int) -> Config:
 
 
 def activation_of(keys: Keys, gelu: str) -> str:
-    """The activation of the tower. gelu: which one a file means by that word."""
+    """Returns the activation of the tower. gelu: the activation that a file means by the word gelu."""
     if keys.truth("use_silu", False):
         return "silu"
     return gelu if keys.truth("use_gelu", False) else "quick_gelu"
 
 
 def length(shapes: Shapes, name: str, usual: int, axis: int = 0) -> int:
-    """The length of an axis of a stored tensor. usual: where there is no such tensor."""
+    """Returns the length of an axis of a stored tensor. usual: the length where there is no such tensor."""
     shape = shapes.get(name, ())
     return shape[axis] if axis < len(shape) else usual
 
 
 def merge_of(keys: Keys, key: str, usual: int) -> int:
-    """How many patches of one side become an image row. Raises CorruptModel below 1."""
+    """Returns the number of patches along one side that become an image row. Raises CorruptModel below 1."""
     found = int(keys.number(VISION + key, usual))
     if found < 1:
         raise keys.wrong(VISION + key, "It must be above 0.")

@@ -13,8 +13,8 @@ NEWLINE, GRIDS, LAYERS = "model.image_newline", "image_grid_pinpoints", "feature
 
 
 def _llava(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Files of llava_surgery name no language model's width: projection_dim is CLIP's own. Grids are widths and
-    heights."""
+    """Returns the fields of LLaVA. Files of llava_surgery do not name the language model's width: projection_dim is
+    CLIP's own. Grids are widths and heights."""
     clip, side = "v.class_embd" in shapes, tower["image_size"]
     tower |= {"model_type": "clip_vision_model" if clip else "siglip_vision_model"}
     tower["hidden_act"] = activation_of(keys, "gelu" if clip else "gelu_pytorch_tanh")

@@ -51,7 +51,7 @@ def _gemma3(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
 
 
 def _lfm2(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """image_size means nothing: tiles have the size that images ask for."""
+    """Returns the fields of LFM2-VL. image_size has no meaning: the images decide the size of tiles."""
     merge = merge_of(keys, SCALE, 2)
     tower["num_patches"] = length(shapes, "v.position_embd.weight", 256)
     config: Config = {

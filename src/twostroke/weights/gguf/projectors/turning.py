@@ -28,12 +28,12 @@ MERGER = {
     **{"v.post_ln": "merger.ln_q", "mm.0": "merger.mlp.0", "mm.2": "merger.mlp.2"},
 }
 FRAMES = 2
-"""How often a patch repeats its pixels: files have a kernel for each."""
+"""The number of times that a patch repeats its pixels: files have a kernel for each."""
 QWEN_TEXTS = ("Qwen2ForCausalLM",)
 
 
 def _square(keys: Keys, tower: Config) -> Config:
-    """The fields of towers that join squares of patches, under their names."""
+    """Returns the fields of towers that join squares of patches, under these towers' names."""
     return {
         **tower,
         **{"depth": tower["num_hidden_layers"], "num_heads": tower["num_attention_heads"]},
@@ -51,7 +51,7 @@ def _qwen3_vl(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config
 
 
 def _qwen2_vl(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """feed_forward_length is not that of the tower."""
+    """Returns the fields of Qwen2-VL, whose key feed_forward_length is not the tower's."""
     wide = tower["hidden_size"]
     inner = max(shapes.get("v.blk.0.ffn_up.weight", (wide, wide)))
     own = _square(keys, tower) | {"embed_dim": wide, "mlp_ratio": inner / wide}
@@ -61,7 +61,7 @@ def _qwen2_vl(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config
 
 
 def _qwen2_5_vl(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Every n_wa_pattern-th layer sees the whole tile."""
+    """Returns the fields of Qwen2.5-VL. Every n_wa_pattern-th layer sees the whole tile."""
     layers, every = tower["num_hidden_layers"], int(keys.number(VISION + "n_wa_pattern", 8))
     own = _square(keys, tower) | {
         **{"hidden_act": activation_of(keys, "gelu"), "window_size": int(keys.number(VISION + "window_size", 112))},
@@ -82,7 +82,7 @@ def _glm4v(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
 
 
 def _pixtral(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """Without merged patches it is Pixtral, whose config is that of LLaVA."""
+    """Returns the fields of Mistral 3, or of Pixtral, which merges no patches and has a config like LLaVA's."""
     merges = "mm.patch_merger.weight" in shapes
     own = tower | {"hidden_act": activation_of(keys, "gelu"), "model_type": "pixtral"}
     if keys.has("rope.freq_base"):
@@ -97,7 +97,7 @@ def _pixtral(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]
 
 
 def _gemma4(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """image_size means nothing: tiles have the size that images ask for."""
+    """Returns the fields of Gemma 4. image_size has no meaning: the images decide the size of tiles."""
     merge = merge_of(keys, "projector.scale_factor", 3)
     own = tower | {
         **{"rms_norm_eps": tower["layer_norm_eps"], "num_key_value_heads": tower["num_attention_heads"]},
@@ -118,7 +118,7 @@ def _gemma4_settings(keys: Keys, tower: Config, merge: int) -> Config:
 
 
 def _gemma4_unified(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, Config]:
-    """No tower. Files have pixels colour by colour, and places axis by axis."""
+    """Returns the fields of Gemma 4 without a tower. Files have pixels colour by colour, and positions axis by axis."""
     merge = merge_of(keys, "projector.scale_factor", 3)
     own: Config = {
         **{"patch_size": tower["patch_size"], "pooling_kernel_size": merge, "mm_embed_dim": tower["hidden_size"]},
@@ -130,7 +130,8 @@ def _gemma4_unified(keys: Keys, tower: Config, shapes: Shapes) -> tuple[Config, 
 
 
 def _gemma4_text(text: Config) -> Config:
-    """Rows of an image see each other in models whose layers have no numbers of their own for each token."""
+    """Returns the field that lets rows of an image see each other, for models whose layers have no embeddings of their
+    own for each token."""
     return {} if text.get("hidden_size_per_layer_input") else {"use_bidirectional_attention": "vision"}
 
 

@@ -1,1 +1,1 @@
-"""The tokenizers of GGUF files, as the tokenizer.json that they were converted from would say them."""
+"""The tokenizers of GGUF files, turned back into the tokenizer.json from which they were converted."""

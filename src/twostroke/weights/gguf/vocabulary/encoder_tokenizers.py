@@ -19,10 +19,11 @@ from twostroke.weights.gguf.vocabulary.token_list import BYTE, CONTROL, PREFIX, 
 
 CONTINUES = "##"
 LONGEST_WORD = 100
-"""Characters of a word that is split into pieces; longer ones are unknown. BERT's own limit; no key says it."""
+"""The most characters of a word that is split into pieces; longer words are unknown. It is BERT's own limit, for which
+there is no key."""
 
 USUAL_IDS = {"bos": 101, "unknown": 100, "seperator": 102}
-"""What the keys mean where they are absent: the ids of BERT's first vocabulary. The key is spelled so."""
+"""The ids where the keys are absent: those of BERT's first vocabulary. The key is spelled "seperator"."""
 
 UNITS_OF_BLOCK = 256
 LEAF, HAS_LEAF, EXTENDED = 1 << 31, 1 << 8, 1 << 9
@@ -30,7 +31,7 @@ LEAF, HAS_LEAF, EXTENDED = 1 << 31, 1 << 8, 1 << 9
 
 
 def wordpiece(vocabulary: TokenList) -> dict[str, Any]:
-    """The members of tokenizer.json for `bert`. Raises CorruptModel."""
+    """Returns the members of tokenizer.json for `bert`. Raises CorruptModel."""
     first, unknown, last = (_special(vocabulary, name) for name in USUAL_IDS)
     vocab: dict[str, int] = {}
     for index in range(len(vocabulary.tokens)):
@@ -62,7 +63,8 @@ def wordpiece(vocabulary: TokenList) -> dict[str, Any]:
 
 
 def piece_of(vocabulary: TokenList, index: int) -> str:
-    """The piece as a WordPiece vocabulary has it. Older converters left all texts in brackets as they are."""
+    """Returns the piece in the form of a WordPiece vocabulary. Older converters left all texts in brackets unchanged.
+    """
     text = vocabulary.tokens[index]
     if vocabulary.types[index] in (CONTROL, UNKNOWN) or (text.startswith("[") and text.endswith("]")):
         return text
@@ -84,7 +86,7 @@ def _special(vocabulary: TokenList, name: str) -> str:
 
 
 def unigram(vocabulary: TokenList) -> dict[str, Any]:
-    """The members of tokenizer.json for `t5`. Raises CorruptModel."""
+    """Returns the members of tokenizer.json for `t5`. Raises CorruptModel."""
     scores = vocabulary.values.get(PREFIX + "scores")
     if not isinstance(scores, np.ndarray) or len(scores) != len(vocabulary.tokens) or not np.isfinite(scores).all():
         raise corrupt(vocabulary.place, "tokenizer.ggml.scores is not one number for each token")
@@ -114,8 +116,8 @@ def unigram(vocabulary: TokenList) -> dict[str, Any]:
 
 
 def _charsmap(vocabulary: TokenList) -> dict[str, Any] | None:
-    """SentencePiece's table of characters that are replaced, checked: the library reads outside of one that is not
-    sound, and stops."""
+    """Returns SentencePiece's table of characters that are replaced; None where there is none. The table is checked,
+    because the library reads outside of a table that is not sound, and stops. Raises CorruptModel."""
     stored = vocabulary.values.get(PREFIX + "precompiled_charsmap")
     if stored is None or (isinstance(stored, np.ndarray) and not len(stored)):
         return None
@@ -126,7 +128,8 @@ def _charsmap(vocabulary: TokenList) -> dict[str, Any] | None:
 
 
 def is_sound_charsmap(data: bytes) -> bool:
-    """Whether each place that a walk through the trie can reach is inside it, and each value is where a text begins.
+    """Returns whether each place that a walk through the trie can reach is inside it, and each value is the beginning
+    of a text.
 
     data: the trie's size in bytes (u32), its units (u32 each), texts that each end in a zero byte.
     """

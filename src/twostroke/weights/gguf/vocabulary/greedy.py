@@ -1,8 +1,8 @@
-"""The tokenizer `rwkv` of a GGUF file: at each place of a text the longest token that begins there.
+"""The tokenizer `rwkv` of a GGUF file: at each place of a text it takes the longest token that begins there.
 
-Tokens are strings of bytes, written as Python writes them. tokenizer.json has no such model; the same is said by a
-split of the text's bytes with a pattern of all tokens, in which longer ones go first, and a list of whole words.
-Source: llama-vocab.cpp of llama.cpp.
+Tokens are strings of bytes, written as Python writes them. tokenizer.json has no such model. The same result comes from
+a split of the text's bytes with a pattern of all tokens, longer ones first, and a list of whole words. Source:
+llama-vocab.cpp of llama.cpp.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from twostroke.weights.gguf.vocabulary.post_processors import around
 from twostroke.weights.gguf.vocabulary.token_list import CONTROL, NORMAL, USER_DEFINED, TokenList
 
 LONGEST = 512
-"""Bytes of the longest token that is read: the pattern has a level for each."""
+"""The most bytes of a token that is read: the pattern has a level for each byte."""
 _ESCAPED = re.compile(r"\\(x[0-9a-f]{2}|.)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r"}
 
 Node = dict[str, Any]
-"""A place in the tree of all tokens: the next character -> the place after it; "" where a token ends."""
+"""A place in the tree of all tokens: the next character -> the place after it; the key "" marks the end of a token."""
 
 
 def greedy(vocabulary: TokenList) -> dict[str, Any]:
-    """The members of tokenizer.json for `rwkv`. A token of text that is written as a control token is left out: two ids
-    cannot have one text. Raises CorruptModel."""
+    """Returns the members of tokenizer.json for `rwkv`. A token of text that is written like a control token is left
+    out: two ids cannot have one text. Raises CorruptModel."""
     vocab: dict[str, int] = {}
     control: dict[str, int] = {}
     for index, text in enumerate(vocabulary.tokens):
@@ -49,7 +49,7 @@ def greedy(vocabulary: TokenList) -> dict[str, Any]:
 
 
 def _bytes_of(text: str, place: str) -> bytes:
-    """The bytes of a token that is written with escapes. Raises CorruptModel."""
+    """Returns the bytes of a token that is written with escapes. Raises CorruptModel."""
     try:
         found = _ESCAPED.sub(lambda sought: _unescaped(sought[1]), text).encode("latin-1")
     except UnicodeEncodeError:
@@ -71,7 +71,7 @@ def _alphabet() -> tuple[str, ...]:
 
 
 ALPHABET = _alphabet()
-"""The character that byte-level tokenizers write each byte with."""
+"""The character with which byte-level tokenizers write each byte."""
 
 
 def _printable(token: bytes) -> str:
@@ -89,7 +89,7 @@ def _tree(vocab: dict[str, int]) -> Node:
 
 
 def _pattern(node: Node) -> str:
-    """What matches the rest of a token after a place, as much of it as there is."""
+    """Returns a pattern that matches the longest possible rest of a token after a place."""
     inner = {character: child for character, child in node.items() if character}
     if not inner:
         return ""

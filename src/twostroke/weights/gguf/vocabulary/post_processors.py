@@ -1,4 +1,4 @@
-"""The special tokens around one text and around two, as tokenizer.json says them."""
+"""The special tokens around one text and around two texts, in the form of tokenizer.json."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 from twostroke.weights.gguf.vocabulary.token_list import TokenList
 
 Piece = tuple[str, int]
-"""A special token's text, or "A" or "B" for a text itself, and the token type."""
+"""A pair: a special token's text, or "A" or "B" for a text itself, and the token type."""
 
 TEXTS = ("A", "B")
 
 
 def around(vocabulary: TokenList, *, begins: bool, ends: bool = False) -> dict[str, Any] | None:
-    """BOS before and EOS after a text, by the file's keys; begins, ends: what counts where it has none.
+    """Returns the step that puts BOS before and EOS after a text, by the file's keys; None where neither is put.
+    begins, ends: the values where the file has no keys.
 
-    With add_sep_token a second text stands after EOS and a separator, as RoBERTa has it; without, it is framed as the
-    first is.
+    With add_sep_token a second text stands after EOS and a separator, as in RoBERTa. Without it, the second text is
+    framed as the first is.
     """
     first = vocabulary.text_of("bos_token_id") if vocabulary.truth("add_bos_token", begins) else None
     last = vocabulary.text_of("eos_token_id") if vocabulary.truth("add_eos_token", ends) else None
@@ -33,7 +34,7 @@ def around(vocabulary: TokenList, *, begins: bool, ends: bool = False) -> dict[s
 
 
 def template(vocabulary: TokenList, single: Sequence[Piece], pair: Sequence[Piece]) -> dict[str, Any]:
-    """TemplateProcessing. The first id of a special token's text counts."""
+    """Returns a TemplateProcessing. If several ids have a special token's text, the first id counts."""
     texts = dict.fromkeys(text for text, _ in (*single, *pair) if text not in TEXTS)
     return {
         "type": "TemplateProcessing",

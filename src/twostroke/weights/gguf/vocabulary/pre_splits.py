@@ -1,8 +1,9 @@
-"""How texts are split before merges, by the name that a GGUF file gives its tokenizer (`tokenizer.ggml.pre`).
+"""The ways in which texts are split before merges, by the name that a GGUF file gives its tokenizer
+(`tokenizer.ggml.pre`).
 
-Each entry is a list of patterns, used one after the other: what a pattern matches is a piece of its own, what lies
-between matches another. Source: the tokenizer.json of the models that the names stand for, as llama-vocab.cpp of
-llama.cpp lists them. A name that is not here is refused.
+Each entry is a list of patterns, used one after the other: a match of a pattern is one piece, and the text between two
+matches is another. Source: the tokenizer.json of the models for which the names stand, as llama-vocab.cpp of llama.cpp
+lists them. A name without an entry is refused.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ NEWLINES = (r"[^\n]+|[\n]+",)
 
 
 class PreSplit(Struct, frozen=True):
-    """whole_words: a piece that is a token is taken as it is, whatever the merges would make of it.
+    """whole_words: True where a piece that is a token is taken unchanged, whatever the merges would make of it.
 
-    begins: whether BOS stands before a text where the file does not say. composed: texts are brought to NFC first.
+    begins: whether BOS stands before a text where the file has no key for this. composed: True where texts are
+    converted to NFC first.
     """
 
     patterns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The list of tokens in a GGUF file: their texts, their types, and the keys that say which of them are special."""
+"""The list of tokens in a GGUF file: their texts, their types, and the keys that name the special ones."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ END_TEXTS = frozenset((
     "<|return|>", "<|call|>", "<|calls|>", "<|flush|>", "<|eot|>", "<|eom|>", "<turn|>", "<|tool_response>", "[e~[",
     "[EOT]", "[EOS]", "<end_of_utterance>", "</assistant>", "<SPECIAL_12>", "<seed:eos>",
 ))  # fmt: skip
-"""Tokens that end an answer whatever the file says: files name one end, and many models have two. They are control
-tokens also in files of older converters, which call some of them normal text."""
+"""Tokens that end an answer whatever the file names: files name one end, and many models have two. They are control
+tokens also in files of older converters, which mark some of them as normal text."""
 END_OF_MESSAGE = "<|end|>"
 SEVERAL_MESSAGES = frozenset(("<|call|>", "<|calls|>"))
 """In a vocabulary with one of these, an answer is several messages, and END_OF_MESSAGE ends one of them."""
 ROLES_OF_GLM = frozenset(("<|user|>", "<|observation|>"))
 GLM = "[gMASK]"
-"""A model with this token writes the mark of whose turn comes next, in place of an end."""
+"""A token of models that end an answer with the mark of the next turn's role, in place of an end token."""
 
 
 class TokenList(Struct, frozen=True):
-    """What a file says of its tokens. types: a number of each, see NORMAL and what follows."""
+    """The tokens in a file. types: a number for each token, see NORMAL and the constants after it."""
 
     tokens: list[str]
     types: list[int]
@@ -39,7 +39,7 @@ class TokenList(Struct, frozen=True):
 
     @classmethod
     def read(cls, values: Mapping[str, Value], place: str) -> TokenList:
-        """Raises CorruptModel where a list is missing or has another length."""
+        """Reads the tokens of a file. Raises CorruptModel where a list is missing or has another length."""
         tokens = texts_of(values, PREFIX + "tokens", place)
         if not tokens:
             raise CorruptModel(
@@ -55,25 +55,26 @@ class TokenList(Struct, frozen=True):
         return cls(tokens, _corrected(tokens, [int(number) for number in types]), values, place)
 
     def id_of(self, name: str) -> int | None:
-        """The id under a key such as bos_token_id; None where there is none. Ids beyond the vocabulary mean none."""
+        """Returns the id under a key such as bos_token_id; None where there is none, or where the id is beyond the
+        vocabulary."""
         found = self.values.get(PREFIX + name)
         return found if type(found) is int and 0 <= found < len(self.tokens) else None
 
     def truth(self, name: str, absent: bool) -> bool:
-        """A truth value."""
+        """Returns a truth value; `absent` where the file lacks the key."""
         found = self.values.get(PREFIX + name, absent)
         if not isinstance(found, bool):
             raise corrupt(self.place, f"{PREFIX}{name} is neither true nor false")
         return found
 
     def text_of(self, name: str) -> str | None:
-        """The text of the token under a key."""
+        """Returns the text of the token under a key; None where there is none."""
         found = self.id_of(name)
         return None if found is None else self.tokens[found]
 
     @property
     def end_ids(self) -> list[int]:
-        """Tokens that end an answer: the file's own, and control tokens that always do."""
+        """Returns the tokens that end an answer: those that the file names, and control tokens that always end one."""
         named = {self.id_of(f"{name}_token_id") for name in ("eos", "eot", "eom")} - {None}
         known = _ends_in(self.tokens)
         own = {i for i, t in enumerate(self.tokens) if self.types[i] == CONTROL and t in known}
@@ -81,7 +82,7 @@ class TokenList(Struct, frozen=True):
 
 
 def _ends_in(tokens: list[str]) -> frozenset[str]:
-    """The texts of this vocabulary that end an answer."""
+    """Returns the texts of this vocabulary that end an answer."""
     there = (END_TEXTS | SEVERAL_MESSAGES | ROLES_OF_GLM | {END_OF_MESSAGE, GLM}).intersection(tokens)
     found = there & END_TEXTS
     if not there & SEVERAL_MESSAGES:
@@ -90,7 +91,7 @@ def _ends_in(tokens: list[str]) -> frozenset[str]:
 
 
 def _corrected(tokens: list[str], types: list[int]) -> list[int]:
-    """The types, where what ends an answer or a message is a control token."""
+    """Returns the types, with every token that ends an answer or a message as a control token."""
     ends = END_TEXTS | {END_OF_MESSAGE}
     return [
         CONTROL if kind in (NORMAL, USER_DEFINED) and text in ends else kind

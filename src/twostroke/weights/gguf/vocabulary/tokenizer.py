@@ -1,8 +1,8 @@
-"""The tokenizer of a GGUF file, as the tokenizer.json that it was converted from would say it.
+"""The tokenizer of a GGUF file, turned back into the tokenizer.json from which it was converted.
 
-Three kinds are here: `gpt2` (merges over bytes, split by `pre`), `llama` (SentencePiece: merges follow from scores,
-unknown characters as bytes) and `gemma4` (merges over characters, spaces as U+2581); two more are in
-encoder_tokenizers.py, and one in greedy.py. Sources: llama-vocab.cpp of llama.cpp, transformers'
+This module has three kinds. `gpt2` has merges over bytes, split by `pre`. `llama` is SentencePiece: merges follow from
+scores, and unknown characters become bytes. `gemma4` has merges over characters, with spaces as U+2581. Two more kinds
+are in encoder_tokenizers.py, and one in greedy.py. Sources: llama-vocab.cpp of llama.cpp, transformers'
 convert_slow_tokenizer.py.
 """
 
@@ -37,7 +37,7 @@ from twostroke.weights.vocabularies.members import added, bpe, sequence, split
 
 
 def tokenizer_json(vocabulary: TokenList) -> dict[str, Any]:
-    """The members of tokenizer.json. Raises UnsupportedModel (kind or `pre` unknown), CorruptModel."""
+    """Returns the members of tokenizer.json. Raises UnsupportedModel (kind or `pre` unknown), CorruptModel."""
     whole = vocabulary.values.get("tokenizer.huggingface.json")
     if isinstance(whole, str):
         return parse_object(whole.encode(), f"{vocabulary.place}: tokenizer.huggingface.json")
@@ -59,7 +59,7 @@ def tokenizer_json(vocabulary: TokenList) -> dict[str, Any]:
 
 
 def special_texts(vocabulary: TokenList) -> dict[str, str]:
-    """bos_token and so on, as tokenizer_config.json has them."""
+    """Returns the texts of special tokens by name (bos_token and so on), as tokenizer_config.json has them."""
     names = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
     names |= {f"fim_{role}": f"fim_{role}" for role in ("pre", "suf", "mid", "rep", "sep", "pad")}
     found = {f"{ours}_token": vocabulary.text_of(f"{theirs}_token_id") for ours, theirs in names.items()}
@@ -67,7 +67,7 @@ def special_texts(vocabulary: TokenList) -> dict[str, str]:
 
 
 def chat_templates(values: Mapping[str, Value], place: str) -> dict[str, str]:
-    """Name -> template; "default" is the usual one."""
+    """Returns name -> template; "default" is the usual one."""
     found: dict[str, str] = {}
     usual = values.get("tokenizer.chat_template")
     if isinstance(usual, str) and usual:
@@ -80,7 +80,7 @@ def chat_templates(values: Mapping[str, Value], place: str) -> dict[str, str]:
 
 
 def _added(vocabulary: TokenList) -> list[dict[str, Any]]:
-    """Tokens that are found before a text is split."""
+    """Returns the tokens that are found before a text is split."""
     pieces = vocabulary.values.get(PREFIX + "model") == "bert"
     return [
         added(index, piece_of(vocabulary, index) if pieces else text, special=kind != USER_DEFINED)
@@ -90,7 +90,7 @@ def _added(vocabulary: TokenList) -> list[dict[str, Any]]:
 
 
 def _vocab(vocabulary: TokenList) -> dict[str, int]:
-    """Text -> id; unused ids are left out, of two equal texts the first counts."""
+    """Returns text -> id; unused ids are left out, and of two equal texts the first counts."""
     found: dict[str, int] = {}
     for index, text in enumerate(vocabulary.tokens):
         if vocabulary.types[index] != UNUSED:
@@ -193,11 +193,11 @@ MAKERS: Mapping[str, Callable[[TokenList], dict[str, Any]]] = {
     "t5": unigram,
     "rwkv": greedy,
 }
-"""What makes the members of tokenizer.json, by tokenizer.ggml.model."""
+"""The functions that make the members of tokenizer.json, by tokenizer.ggml.model."""
 
 
 def as_json(members: Mapping[str, Any]) -> str:
-    """Members of a file as its text."""
+    """Returns the members of a file as its text."""
     return json.dumps(members, ensure_ascii=False)
 
 

@@ -1,4 +1,5 @@
-"""DeepSeek V3 and R1: the arguments stand in a fence. Small models that learned of R1 write calls as Qwen does, too."""
+"""DeepSeek V3 and R1: the arguments stand in a fence. Small models that learned from R1 also write calls as Qwen does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kimi K2, K2 Thinking, K2.5: the id holds the name and a count over the conversation."""
+"""Kimi K2, K2 Thinking, K2.5: the id holds the tool's name and a count over the conversation."""
 
 from __future__ import annotations
 

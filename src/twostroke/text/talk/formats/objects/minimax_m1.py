@@ -1,4 +1,4 @@
-"""MiniMax M1: objects by lines between marks, no list."""
+"""MiniMax M1: objects on lines between marks, no list."""
 
 from __future__ import annotations
 

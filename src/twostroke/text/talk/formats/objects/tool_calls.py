@@ -1,4 +1,4 @@
-"""Jamba 1.5, Apriel, Hunyuan A13B, MiniMax M1: a list, or objects by lines, between marks."""
+"""Jamba 1.5, Apriel, Hunyuan A13B, MiniMax M1: a list, or objects on lines, between marks."""
 
 from __future__ import annotations
 

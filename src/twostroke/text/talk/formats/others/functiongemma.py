@@ -1,4 +1,4 @@
-"""FunctionGemma: braces, with texts between a mark."""
+"""FunctionGemma: braces, with texts between two equal marks."""
 
 from __future__ import annotations
 

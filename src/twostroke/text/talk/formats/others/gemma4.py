@@ -1,4 +1,4 @@
-"""Gemma 4: braces, with texts between a mark; results stand in the same turn."""
+"""Gemma 4: braces, with texts between two equal marks; results stand in the same turn."""
 
 from __future__ import annotations
 

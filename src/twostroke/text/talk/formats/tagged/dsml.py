@@ -1,4 +1,4 @@
-"""DSML: DeepSeek V3.2 and V4. A tag says whether its value is a text."""
+"""DSML: DeepSeek V3.2 and V4. A tag tells whether its value is a text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTATION = TaggedNotation(
 
 
 def calls_in(section: str) -> tuple[CallForm, ...]:
-    """The calls in a section of this name."""
+    """Returns the form of calls in a section of this name."""
     begin, end = f"\n\n<｜DSML｜{section}>\n", f"\n</｜DSML｜{section}>"
     return (CallForm(_NOTATION, between="\n", begin=begin, end=end),)
 

@@ -1,4 +1,4 @@
-"""GLM 4.7 and 5, Ling 3: as GLM 4.5, without line ends."""
+"""GLM 4.7 and 5, Ling 3: like GLM 4.5, without line ends."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from twostroke.text.talk.notations.tagged import TaggedNotation
 
 
 def with_suffix(suffix: str) -> Format:
-    """The format with this suffix in each tag."""
+    """Returns the format with this suffix in each tag."""
     notation = TaggedNotation(
         name_open="",
         name_close=f"<tool_sep{suffix}>\n",

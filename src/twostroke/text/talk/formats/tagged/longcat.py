@@ -1,4 +1,4 @@
-"""LongCat Flash: as GLM, with names of its own; an object of JSON occurs, too."""
+"""LongCat Flash: like GLM, with names of its own; an object of JSON occurs, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seed-OSS: tags for the function and its parameters; line ends stand around values at times."""
+"""Seed-OSS: tags for the function and its parameters; line ends sometimes stand around values."""
 
 from __future__ import annotations
 

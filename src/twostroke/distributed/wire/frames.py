@@ -22,7 +22,7 @@ from twostroke.types.request import Request
 from twostroke.types.result import TokenLogprob
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
-WIRE_VERSION = 10
+WIRE_VERSION = 11
 NONCE_BYTES = 32
 TILE_PIECE_BYTES = 256 << 10
 """The most bytes of a tile in one frame: frames of other requests go between two of them."""
@@ -68,9 +68,9 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts, or image rows
     for the others. page_bytes: the bytes of one page of positions as it is sent; 0 where pages cannot be sent.
     objectives: what it promises to each request. adapters: their names, by slot. sight: a fingerprint of the rules by
-    which images become tiles; empty where it reads no images. adapter_salts: the salt of each adapter's prefixes, which
-    follows from its contents. image_row_s, image_row_bytes: predicted seconds of an image row's encode, and its bytes
-    as it is sent.
+    which images become tiles; empty where it reads no images. keeps_pages: does it keep computed prompts on a disk?
+    adapter_salts: the salt of each adapter's prefixes, which follows from its contents. image_row_s, image_row_bytes:
+    predicted seconds of an image row's encode, and its bytes as it is sent.
     """
 
     name: str
@@ -91,6 +91,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     adapter_salts: tuple[str, ...] = ()
     image_row_s: float = 0.0
     image_row_bytes: int = 0
+    keeps_pages: bool = False
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
@@ -175,8 +176,9 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
 
     prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each. step_s: the
     seconds of the last step. page_rate: bytes a second of pages that came from other replicas; 0 before the first.
-    encode_s: predicted seconds of the encodes that it has to do for other replicas.
-    preemptions, query_tokens, hit_tokens, guesses: since the replica's start.
+    encode_s: predicted seconds of the encodes that it has to do for other replicas. disk_waits: is there something that
+    it is to write to its disk? preemptions, query_tokens, hit_tokens, guesses, and the bytes that it has written to its
+    disk and read from there: since the replica's start.
     """
 
     running: int = 0
@@ -194,6 +196,9 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
     page_rate: float = 0.0
     encode_s: float = 0.0
     guesses: VerifiedGuesses = NO_GUESSES
+    disk_waits: bool = False
+    disk_written_bytes: int = 0
+    disk_read_bytes: int = 0
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,12 +39,12 @@ def topology_of(name: str, root: Path, allowed: range | set[int] | None = None) 
 
 
 @pytest.mark.parametrize(
-    ("name", "cpus", "packages", "nodes", "cores", "fast"),
+    ("name", "cpus", "packages", "nodes", "cores", "useful"),
     [
         ("xeon_2s", 224, 2, (0, 1), 112, 112),
         ("epyc_8n", 128, 2, tuple(range(8)), 128, 128),
-        ("core_hybrid", 32, 1, (0,), 24, 8),
-        ("big_little", 8, 1, (0,), 8, 4),
+        ("core_hybrid", 32, 1, (0,), 24, 24),
+        ("big_little", 8, 1, (0,), 8, 8),
         ("quota_64", 64, 1, (0,), 64, 64),
         ("offline", 12, 1, (0,), 8, 8),
         ("small_vm", 2, 1, (0,), 1, 1),
@@ -55,11 +56,11 @@ def topology_of(name: str, root: Path, allowed: range | set[int] | None = None) 
     ],
 )
 def test_a_known_machine_is_read(
-    name: str, cpus: int, packages: int, nodes: tuple[int, ...], cores: int, fast: int, tmp_path: Path
+    name: str, cpus: int, packages: int, nodes: tuple[int, ...], cores: int, useful: int, tmp_path: Path
 ) -> None:
     found = topology_of(name, tmp_path)
     assert (len(found.cpus), found.packages, found.nodes) == (cpus, packages, nodes)
-    assert (len(found.cores), len(found.performance_cores)) == (cores, fast)
+    assert (len(found.cores), len(found.useful_cores)) == (cores, useful)
     assert sorted(cpu.number for core in found.cores for cpu in core) == sorted(cpu.number for cpu in found.cpus)
 
 
@@ -70,23 +71,23 @@ def test_a_known_machine_is_read(
         ("epyc_8n", 128, (), "cores this process may use, of 8 memory nodes"),
         (
             "core_hybrid",
-            8,
-            range(0, 16, 2),
-            "8 physical performance cores, not their 8 further hardware threads and not 16 efficiency cores",
+            24,
+            [*range(0, 16, 2), *range(16, 32)],
+            "24 physical cores, not their 8 further hardware threads",
         ),
-        ("big_little", 4, range(4, 8), "4 physical performance cores, not 4 efficiency cores"),
+        ("big_little", 8, (), "cores this process may use"),
         ("quota_64", 3, (), "the control group allows 3.5 of 64 cores"),
         ("offline", 8, range(8), "8 physical cores, not their 4 further hardware threads"),
         ("small_vm", 2, (), "2 hardware threads of one core"),
         ("arm_server", 64, (), "cores this process may use"),
         ("xeon_snc2", 112, range(112), "112 physical cores of 4 memory nodes, not their 112 further hardware threads"),
         ("ryzen_2ccd", 16, range(16), "16 physical cores, not their 16 further hardware threads"),
-        ("quota_v1", 2, (), "the control group allows 2.5 of 64 cores"),
+        ("quota_v1", 3, (), "the control group allows 2.5 of 64 cores"),
         ("one_and_memory", 16, (), "cores this process may use, of 2 memory nodes"),
     ],
 )
 def test_threads_and_their_places_follow_with_the_reason(
-    name: str, threads: int, cpus: range | tuple[int, ...], reason: str, tmp_path: Path
+    name: str, threads: int, cpus: Sequence[int], reason: str, tmp_path: Path
 ) -> None:
     found = choose_cores(topology_of(name, tmp_path))
     assert (found.threads, found.cpus, found.reason) == (threads, tuple(cpus), reason)
@@ -176,10 +177,31 @@ def test_the_system_is_asked_to_prefer_a_node(
     assert not linux.prefer_memory_of(0), "its numbers are not known here"
 
 
-@pytest.mark.parametrize(("quota", "threads"), [(0.5, 1), (1.0, 1), (3.99, 3), (64.0, 64), (100.0, 64), (None, 64)])
-def test_a_quota_is_never_passed_and_leaves_one_thread(quota: float | None, threads: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("quota", "threads"),
+    [(0.5, 1), (1.0, 1), (1.2, 1), (1.25, 2), (2.4, 2), (2.5, 3), (3.7, 3), (3.99, 4), (8.9, 8), (63.5, 63), (64.0, 64)],
+)
+def test_a_quota_has_a_thread_for_a_part_of_a_core_that_is_worth_it(quota: float, threads: int, tmp_path: Path) -> None:
+    """From a gain of a quarter on: all threads stand still for a part of each period then."""
     found = replace(topology_of("arm_server", tmp_path), quota=quota)
     assert choose_cores(found).threads == threads
+
+
+@pytest.mark.parametrize("quota", [100.0, None])
+def test_a_quota_beyond_the_machine_is_none(quota: float | None, tmp_path: Path) -> None:
+    found = replace(topology_of("arm_server", tmp_path), quota=quota)
+    assert choose_cores(found) == choose_cores(topology_of("arm_server", tmp_path / "other"))
+
+
+@pytest.mark.parametrize(("capacity", "threads", "cpus"), [(400, 4, (4, 5, 6, 7)), (420, 8, ())])
+def test_cores_that_are_much_slower_are_left_to_others(
+    capacity: int, threads: int, cpus: tuple[int, ...], tmp_path: Path
+) -> None:
+    found = topology_of("big_little", tmp_path)
+    slow = replace(found, cpus=tuple(cpu if cpu.number > 3 else replace(cpu, capacity=capacity) for cpu in found.cpus))
+    choice = choose_cores(slow)
+    assert (choice.threads, choice.cpus) == (threads, cpus)
+    assert choice.reason == ("4 physical cores, not 4 slow cores" if cpus else "cores this process may use")
 
 
 def test_a_machine_that_describes_nothing_has_plain_cores(tmp_path: Path) -> None:

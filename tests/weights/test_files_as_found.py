@@ -78,6 +78,14 @@ def test_a_byte_order_mark_changes_nothing(tmp_path: Path) -> None:
     assert read_folder(folder).vocab_size == CONFIG["vocab_size"] and len(numbers(folder)) == len(TENSORS)
 
 
+def test_an_index_of_a_very_large_model_is_read(tmp_path: Path) -> None:
+    """Mixtures with hundreds of experts a layer have an index of more than 16 MiB."""
+    folder = write(tmp_path / "large", CONFIG, TENSORS, 2)
+    path = folder / INDEX_NAME
+    path.write_bytes(path.read_bytes() + b" " * (17 << 20))
+    assert numbers(folder) == numbers(write(tmp_path / "one", CONFIG, TENSORS))
+
+
 def test_tensors_that_are_not_read_are_named(tmp_path: Path) -> None:
     write_checkpoint("zamba2", tmp_path)
     tensors = load_file(tmp_path / SINGLE_NAME)

@@ -59,7 +59,7 @@ class CacheNeeds(Struct, frozen=True):
         return sum(group.page_bytes for group in self.groups if not group.window) // PAGE_TOKENS
 
     def window_of(self, group: GroupBytes) -> int:
-        """The window, but never more than the context: no sequence is longer."""
+        """Returns the group's window in positions, and at most the context: no sequence is longer."""
         return min(group.window, self.context_tokens)
 
     def pages(self, group: GroupBytes, num_tokens: int) -> int:
@@ -82,7 +82,8 @@ class CacheNeeds(Struct, frozen=True):
         return sum(group.page_bytes * self.pages(group, num_tokens) for group in self.groups if group.window)
 
     def pools(self, budget_bytes: int, bounded: bool) -> CachePools:
-        """What fits into the budget. bounded: no more than can be of use."""
+        """Returns the pools that fit into `budget_bytes`. bounded: no pool gets more pages or slots than can be of use.
+        """
         slots = self._slots(budget_bytes, bounded)
         left = budget_bytes - slots * self.state_bytes
         typical = min(self.context_tokens, max([TYPICAL_TOKENS, *(TYPICAL_WINDOWS * g.window for g in self.groups)]))
@@ -112,7 +113,7 @@ class CacheNeeds(Struct, frozen=True):
         return CachePools(tuple(sizes), 1 if self.state_bytes else 0, self.chunk_tokens)
 
     def holds(self, pools: CachePools, least: CachePools) -> bool:
-        """Is every pool at least as large?"""
+        """Whether every pool of `pools` is at least as large as the same pool of `least`."""
         pages = zip(pools.pages, least.pages, strict=True)
         return pools.state_slots >= least.state_slots and all(a.num_pages >= b.num_pages for a, b in pages)
 
@@ -129,7 +130,7 @@ class CacheNeeds(Struct, frozen=True):
         return min(found)
 
     def words(self) -> str:
-        """What grows with a sequence and what does not."""
+        """Returns a text for users: what grows with each token of a sequence, and what each sequence takes at most."""
         grows = self.growing_bytes
         windows = self.window_bytes(self.context_tokens)
         said = [f"{grows:,} bytes a token"] if grows or not (windows or self.state_bytes) else []
@@ -138,7 +139,8 @@ class CacheNeeds(Struct, frozen=True):
         return ", ".join(said)
 
     def _useful(self, group: GroupBytes) -> int:
-        """Pages that running sequences can fill, and some for prefixes behind windows."""
+        """Returns the most pages of this group that can be of use: those that running sequences fill, and for windows
+        as many again for cached prefixes."""
         if not group.window:
             return -(-self.context_tokens * self.max_sequences // PAGE_TOKENS)
         return WINDOWS_KEPT * self.max_sequences * self.pages(group, self.context_tokens)

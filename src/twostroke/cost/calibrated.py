@@ -18,9 +18,10 @@ MEMORY_ROWS_FACTOR = 1.5
 
 
 class _Product(Struct, frozen=True):
-    """Seconds of products with some matrices by rows, and by how much of the weights stays in caches.
+    """Predicts the seconds of products with some matrices, from the number of rows and from how much of the weights
+    stays in caches.
 
-    elements, features: the elements of these matrices together, and their inputs and outputs.
+    elements: the weights of these matrices together. features: their inputs and outputs together.
     """
 
     rates: LinearRates
@@ -151,7 +152,8 @@ class CalibratedCost:
 
 
 def _product(calibration: Calibration, products: Products | ExpertBank, instead: LinearRates | None = None) -> _Product:
-    """instead: the rates of a kind that was not measured, for products that are small."""
+    """Returns the product's rates from the calibration. instead: the rates to use for small products whose kind was not
+    measured."""
     rates = calibration.linear.get(products.kind, instead)
     if rates is None:
         raise _unmeasured(f"weights in {products.kind.name.lower()}")

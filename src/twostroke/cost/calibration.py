@@ -20,10 +20,10 @@ Value = TypeVar("Value")
 
 
 class LinearRates(Struct, frozen=True):
-    """Rows of a product -> seconds for each weight of the matrix, all rows together.
+    """Seconds for each weight of a matrix, by the rows of the product; the seconds are those of all rows together.
 
-    cold: weights come from memory. warm: they stay in the last-level cache between steps. features: rows -> seconds for
-    each row and each input and output of the matrix, which count for small matrices.
+    cold: weights come from memory. warm: weights stay in the last-level cache between steps. features: rows -> seconds
+    for each row and each input and output of the matrix, which count for small matrices.
     """
 
     cold: Curve
@@ -48,10 +48,10 @@ class AttentionRates(Struct, frozen=True):
 
 
 class HostRates(Struct, frozen=True):
-    """What a step takes next to its kernels, Python's share above all: fixed, for each sequence, for each logit of a
-    sampled row.
+    """The seconds that a step takes next to its kernels, most of them in Python.
 
-    prompt_s, row_s: next to that, for each sequence with more rows than one, and for each of those rows.
+    step_s: for each step. sequence_s: for each sequence. logit_s: for each logit of a sampled row. prompt_s: for each
+    sequence with more than one row. row_s: for each of the rows of such a sequence.
     """
 
     step_s: float
@@ -63,7 +63,10 @@ class HostRates(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRates:
-    """How two ranks of this machine exchange: seconds of a meeting with next to no bytes, and bytes a second."""
+    """The speed at which two ranks of this machine exchange rows.
+
+    meeting_s: seconds of one exchange that carries almost no bytes. bytes_per_s: bytes a second of a large exchange.
+    """
 
     meeting_s: float
     bytes_per_s: float
@@ -101,12 +104,12 @@ class Calibration:
 
     @property
     def disturbed(self) -> bool:
-        """Whether other programs took so much that the figures are too low."""
+        """Whether other programs used so much of the processor during the measurement that its rates are too low."""
         return self.others_share > DISTURBED_SHARE
 
     @property
     def bf16_flops_per_s(self) -> float:
-        """Products with bf16 weights, as the kernels reach them with many rows; 0 where they were not measured."""
+        """Operations a second that products with bf16 weights and many rows reach; 0 where they were not measured."""
         rates = self.linear.get(WeightKind.BF16)
         return 2 * rates.cold.xs[-1] / rates.cold.ys[-1] if rates is not None and rates.cold.ys[-1] > 0 else 0.0
 

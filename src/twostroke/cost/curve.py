@@ -26,7 +26,7 @@ class Curve:
         return cls(tuple(x for x, _ in ordered), tuple(y for _, y in ordered))
 
     def at(self, x: float) -> float:
-        """y at x; beyond the ends the nearest point's."""
+        """Returns y at x. Beyond the first and the last point it is the y of that point."""
         index = bisect_right(self.xs, x)
         if index == 0:
             return self.ys[0]
@@ -36,6 +36,6 @@ class Curve:
         return y0 + (self.ys[index] - y0) * (x - x0) / (self.xs[index] - x0)
 
     def scaled_at(self, x: float) -> float:
-        """y at x as `at` has it, but beyond the last point y grows in proportion to x."""
+        """Returns y at x as `at` does, but beyond the last point y grows in proportion to x."""
         last = self.xs[-1]
         return self.ys[-1] * x / last if x > last else self.at(x)

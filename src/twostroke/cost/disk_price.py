@@ -1,4 +1,4 @@
-"""What reading pages from a disk costs, and whether it is sooner than computing them."""
+"""Predicts how long it takes to read pages from a disk, and whether reading is quicker than computing them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from twostroke.cost.shape import StepCost
 FIRST_RATE = 200e6
 """Bytes a second before the first reading was measured: a slow disk over SATA."""
 GREETING_S = 0.002
-"""Seconds that a reading takes next to its bytes."""
+"""The seconds of a reading that do not depend on its size."""
 WORTH = 0.5
-"""Pages are read where that takes less than this share of the seconds of computing them."""
+"""Pages are read when reading takes less than this share of the seconds of computing them."""
 LEARNED = 0.3
 """The weight of the newest reading in the moving mean of the rate."""
 LEAST_BYTES = 64 << 10
-"""Smaller readings say nothing of the rate."""
+"""Smaller readings do not show the rate of the disk, so they are not counted."""
 
 
 class DiskPrice:
-    """cost: predicts steps. step_tokens: the token budget of a step. rate: bytes a second, checks included."""
+    """Prices of reading and of computing pages.
+
+    cost: predicts steps. step_tokens: the token budget of a step. rate: bytes a second of the disk, with the check of
+    what was read.
+    """
 
     def __init__(self, cost: StepCost, step_tokens: int, rate: float = FIRST_RATE) -> None:
         self._cost, self._step_tokens, self.rate = cost, step_tokens, rate
         self._measured = False
 
     def observe(self, num_bytes: int, seconds: float) -> None:
-        """A reading took so long."""
+        """Learn the rate from a reading of `num_bytes` that took `seconds`."""
         if num_bytes < LEAST_BYTES or seconds <= 0:
             return
         rate = num_bytes / seconds
@@ -41,5 +45,5 @@ class DiskPrice:
         return prefill_s(self._cost, start, end, self._step_tokens)
 
     def worth_reading(self, num_bytes: int, start: int, end: int) -> bool:
-        """Are the pages of these positions read sooner than computed, by far?"""
+        """Whether the pages of positions [start, end) are read much sooner than they are computed."""
         return self.reading_s(num_bytes) < WORTH * self.computing_s(start, end)

@@ -1,4 +1,5 @@
-"""What the encode of a part of an image costs: a step of the encoder's program in which all patches see each other."""
+"""Predicts how long the encode of an image takes: it is a step of the encoder's program in which all patches see each
+other."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from twostroke.types.plan import Role
 
 
 class EncodeCost(Struct, frozen=True):
-    """cost: the cost of steps of the encoder. merge: patches of an image row. layers: the encoder's. window: patches of
-    a window; 0 for none. whole: the layers that see the whole part all the same."""
+    """cost: predicts steps of the encoder. merge: the patches that become one image row. layers: the number of layers
+    of the encoder. window: the patches of a window; 0 without windows. whole: the layers that see all patches although
+    there are windows."""
 
     cost: StepCost
     merge: int
@@ -21,7 +23,7 @@ class EncodeCost(Struct, frozen=True):
     whole: frozenset[int] = frozenset()
 
     def seconds(self, rows: int) -> float:
-        """The seconds of a part that becomes this many image rows."""
+        """Returns the predicted seconds of a square that becomes `rows` image rows."""
         patches = rows * self.merge
         whole_s = self.cost.predict([_seeing_all(patches, rows)]).seconds
         if not self.window or patches <= self.window:
@@ -33,20 +35,22 @@ class EncodeCost(Struct, frozen=True):
         return share * whole_s + (1 - share) * self.cost.predict(windows).seconds
 
     def tile_s(self, tile: ImageTile) -> float:
-        """The seconds of a tile."""
+        """Returns the predicted seconds of a tile, with all its squares."""
         if tile.sheet is None:
             return self.seconds(tile.rows)
         return tile.sheet.squares * self.seconds(tile.sheet.side**2) + self.piece_s(PieceKind.SHEET, tile.rows, 0)
 
     def walk_of(self, tile: ImageTile, patches: int | None = None) -> EncodeWalk:
-        """The pieces of a tile. patches: those of it, or of each of its squares, with other rows."""
+        """Returns the pieces into which the encode of a tile is divided. patches: the patches and other rows of the
+        tile, or of each of its squares, where they are known."""
         if tile.sheet is None:
             return self.walk(tile.rows, patches)
         return self.walk(tile.sheet.side**2, patches, tile.sheet.squares, tile.rows)
 
     def walk(self, rows: int, patches: int | None = None, times: int = 1, sheet: int = 0) -> EncodeWalk:
-        """The pieces of a square that becomes this many image rows. patches: its patches and other rows, where they are
-        known. times: the number of such squares. sheet: the image rows that all squares make together."""
+        """Returns the pieces of squares that each become `rows` image rows. patches: the patches and other rows of a
+        square, where they are known. times: the number of such squares. sheet: the image rows that all squares make
+        together."""
         count = rows * self.merge if patches is None else patches
         parts = [PieceKind.PRODUCTS]
         for layer in range(self.layers):
@@ -56,7 +60,7 @@ class EncodeCost(Struct, frozen=True):
         return EncodeWalk((*((*parts, PieceKind.HEAD) * times), *ends), count, rows, self.piece_s, sheet)
 
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
-        """The seconds of one piece of this many rows. patches: those of the whole part."""
+        """Returns the predicted seconds of one piece of `rows` rows. patches: the patches of the whole square."""
         if kind in (PieceKind.HEAD, PieceKind.SHEET):  # a row of a sheet moves less than the head multiplies
             return self._of(Segment(0, rows, False, Role.PREFILL, scored=rows), "head")
         if kind is PieceKind.PRODUCTS:

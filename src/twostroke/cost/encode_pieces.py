@@ -1,10 +1,9 @@
-"""Pieces of an encode: rows of one part of the encoder, as many as a step has time for.
+"""Divides an encode into pieces. A piece has as many rows of one part of the encoder as a step has time for.
 
     walk = cost.walk(rows)
     while (piece := walk.take(seconds_left, least=True)) is not None: ...
 
-The runner and the simulator take the same pieces for the same seconds. The rows have the same bits for every
-division.
+The runner and the simulator take the same pieces for the same seconds. The rows have the same bits for every division.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from collections.abc import Callable
 from msgspec import Struct
 
 LEAST_ROWS = 32
-"""Rows of the least piece, which is done in a step that has no time left."""
+"""The rows of the smallest piece, which is computed even in a step that has no time left."""
 
 
 class PieceKind(enum.Enum):
-    """PRODUCTS: ops between two attentions, each row from itself alone. ATTENTION: rows that see all rows of the part.
-    WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read line by line."""
+    """PRODUCTS: the ops between two attentions, where each row depends on itself alone. ATTENTION: rows that see all
+    rows of the square. WINDOWS: rows that see a window. HEAD: image rows. SHEET: image rows of several squares, read
+    line by line."""
 
     PRODUCTS = enum.auto()
     ATTENTION = enum.auto()
@@ -30,7 +30,7 @@ class PieceKind(enum.Enum):
 
 
 PieceSeconds = Callable[[PieceKind, int, int], float]
-"""(kind, rows, patches of the whole) -> predicted seconds."""
+"""Called with the kind, the rows of a piece and the patches of the whole square; returns the predicted seconds."""
 
 
 class EncodePiece(Struct, frozen=True):
@@ -46,14 +46,13 @@ class EncodePiece(Struct, frozen=True):
 
     @property
     def ends_part(self) -> bool:
-        """Whether the next piece is of the next part."""
+        """Whether this piece is the last one of its part."""
         return self.end == self.rows
 
 
 class EncodeWalk:
-    """kinds: those of the encoder's parts, in order. patches: rows of all parts but the head. rows: those of the head.
-    sheet: those of a sheet.
-    """
+    """kinds: the kinds of the encoder's parts, in order. patches: the rows of every part but the head. rows: the rows
+    of the head. sheet: the rows of a sheet."""
 
     def __init__(
         self, kinds: tuple[PieceKind, ...], patches: int, rows: int, seconds: PieceSeconds, sheet: int = 0
@@ -69,13 +68,13 @@ class EncodeWalk:
         return self._part == len(self._kinds)
 
     def is_windowed(self, part: int) -> bool:
-        """Whether K and V that a part of the body reads, or writes for the next one, are those of windows."""
+        """Whether the K and V that this part reads, or writes for the next part, are those of windows."""
         return PieceKind.WINDOWS in self._kinds[part : part + 2]
 
     def take(self, most_s: float, *, least: bool) -> EncodePiece | None:
-        """The largest next piece that takes at most so long; None where there is none.
+        """Returns the largest next piece that is predicted to take at most `most_s` seconds; None when there is none.
 
-        least: take a piece of LEAST_ROWS even where it takes longer.
+        least: a piece of LEAST_ROWS is taken even when it takes longer.
         """
         if self.done:
             return None
@@ -93,7 +92,7 @@ class EncodeWalk:
         return piece
 
     def _within(self, kind: PieceKind, left: int, most_s: float) -> int:
-        """The most rows that take at most so long: all that are left, or a multiple of LEAST_ROWS."""
+        """Returns the most rows that take at most `most_s` seconds: all `left` rows, or a multiple of LEAST_ROWS."""
         if self._predicted(kind, left) <= most_s:
             return left
         low, high = 0, -(-left // LEAST_ROWS)

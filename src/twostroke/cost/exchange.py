@@ -1,4 +1,5 @@
-"""Steps of a model that several processes hold together: the work of one of them, and what they exchange."""
+"""Predicts steps of a model that several processes hold together: the work of one process, and what the processes
+exchange."""
 
 from __future__ import annotations
 
@@ -11,10 +12,9 @@ from twostroke.cost.work import Work
 
 @dataclass(frozen=True, slots=True)
 class ExchangeWork:
-    """What one process sends in a step. meetings: how often processes wait for one another; logit_meetings: how often
-    in addition in steps with logits. row_bytes: bytes of each row to all others together; logit_row_bytes: bytes of
-    each row that needs logits.
-    """
+    """What one process sends in a step. meetings: how often processes wait for one another. logit_meetings: how often
+    they wait in addition in steps with logits. row_bytes: bytes of each row to all others together. logit_row_bytes:
+    bytes of each row that needs logits."""
 
     meetings: int = 0
     logit_meetings: int = 0

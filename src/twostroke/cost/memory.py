@@ -1,4 +1,5 @@
-"""Does it fit, and how many tokens of KV cache next to it? The arithmetic of memory, before anything is loaded."""
+"""The arithmetic of memory before anything is loaded: whether a model fits, and how many tokens of KV cache fit next to
+it."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ grammars. More may be held while a load lasts; this is what stays after it (heap
 
 
 class MemoryNeeds(Struct, frozen=True):
-    """weight_bytes: the packed weights. buffer_bytes: activations and logits. table_bytes: what grows with the context
-    (rotations, page tables). process_bytes: the memory of the process itself. adapter_bytes: the places for adapters.
-    """
+    """weight_bytes: the packed weights. buffer_bytes: activations and logits. table_bytes: rotations and page tables,
+    which grow with the context. process_bytes: the memory of the process itself. adapter_bytes: the places for
+    adapters."""
 
     weight_bytes: int
     buffer_bytes: int
@@ -39,7 +40,7 @@ class MemoryNeeds(Struct, frozen=True):
 
 
 class KVPlan(Struct, frozen=True):
-    """The pools, and the sentence that says why. tokens: positions of sequences that run together."""
+    """The pools, and the sentence that gives the reason. tokens: the positions of all sequences that run together."""
 
     pools: CachePools
     kv_bytes: int

@@ -1,4 +1,4 @@
-"""Steps of a pipeline: what each stage takes for a plan, and how long a round of plans takes."""
+"""Predicts steps of a pipeline: the seconds of each stage for a plan, and the seconds of a round of plans."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def sharing_pays(cost: StepCost, streams: Sequence[Part], plans: int) -> bool:
 
 
 class StageTimes:
-    """costs: the cost of each stage, first to last, with what it hands over. The last stage schedules and samples."""
+    """costs: the cost of each stage, from first to last, with the rows that it hands over. The last stage schedules and
+    samples."""
 
     def __init__(self, costs: Sequence[StepCost]) -> None:
         self._costs = costs
@@ -34,7 +35,7 @@ class StageTimes:
         return len(self._costs)
 
     def seconds(self, segments: Sequence[Part]) -> list[float]:
-        """What each stage takes for a plan with these sequences. The host's part is the last one's."""
+        """Returns the seconds of each stage for a plan with these sequences. The last stage has the host's part."""
         found = [cost.predict(segments) for cost in self._costs]
         members = [sum(part.seconds for part in each.parts if part.name != "host") for each in found[:-1]]
         return [*members, found[-1].seconds]

@@ -1,4 +1,4 @@
-"""How much of a step's time its prefill took, and its encode of an image."""
+"""Divides a step's time: the part of its prefill, and the part of encoding an image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twostroke.types.result import StepResult
 
 
 class HasRequest(Protocol):
-    """What keeps a request."""
+    """An object that keeps a request."""
 
     @property
     def request(self) -> Request:
@@ -23,7 +23,8 @@ class HasRequest(Protocol):
 
 
 class Encode(Struct, frozen=True):
-    """What a step spent on an image, in how many pieces, and for which completion."""
+    """The encode of an image in one step. request_id: the completion that it counts for. seconds: the time of its
+    `pieces`."""
 
     request_id: str = ""
     seconds: float = 0.0
@@ -34,7 +35,8 @@ NO_ENCODE = Encode()
 
 
 def prefill_share(segments: Sequence[Segment], cost: StepCost | None) -> float:
-    """0..1 of model and sampling: what the step took more than its decoding sequences alone would have, as predicted.
+    """Returns the prefill's share of model and sampling, from 0 to 1: what the step took more than its decoding
+    sequences alone would have, as predicted.
 
     Without a cost model it goes by rows.
     """
@@ -60,7 +62,8 @@ def chunk_seconds(rows: Sequence[Row], busy_s: float, cost: StepCost | None) -> 
 
 
 def encode_of(plan: Plan, result: StepResult, busy_s: float, live: Mapping[str, HasRequest]) -> Encode:
-    """The encode of a step, for the first completion that shows what was encoded. live: all, in order of arrival."""
+    """Returns the encode of a step, for the first completion that shows the image. live: all completions, in order of
+    arrival."""
     if not result.encode_s:
         return NO_ENCODE
     keys = set(result.encodes.keys) | ({plan.encode.key} if plan.encode is not None else set())

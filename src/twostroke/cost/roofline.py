@@ -1,4 +1,5 @@
-"""StepCost of published hardware: each part takes as long as the slower of its arithmetic and its bytes."""
+"""StepCost of published hardware: each part of a step takes as long as its arithmetic or its bytes, whichever is
+slower."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ class RooflineCost:
         return StepPrediction((weights, head, attention, other, host))
 
     def _beside_s(self, busy_s: float) -> float:
-        """What the host adds to a step of one row a sequence that takes busy_s."""
+        """Returns the seconds that the host adds to a step of one row a sequence that takes busy_s."""
         return max(self._layers_s, self._step_s - busy_s) if self._overlaps else self._host_s
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
@@ -75,7 +76,8 @@ class RooflineCost:
             yield busy_s + self._beside_s(busy_s)
 
     def _by_rows(self, counts: SegmentCounts) -> tuple[PartPrediction, PartPrediction, PartPrediction]:
-        """(weights, head, other), which follow from the numbers of rows; those of a few steps are remembered."""
+        """Returns (weights, head, other). These follow from the numbers of rows, so those of a few steps are
+        remembered."""
         key = counts.rows, counts.logit_rows, counts.adapters, counts.adapted_rows
         found = self._remembered.get(key)
         if found is None:

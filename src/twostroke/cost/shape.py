@@ -1,4 +1,4 @@
-"""What a step is made of, and what a prediction of its time contains."""
+"""The sequences of a step, and the prediction of its time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from twostroke.types.plan import Role
 class Segment(NamedTuple):
     """One sequence's part of a step: positions [start, start + num_tokens). samples: its last row needs logits.
 
-    role: what the sequence does. scored: further rows that need logits, for log probabilities of the prompt.
-    drafts: the rows at the end that are guesses; they need logits, too. adapter: the number of the one that its rows
-    are computed with; -1 for none.
+    role: what the sequence does. scored: further rows that need logits, for log probabilities of the prompt. drafts:
+    the rows at the end that are guesses; they need logits, too. adapter: the number of the adapter that its rows are
+    computed with; -1 for none.
     """
 
     start: int
@@ -34,12 +34,12 @@ class Segment(NamedTuple):
 
     @staticmethod
     def prefill(start: int, num_tokens: int, samples: bool, adapter: int = -1) -> Segment:
-        """A chunk of a prompt. samples: it is the last one."""
+        """Returns a chunk of a prompt. samples: whether it is the last chunk."""
         return Segment(start, num_tokens, samples, Role.PREFILL, adapter=adapter)
 
     @staticmethod
     def decode(start: int, adapter: int = -1) -> Segment:
-        """One more token of a sequence, whose last token is at position `start`."""
+        """Returns the part of a sequence that gets one more token. Its last token is at position `start`."""
         return Segment(start, 1, True, Role.DECODE, adapter=adapter)
 
 
@@ -64,7 +64,7 @@ class Part(Protocol):
 
     @property
     def adapter(self) -> int:
-        """The adapter of its rows; -1 for none."""
+        """The adapter of the sequence's rows; -1 for none."""
 
 
 class Bound(enum.Enum):

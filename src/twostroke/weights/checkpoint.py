@@ -15,7 +15,7 @@ from twostroke.types.errors import CorruptModel, ModelNotFound, UnsupportedModel
 from twostroke.types.spec.formats import WeightKind
 from twostroke.weights.gguf.tensors import GgufTensor
 from twostroke.weights.gguf.unfold import NAME_FILE, open_named
-from twostroke.weights.json_file import DOWNLOAD_AGAIN, read_object
+from twostroke.weights.json_file import DOWNLOAD_AGAIN, parse_object, read_bytes, without_mark
 from twostroke.weights.quantized.present import with_matrices
 from twostroke.weights.quantized.recipe import scheme_in
 from twostroke.weights.quantized.tensor import QuantizedTensor
@@ -24,7 +24,8 @@ from twostroke.weights.tensor_source import SourceArray, TensorInfo, TensorSourc
 
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
-MAX_INDEX_ENTRIES = 1 << 20
+MAX_INDEX_ENTRIES, MAX_INDEX_BYTES = 1 << 20, 256 << 20
+"""60 layers of 384 experts, with three matrices of three tensors each, have 207,360 names, which take over 20 MB."""
 MAX_SHARDS = 4096
 NOT_THE_MODEL = ("adapter_model", "consolidated", "mmproj", ".")
 """Beginnings of names of safetensors files that hold something else, or the same weights under other names."""
@@ -228,7 +229,8 @@ def shards_without_index(folder: Path) -> list[str]:
 
 
 def _read_weight_map(path: Path) -> dict[str, str]:
-    weight_map: Any = read_object(path).get("weight_map")
+    raw = without_mark(read_bytes(path, MAX_INDEX_BYTES))
+    weight_map: Any = parse_object(raw, path.name).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map or len(weight_map) > MAX_INDEX_ENTRIES:
         raise CorruptModel(f"{path.name}: weight_map must be an object of tensor names.", fix=DOWNLOAD_AGAIN)
     for tensor, name in weight_map.items():

@@ -15,22 +15,23 @@ from twostroke.types.prefix import MissReason
 from twostroke.types.spec.formats import KVKind
 
 LEAST_CAUSE_SHARE = 0.05
-"""Causes of a smaller share of the time need no advice."""
+"""A cause with a smaller share of the time gets no advice."""
 
 LEAST_SAVED_SHARE = 0.01
-"""Advice that saves less, but something, is not given."""
+"""Advice that saves a smaller share of the time is not given."""
 
 LEAST_FACTOR = 1.1
-"""What makes a step faster by less does not help."""
+"""A change that makes a step faster by less than this factor does not count as help."""
 
 LEAST_CHUNK_TOKENS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What could be set otherwise, as it is. step_tokens: --max-step-tokens; max_sequences: --max-sequences.
+    """The settings that advice could change, with their present values. step_tokens: --max-step-tokens. max_sequences:
+    --max-sequences.
 
-    step_rule: names the rule that sizes prompts next to streams; empty if only max_step_tokens limits them.
+    step_rule: the name of the rule that sizes prompts next to streams; empty if only max_step_tokens limits them.
     """
 
     step_tokens: int
@@ -39,7 +40,7 @@ class Options:
 
 
 def advice_for(context: ExplainContext, causes: list[Cause], what_if: WhatIf | None, options: Options) -> list[Advice]:
-    """What saves most first; what would not help last."""
+    """Returns advice against the causes: first what saves most, last what would not help."""
     found: list[Advice] = []
     for cause in causes:
         if cause.seconds < LEAST_CAUSE_SHARE * context.account.e2e_s:
@@ -118,7 +119,8 @@ def _prefill_bound(cost: StepCost, cached: int, total: int, step_tokens: int) ->
 
 
 def _stretched(context: ExplainContext, cause: Cause, options: Options) -> list[Advice]:
-    """Smaller chunks: the same prefill in more steps, each gap stretched by less."""
+    """Returns the advice to use smaller chunks: the same prefill then takes more steps, and each gap is stretched by
+    less."""
     decoding, shares = context.decoding, context.account.stretches
     if context.cost is None or not decoding or not shares:
         return []
@@ -163,7 +165,7 @@ def _queue(context: ExplainContext, cause: Cause, what_if: WhatIf | None, option
 
 
 def _plain(context: ExplainContext, cause: Cause) -> list[Advice]:
-    """Causes against which the cost model has nothing to weigh."""
+    """Returns advice against causes for which the cost model has no alternative to compare."""
     if cause.kind is CauseKind.PREFIX:
         return _prefix(context, cause)
     texts = {

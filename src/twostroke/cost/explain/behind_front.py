@@ -18,8 +18,10 @@ from twostroke.cost.history.stay import ReplicaStay, StayEnd
 from twostroke.types.parts import TimeParts
 
 FRONT_PARTS = ("front_s", "transfer_s", "resume_s", "lost_s")
-"""Seconds that TimeParts does not have: at no replica; on the way and before a replica's own queue; computed again
-after a loss; at replicas whose records are gone.
+"""Parts of the time that TimeParts does not have.
+
+front_s: seconds at no replica. transfer_s: seconds on the way, and before a replica's own queue. resume_s: seconds of
+computing again after a loss. lost_s: seconds at replicas whose records are gone.
 """
 
 Record = Explanation | str
@@ -128,7 +130,7 @@ def _shortened(causes: Sequence[Cause], seconds: float) -> list[Cause]:
 
 
 def _again(cause: Cause, stay: ReplicaStay, lost: ReplicaStay) -> Cause:
-    """Call the computing of a prompt what it is here: the price of the loss."""
+    """Returns the cause as the price of a loss: the prompt was computed again here."""
     if cause.kind is not CauseKind.OWN_PREFILL:
         return cause
     told = f" and {stay.num_told:,} tokens of its answer" if stay.num_told else ""

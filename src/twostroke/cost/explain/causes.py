@@ -29,7 +29,8 @@ BUSY_FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class ExplainContext:
-    """What explain looks at. cost: None where there is no cost model. step_tokens: the token budget of a step.
+    """The figures from which causes are found. cost: the cost model, None without one. step_tokens: the token budget of
+    a step.
 
     measured: whether the cost model knows this very machine.
     """
@@ -42,22 +43,24 @@ class ExplainContext:
 
     @property
     def start(self) -> TimeParts:
-        """Parts up to the first token, or all where there was none."""
+        """The parts of the time up to the first token, or of the whole time when there was no token."""
         return self.account.parts if self.account.start is None else self.account.start
 
     @property
     def stream(self) -> TimeParts:
-        """Parts after the first token."""
+        """The parts of the time after the first token."""
         return TimeParts() if self.account.start is None else self.account.parts - self.account.start
 
     @property
     def decoding(self) -> list[Segment]:
-        """What decoded in a step from the middle of its decode; nothing where that is not known."""
+        """The segments that decoded in a step from the middle of this completion's decode; empty where that step is not
+        known."""
         return list(self.account.sample)
 
     @property
     def prefix_s(self) -> float:
-        """What the prefix cache would have saved, had it had what it lost; part of the own prefill."""
+        """The seconds that the prefix cache would have saved with the pages that it had dropped. They are a part of the
+        completion's own prefill."""
         account, miss = self.account, self.account.prefix_miss
         if miss is None or not miss.lost_tokens or self.cost is None or account.start is None:
             return 0.0
@@ -68,7 +71,7 @@ class ExplainContext:
 
     @property
     def disk_s(self) -> float:
-        """Seconds that it waited for the disk, part of its queueing."""
+        """The seconds for which the completion waited for the disk. They are a part of its queueing."""
         return min(self.account.disk.seconds, self.account.parts.queue_s)
 
     @property
@@ -137,7 +140,8 @@ def prefill_s(cost: StepCost, start: int, end: int, step_tokens: int) -> float:
 
 
 def causes_of(context: ExplainContext) -> list[Cause]:
-    """Most seconds first; what is too small to matter is left out, except for why a prefix missed."""
+    """Returns the causes, the one with the most seconds first. A cause that is too small to matter is left out, unless
+    it explains why a prefix missed."""
     found = [
         _queue(context),
         _disk(context),

@@ -1,4 +1,4 @@
-"""The explanation of one completion: a verdict, causes in order, what would help."""
+"""The explanation of one completion: a verdict, the causes in order, and the advice against them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class Verdict(enum.StrEnum):
 
 
 class CauseKind(enum.StrEnum):
-    """What time can go to. ENCODE, OWN_PREFILL and DECODE are the work itself; the others could be avoided.
+    """What the time of a completion can go to. ENCODE, OWN_PREFILL and DECODE are the work itself; the others could be
+    avoided.
 
-    FRONT to LOST: only where a front has replicas.
+    FRONT to LOST exist only with a front that has replicas.
     """
 
     QUEUE = "queue"
@@ -46,15 +47,14 @@ class CauseKind(enum.StrEnum):
 
     @property
     def is_work(self) -> bool:
-        """True where the request could not be answered without it."""
+        """Whether the request could not be answered without spending this time."""
         return self in (CauseKind.ENCODE, CauseKind.OWN_PREFILL, CauseKind.DECODE)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """seconds: its part of the end-to-end time; no second counts for two causes. who: the completions that the text
-    names.
-    """
+    """seconds: the cause's part of the end-to-end time; no second counts for two causes. who: the completions that the
+    text names."""
 
     kind: CauseKind
     side: Verdict
@@ -78,7 +78,7 @@ class Explanation:
     """causes: the cause with the most seconds is first. advice: the advice that saves most is first. source: where the
     cost model's figures come from.
 
-    num_disk_tokens: the cached tokens that were read from the disk for it.
+    num_disk_tokens: the cached tokens of the prompt that were read from the disk.
     """
 
     request_id: str
@@ -97,7 +97,7 @@ class Explanation:
     num_disk_tokens: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """The explanation as plain JSON values."""
         return asdict(self)
 
 
@@ -133,17 +133,19 @@ def duration(seconds: float) -> str:
 
 
 def replica_name(request_id: str, link_id: int, number: int) -> str:
-    """What a replica calls a stream that one of its fronts calls request_id. No two streams have one name."""
+    """Returns the name that a replica gives to the stream that one of its fronts calls `request_id`. No two streams
+    have one name."""
     return f"{request_id}@{link_id}.{number}"
 
 
 def front_name(name: str) -> str:
-    """The inverse of replica_name; other names stay as they are."""
+    """The inverse of replica_name. Returns other names as they are."""
     return _OF_REPLICA.sub("", name)
 
 
 def short(request_id: str) -> str:
-    """A completion's name as clients know it, without the index of an only one."""
+    """Returns a completion's name as clients know it. The index is left out when the request has one completion only.
+    """
     return front_name(request_id).removesuffix("/0")
 
 
@@ -154,7 +156,7 @@ def names(found: Sequence[Share], most: int = 3) -> str:
 
 
 def _work_of(share: Share) -> str:
-    """What was computed for it; of an image alone no tokens were."""
+    """Returns words for what was computed for this completion. For an image alone no tokens were computed."""
     return f"{share.num_tokens:,} tokens" if share.num_tokens else "an image"
 
 

@@ -1,4 +1,4 @@
-"""What guessing the next tokens did to a completion, in words."""
+"""Describes in words what guessing the next tokens did to a completion."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ from twostroke.cost.shape import StepCost
 from twostroke.cost.what_if import WhatIf
 
 AVOIDABLE_SHARE = 0.1
-"""Where less of the time could be avoided, the larger of the two phases gives the verdict."""
+"""When a smaller share of the time could be avoided, the larger of the two phases gives the verdict."""
 
 
 class Explainer:
-    """May be asked from any thread. ledger: whose accounts are explained. what_if: None where nothing is known of the
-    machine's costs."""
+    """Explains completions; any thread may call it. ledger: it has the accounts. what_if: None where nothing is known
+    of the machine's costs."""
 
     def __init__(self, ledger: Ledger, what_if: WhatIf | None, options: Options) -> None:
         self.ledger = ledger
@@ -61,7 +61,8 @@ def explanation_of(
     source: str,
     where: str = "",
 ) -> Explanation:
-    """causes: most seconds first. where: what follows in the summary."""
+    """Puts an explanation together. causes: the cause with the most seconds is first. where: words that follow in the
+    summary."""
     verdict, outputs = _verdict(account, causes), account.num_output_tokens
     return Explanation(
         request_id=account.request_id,
@@ -82,7 +83,7 @@ def explanation_of(
 
 
 def _verdict(account: Account, causes: list[Cause]) -> Verdict:
-    """Which of the two could have been better."""
+    """Returns which of the two phases lost more time that could have been avoided."""
     avoidable = {side: _avoidable(causes, side) for side in Verdict}
     if max(avoidable.values()) >= AVOIDABLE_SHARE * account.e2e_s:
         return max(avoidable, key=lambda side: avoidable[side])
@@ -94,7 +95,7 @@ def _avoidable(causes: list[Cause], side: Verdict) -> float:
 
 
 def _summary(account: Account, causes: list[Cause], verdict: Verdict) -> str:
-    """One sentence. causes: most seconds first."""
+    """Returns one sentence. causes: the cause with the most seconds is first."""
     if account.ttft_s is None:
         return f"It ended ({account.reason.value}) after {duration(account.e2e_s)} without a token."
     of_side = [cause for cause in causes if cause.side is verdict]

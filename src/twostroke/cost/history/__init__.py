@@ -1,1 +1,1 @@
-"""What steps and completions took: records, the ledger, accounts."""
+"""Keeps what steps and completions took: records, the ledger, accounts."""

@@ -1,4 +1,4 @@
-"""One completion's account: while it lives, and when it has ended."""
+"""The account of one completion, while it runs and after it has ended."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from twostroke.types.prefix import PrefixMiss
 from twostroke.types.request import FinishReason, Request
 
 MAX_SHARES = 12
-"""How many shares are kept: those that took the most time."""
+"""The number of shares that are kept: those that took the most time."""
 
 
 class Phase(enum.Enum):
-    """QUEUED: never planned. FILLING: known positions to compute. DECODING: one position a step. BACK: preempted."""
+    """QUEUED: the completion was never planned. FILLING: known positions are computed. DECODING: one position is
+    computed in each step. BACK: the completion was preempted."""
 
     QUEUED = 0
     FILLING = 1
@@ -34,7 +35,10 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one other completion's prefill took. longest_at: the gap (1: after the first token) of the longest step."""
+    """The time that the prefill of one other completion took.
+
+    longest_at: the number of the gap between tokens in which the longest step lay; 1 is the gap after the first token.
+    """
 
     request_id: str
     seconds: float
@@ -45,10 +49,11 @@ class Share:
 
 
 class QueueStory(Struct, frozen=True):
-    """Why it waited. behind: completions whose prefill went on meanwhile, longest first. ended: those that ended
-    meanwhile, oldest first.
+    """Why a completion waited in the queue.
 
-    num_running, num_ahead: when it came. hold: why the queue stood for most of the time; None where it did not stand.
+    num_running, num_ahead: the completions that ran, and that waited before it, when it came. behind: the completions
+    whose prefill went on meanwhile, the longest first. ended: the completions that ended meanwhile, the oldest first.
+    hold: why the queue stood for most of the time; None where it did not stand.
     """
 
     num_running: int = 0
@@ -59,7 +64,8 @@ class QueueStory(Struct, frozen=True):
 
 
 class PreemptionSpan(Struct, frozen=True):
-    """One preemption: put back at from_s, planned again at until_s (None: never).
+    """One preemption: the completion lost its place at from_s and was planned again at until_s; None where it never
+    was.
 
     by: the completion that it was preempted for. If it ran out of pages itself, `by` is the completion that held most
     pages.
@@ -72,7 +78,8 @@ class PreemptionSpan(Struct, frozen=True):
 
 
 class Delays(Struct, frozen=True):
-    """Seconds of its steps in which the processor was busy with something else: up to the first token, and after it."""
+    """Seconds of a completion's steps in which the processor was busy with something else. start_s: up to the first
+    token. stream_s: after it."""
 
     start_s: float = 0.0
     stream_s: float = 0.0
@@ -87,14 +94,15 @@ class DiskRead(Struct, frozen=True):
 
 
 class EncodeCounts(Struct, frozen=True):
-    """Pieces in which a completion's images were encoded, and the steps that these were in."""
+    """pieces: the pieces in which a completion's images were encoded. steps: the steps that had such a piece."""
 
     pieces: int = 0
     steps: int = 0
 
 
 class GuessCounts(Struct, frozen=True):
-    """Tokens of a completion that were guessed and verified, how many of them were accepted, and in how many steps."""
+    """guessed: the tokens of a completion that were guessed and verified. accepted: those that were right. steps: the
+    steps that verified some."""
 
     guessed: int = 0
     accepted: int = 0
@@ -106,9 +114,10 @@ class GuessCounts(Struct, frozen=True):
 
 
 class LiveAccount(Struct, eq=False):
-    """Seconds so far. mark_s: accounted up to here (FILLING), or waiting since (QUEUED, BACK).
+    """The account of a completion that has not ended; its seconds are those so far.
 
-    sums: what the ledger's running sums were when it began to decode. high: positions ever computed, when preempted.
+    mark_s: the time up to which it is accounted (FILLING), or since which it waits (QUEUED, BACK). sums: the ledger's
+    running sums when the completion began to decode. high: the most positions that were computed before a preemption.
     stays: its times at the replicas of a front, in order; the last one may still go on.
     """
 
@@ -169,11 +178,11 @@ class LiveAccount(Struct, eq=False):
         return Delays(self.delayed_token_s - self.delayed_before_s, delayed_s - self.delayed_token_s)
 
     def was_away(self, at_s: float) -> bool:
-        """Whether it was preempted at that moment."""
+        """Whether the completion was preempted at the time `at_s`."""
         return any(spell.from_s <= at_s and (spell.until_s is None or at_s < spell.until_s) for spell in self.spells)
 
     def shares(self, steps: Sequence[ChunkStep]) -> tuple[Share, ...]:
-        """What the chunks of other requests took in these steps, the longest first."""
+        """Returns the time that chunks of other requests took in these steps, the longest share first."""
         return shares(steps, self.request.request_id, 0.0, self.token_ordinal)
 
     def parts(self) -> TimeParts:
@@ -192,13 +201,13 @@ class LiveAccount(Struct, eq=False):
 
 
 class Account(Struct, frozen=True):
-    """A completion that has ended. parts add up to finished_s - arrival_s, or, where its reader took the last piece
-    late, to that and the delay. start: the parts up to the first token. Times are seconds of the engine's clock.
+    """A completion that has ended. `parts` add up to finished_s - arrival_s, plus the delay where its reader took the
+    last piece late. start: the parts up to the first token. Times are seconds of the engine's clock.
 
-    start_shares, stretches: whose prefill stood in the steps of its own prefill, and of its decode. unread_s: how long
-    pieces lay before the reader took them, all in all. sample: what decoded in a step from the middle of its decode.
-    delays: parts of the other seconds, not next to them. stays: the replicas of a front that it was at. image_tokens:
-    tokens of the prompt that show images.
+    start_shares, stretches: other completions whose prefill was in the steps of its own prefill, and of its decode.
+    unread_s: how long pieces waited for the reader, summed up. sample: the segments that decoded in a step from the
+    middle of its decode. delays: seconds that are also counted in other parts. stays: its times at the replicas of a
+    front. image_tokens: the tokens of the prompt that show images.
     """
 
     request_id: str
@@ -231,12 +240,12 @@ class Account(Struct, frozen=True):
 
     @property
     def e2e_s(self) -> float:
-        """Seconds from arrival to the end, a late reader included."""
+        """Seconds from arrival to the end, with the delay of a late reader."""
         return self.parts.total_s
 
     @property
     def ttft_s(self) -> float | None:
-        """Seconds from arrival to the first token; None where there was none."""
+        """Seconds from arrival to the first token; None when there was no token."""
         return None if self.first_token_s is None else self.first_token_s - self.arrival_s
 
     @property
@@ -271,8 +280,8 @@ def chunks_since(steps: deque[ChunkStep], since_s: float) -> list[ChunkStep]:
 
 
 def shares(steps: Sequence[ChunkStep], own_id: str, since_s: float, first_ordinal: int) -> tuple[Share, ...]:
-    """The requests whose chunks these were, the longest share first. Of a step that began before since_s, only the time
-    after since_s counts."""
+    """Returns the requests that these chunks belong to, the longest share first. Of a step that began before since_s,
+    only the time after since_s counts."""
     sums: dict[str, list[float]] = {}  # the fields of a Share, in order
     for ordinal, begin_s, commit_s, chunks in steps:
         kept = 1.0 if begin_s >= since_s else (commit_s - since_s) / (commit_s - begin_s)

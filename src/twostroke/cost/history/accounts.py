@@ -10,7 +10,8 @@ from twostroke.cost.history.account import Account
 
 
 class Accounts:
-    """Written by the thread that steps; others may call `find` and `reader`: each touches one dict at a time."""
+    """The accounts of completions that have ended. The thread that steps writes them. Other threads may call `find` and
+    `reader`, which touch one dict at a time."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -23,7 +24,8 @@ class Accounts:
         return len(self._ended)
 
     def add(self, account: Account) -> None:
-        """Keep one; the oldest goes where there are too many. A used id now means the new one."""
+        """Keep one account; the oldest one is dropped when there are too many. An id that is used again means the new
+        account."""
         self._forget(account.request_id)
         self._ended[account.request_id] = account
         self.num_added += 1
@@ -33,14 +35,16 @@ class Accounts:
             self._forget(next(iter(self._ended)))
 
     def since(self, num_added: int, most: int) -> list[Account]:
-        """The latest `most` of those that were added after `num_added` of them; oldest first."""
+        """Returns the latest `most` of the accounts that were added after the first `num_added`; the oldest is first.
+        """
         count = min(self.num_added - num_added, most)
         return list(self._ended.values())[-count:] if count > 0 else []
 
     def reader(self, request_id: str, late_s: float, unread_s: float) -> None:
-        """A completion's reader took the last piece `late_s` after the end, because it was busy with earlier ones.
+        """Record that a completion's reader took the last piece `late_s` after the end, because it was busy with
+        earlier pieces.
 
-        unread_s: how long pieces lay there meanwhile, all in all.
+        unread_s: how long pieces waited for the reader, summed up.
         """
         if late_s or unread_s:
             self._readers[request_id] = (late_s, unread_s)
@@ -50,7 +54,8 @@ class Accounts:
                 self._readers.pop(request_id, None)
 
     def find(self, name: str) -> list[Account]:
-        """Accounts of a completion, or of all completions of a request, by index; none for an unknown name."""
+        """Returns the account of a completion, or those of all completions of a request by index; empty for an unknown
+        name."""
         names = (name,) if name in self._ended else self._groups.get(name, ())
         found = [account for each in names if (account := self._ended.get(each)) is not None]
         return [self._read(account) for account in sorted(found, key=_index)]

@@ -50,7 +50,7 @@ Sink = Callable[[StepRecord | RequestRecord], None]
 class Ledger:
     """Written by the thread that steps; `accounts` and `history` may be read by others.
 
-    cost: None shares a mixed step's time out by rows. sink: gets each step and each ended completion as they come.
+    cost: without it, a mixed step's time is shared out by rows. sink: gets each step and each ended completion.
     """
 
     def __init__(self, cost: StepCost | None = None, sink: Sink | None = None) -> None:
@@ -77,11 +77,11 @@ class Ledger:
 
     @property
     def num_steps(self) -> int:
-        """Steps so far."""
+        """The number of steps so far."""
         return self._num_before + len(self._recent)
 
     def arrive(self, request: Request) -> None:
-        """A completion is queued."""
+        """Begin the account of a completion that is queued now."""
         live = LiveAccount(request, mark_s=request.arrival_s)
         live.num_running = self._num_decoding + len(self._filling)
         live.num_ahead = len(self._live) - live.num_running
@@ -89,16 +89,17 @@ class Ledger:
         self._num_waiting += 1
 
     def away(self, seconds: float) -> None:
-        """The engine stood still so long, because the reader that drives it did something else."""
+        """Record that the engine stood still for `seconds`, because the reader that drives it did something else."""
         self._away_s += seconds
 
     def read_back(self, request_id: str, tokens: int, seconds: float) -> None:
-        """This number of tokens of a completion's prompt was read from a disk. seconds: how long it waited for them."""
+        """Record that `tokens` of a completion's prompt were read from a disk. seconds: how long the completion waited
+        for them."""
         if (live := self._live.get(request_id)) is not None:
             live.disk = DiskRead(tokens, seconds)
 
     def begun(self, plan: Plan, now: float) -> None:
-        """The first stages begin a plan while others are in flight: what it holds is computed from now on, though not
+        """The first stages begin a plan while others are in flight. Its sequences are computed from now on, though not
         yet in the step that ends next."""
         for sequence in plan.sequences:
             live = self._live.get(sequence.request.request_id)
@@ -107,7 +108,7 @@ class Ledger:
                 self._last = None
 
     def step(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-        """A step was computed; its events come after this, at commit_s."""
+        """Record a step that was computed. Its events come after this call, at commit_s."""
         sequences = plan.sequences
         time = (begin_s, commit_s, result.model_s, result.sampling_s, self._num_waiting, self._away_s)
         if result.early_s and sequences[-1].role is Role.DECODE:
@@ -129,16 +130,16 @@ class Ledger:
         self._delayed_s += self.history.add_delay(result)
 
     def live(self) -> list[LiveRequest]:
-        """Completions that have not ended, in order of arrival; any thread may ask."""
+        """Returns the completions that have not ended, in order of arrival. Any thread may call it."""
         return [live_request(live) for live in list(self._live.values())]
 
     def live_one(self, request_id: str) -> LiveRequest | None:
-        """One of them; any thread may ask."""
+        """Returns one completion that has not ended; None for an unknown id. Any thread may call it."""
         live = self._live.get(request_id)
         return None if live is None else live_request(live)
 
     def close_step(self, end_s: float) -> None:
-        """All that the last step gave has been handed over."""
+        """Record that everything that the last step gave has been handed over."""
         self._ends.append(end_s)
         if len(self._ends) >= BLOCK_STEPS:
             self._put_away()
@@ -146,7 +147,7 @@ class Ledger:
             self._sink(record)
 
     def finish(self, event: FinishedEvent) -> Account | None:
-        """A completion has ended; its account. None for one that never arrived."""
+        """End the account of a completion and return it; None for a completion that never arrived."""
         live = self._live.pop(event.request_id, None)
         if live is None:
             return None
@@ -173,7 +174,7 @@ class Ledger:
         return account
 
     def _sum_up(self) -> None:
-        """Steps since this was last asked, in all of which all sequences decoded."""
+        """Add up the steps since the last call. All sequences decoded in all of them."""
         recent = self._recent
         if self._num_summed < len(recent):
             self._sums.add_decoding(recent[self._num_summed :])
@@ -257,7 +258,7 @@ class Ledger:
         self._filling[live.request.request_id] = live
 
     def _account_filling(self, rows: Sequence[Row], by_chunk: dict[str, float], encode: Encode, span: Span) -> None:
-        """The step's time for those that do not decode yet, in it or passed over."""
+        """Account the step's time to the completions that do not decode yet, whether in the step or not."""
         chunk_s = sum(by_chunk.values()) + encode.seconds
         own_rows = {row.request_id: row for row in rows}
         waiting = self._live.get(encode.request_id)
@@ -296,7 +297,7 @@ class Ledger:
         self._num_decoding += 1
 
     def _pass_over(self, plan: Plan, base_s: float) -> None:
-        """A decoding sequence that a limit left out waits for the others; not so one whose plan a stage has."""
+        """Account for a decoding sequence that a limit left out. One whose plan is at another stage does not wait."""
         inside = {sequence.request.request_id for sequence in plan.sequences}
         for request_id, live in self._live.items():
             if live.phase is Phase.DECODING and request_id not in inside and request_id not in self.in_flight:

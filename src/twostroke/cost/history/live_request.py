@@ -8,9 +8,10 @@ from twostroke.cost.history.account import LiveAccount, Phase
 
 
 class LiveRequest(Struct, frozen=True):
-    """num_computed: positions of the prompt that are in the KV cache, cached ones included (num_cached of them).
+    """num_computed: the positions of the prompt that are in the KV cache, with the num_cached that were found there.
+    num_ahead: the completions that waited when this one came.
 
-    num_ahead: completions that waited when it came. Times are seconds of the engine's clock; first_s: first planned.
+    Times are seconds of the engine's clock. first_s: when it was planned for the first time.
     """
 
     request_id: str

@@ -31,7 +31,8 @@ class _Slice:
 
 
 def trace(groups: Mapping[str, Sequence[Record]]) -> dict[str, Any]:
-    """groups: records of each replica, in order of time. One process a replica."""
+    """Returns the trace. groups: the records of each replica, in order of time. Each replica is one process of the
+    trace."""
     begin_s = min((_begin(record) for records in groups.values() for record in records), default=0.0)
     events: list[dict[str, Any]] = []
     for number, (name, records) in enumerate(groups.items(), 1):
@@ -52,7 +53,7 @@ class _Process:
         self._open: dict[str, _Slice] = {}
 
     def events(self, records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-        """Names of lanes first where they are first needed."""
+        """Returns the events of the records. The name of a lane comes before its first event."""
         yield self._named("process_name", STEP_LANE, self._name)
         yield self._named("thread_name", STEP_LANE, "steps")
         index = 0

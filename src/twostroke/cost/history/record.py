@@ -1,6 +1,6 @@
-"""One step as it was: what it held, what was predicted, what was measured.
+"""The record of one step: what it held, what was predicted, what was measured.
 
-Written by the engine's ledger, read by explain, by the trace file (Perfetto) and by the simulator that replays it.
+The engine's ledger writes it. It is read by explain, by the trace file (Perfetto) and by the simulator that replays it.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ class StepRecord(Struct, frozen=True):
 
     @property
     def host_s(self) -> float:
-        """What neither the model nor sampling took."""
+        """The seconds that neither the model nor sampling took."""
         return self.seconds - self.model_s - self.sampling_s
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """One completion that has ended. parts_s: what its time went to, by name; they add up to its end-to-end time."""
+    """The record of one completion that has ended. parts_s: the seconds of each named part of its time; they add up to
+    its end-to-end time."""
 
     request_id: str
     arrival_s: float

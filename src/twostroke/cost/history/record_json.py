@@ -44,7 +44,7 @@ def header_json(cost_source: str = "") -> dict[str, Any]:
 
 
 def to_json(record: StepRecord) -> dict[str, Any]:
-    """A step as plain JSON values. adapters: only where a sequence has one."""
+    """Returns a step as plain JSON values. They have the key `adapters` only when a sequence has an adapter."""
     adapters = [each.segment.adapter for each in record.sequences]
     return ({"adapters": adapters} if any(each != -1 for each in adapters) else {}) | {
         "step": record.step_id,

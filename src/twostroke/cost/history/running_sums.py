@@ -1,4 +1,5 @@
-"""What the steps took, summed up for all that decode: a sequence's part is what the sums grew by meanwhile.
+"""Sums up what the steps took, for all completions that decode. A completion's part is the growth of the sums while it
+decodes.
 
 Steps in which all sequences decode are added many at a time, when the sums are asked for.
 """
@@ -12,9 +13,8 @@ from twostroke.cost.history.step_times import StepTime
 
 
 class Span(NamedTuple):
-    """A step's times. away_s: the part of the gap before it that the reader of the events took. host_s: what is left of
-    gap and step.
-    """
+    """The times of a step. away_s: the part of the gap before the step that the reader of the events took. host_s: what
+    is left of the gap and of the step."""
 
     begin_s: float
     commit_s: float
@@ -24,7 +24,8 @@ class Span(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Seconds: without chunks, by chunks, host, reader."""
+    """Sums of seconds. base_s: steps without their chunks. chunk_s: chunks of prompts. host_s: the host. stall_s: the
+    reader of the events."""
 
     base_s: float = 0.0
     chunk_s: float = 0.0
@@ -33,7 +34,7 @@ class Sums(NamedTuple):
 
 
 def span(time: StepTime, last_s: float) -> Span:
-    """A step after one that was committed at last_s."""
+    """Returns the span of a step. last_s: when the step before it was committed."""
     begin_s, commit_s, model_s, sampling_s, _, away_s = time
     busy_s = model_s + sampling_s
     if busy_s > commit_s - begin_s:  # an executor that only says so
@@ -44,7 +45,7 @@ def span(time: StepTime, last_s: float) -> Span:
 
 
 class RunningSums:
-    """now: up to the step that was committed at commit_s."""
+    """The sums of all steps up to the one that was committed at commit_s."""
 
     __slots__ = ("commit_s", "now")
 
@@ -53,13 +54,13 @@ class RunningSums:
         self.commit_s = 0.0
 
     def add(self, one: Span, chunk_s: float) -> None:
-        """One step, of which chunk_s was prefill's."""
+        """Add one step. chunk_s: the seconds of the step that belong to prefill."""
         base_s, by_chunks_s, host_s, stall_s = self.now
         self.now = Sums(base_s + one.busy_s - chunk_s, by_chunks_s + chunk_s, host_s + one.host_s, stall_s + one.away_s)
         self.commit_s = one.commit_s
 
     def add_decoding(self, times: Sequence[StepTime]) -> None:
-        """Steps that had no prefill, in order. (`span`, written out: half of the time.)"""
+        """Add steps without prefill, in order. This is `span` written out, which halves the time."""
         base_s, chunk_s, host_s, stall_s = self.now
         last_s = self.commit_s
         for begin_s, commit_s, model_s, sampling_s, _, away_s in times:

@@ -17,7 +17,8 @@ class StayEnd(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class ReplicaStay:
-    """A stream at one replica, from its Assignment (`number`) until it left. num_told: output tokens before it."""
+    """A stream at one replica, from its Assignment until it left. number: the number of the Assignment. num_told: the
+    output tokens that were told before the stay."""
 
     member: str
     instance: str

@@ -24,7 +24,7 @@ from twostroke.types.plan import PlannedSequence, Role
 from twostroke.types.result import StepResult
 
 LEAST_DELAY_S = 20e-6
-"""What the scheduler of an idle machine takes is no delay."""
+"""A shorter delay is not counted: the scheduler of an idle machine takes that long."""
 
 MAX_RUN_STEPS = 1024
 DROPPED_SHARE = 1 / 32
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, planned: PlannedSequence, num_recomputed: int, result: StepResult) -> Row:
-        """What was planned, and what came of it."""
+        """Returns the row of what was planned for a sequence and of what came of it."""
         request_id, start, num_tokens = planned.request.request_id, planned.start, planned.num_tokens
         made, scored, drafts = planned.num_output_tokens, len(planned.scores), len(planned.draft_token_ids)
         accepted = max(0, len(result.sampled.get(request_id, ())) - 1) if drafts else 0
@@ -82,10 +82,10 @@ _pack = _ROW.pack
 
 
 class Run(Struct):
-    """Consecutive steps; only a decoding one has more than one. ordinal: the number of the first step, counted by the
-    ledger.
+    """Consecutive steps; only a run of decoding steps has more than one. ordinal: the number of its first step, as the
+    ledger counts.
 
-    ids, packed: the rows.
+    ids, packed: the rows of the first step.
     """
 
     step_id: int
@@ -116,7 +116,7 @@ class Run(Struct):
         return [row.segment(offset) for row in self.rows]
 
     def busy_s(self, offset: int) -> float:
-        """Model and sampling of the step `offset`."""
+        """Seconds of the model and of sampling in the step `offset`."""
         _, _, model_s, sampling_s, *_ = self.times.at(offset)
         return model_s + sampling_s
 
@@ -139,14 +139,14 @@ class Run(Struct):
 
 
 class Sample(Struct, frozen=True):
-    """One step, by reference into its run."""
+    """One step of a run, by reference."""
 
     run: Run
     offset: int
 
     @property
     def segments(self) -> list[Segment]:
-        """What the step computed."""
+        """The segments that the step computed."""
         return self.run.segments(self.offset)
 
     @property
@@ -156,7 +156,7 @@ class Sample(Struct, frozen=True):
 
     @property
     def has_chunks(self) -> bool:
-        """True where a sequence did not decode."""
+        """Whether a sequence of the step did not decode."""
         return any(row.role is Role.PREFILL for row in self.run.rows)
 
     @property
@@ -174,7 +174,7 @@ class StepRange(Struct, frozen=True):
 
 
 class StepHistory:
-    """A bounded number of steps and rows; what is dropped stays in the totals."""
+    """Keeps a bounded number of steps and rows. The totals include the steps that were dropped."""
 
     def __init__(self, cost: StepCost | None, max_steps: int, max_rows: int) -> None:
         self._cost = cost
@@ -189,12 +189,12 @@ class StepHistory:
 
     @property
     def fill(self) -> float:
-        """How full it is, from 0 to 1; what is dropped at a time counts as full."""
+        """How full the history is, from 0 to 1. The share that is dropped at a time counts as full."""
         full = max(self._num_rows / self._max_rows, self._num_steps / self._max_steps)
         return min(1.0, full / (1 - DROPPED_SHARE))
 
     def open(self, step_id: int, ordinal: int, rows: tuple[Row, ...], preempted: tuple[str, ...]) -> None:
-        """A new run; the recorder adds to `recent`, and to `ends` when a step is over."""
+        """Open a new run. The recorder adds to `recent`, and to `ends` when a step is over."""
         if self._runs:
             self._runs[-1].times.pack()
             self._num_steps += self._runs[-1].num_steps
@@ -207,7 +207,7 @@ class StepHistory:
             self._drop()
 
     def pack(self) -> int:
-        """Make what was recorded small, and begin anew with `recent` and `ends`; how many steps the open run has."""
+        """Pack the recorded steps, empty `recent` and `ends`, and return the number of steps of the open run."""
         run = self._runs[-1]
         run.times.pack()
         self.recent, self.ends = run.times.recent, run.times.ends
@@ -225,11 +225,11 @@ class StepHistory:
         return result.delayed_s
 
     def last(self) -> StepRecord | None:
-        """The last step."""
+        """The record of the last step; None without steps."""
         return self._runs[-1].record(self._runs[-1].num_steps - 1, self._cost) if self._runs else None
 
     def records(self) -> Iterator[StepRecord]:
-        """All that are kept, oldest first."""
+        """Yields the records of all kept steps, the oldest first."""
         for run in list(self._runs):
             for offset in range(run.num_steps):
                 yield run.record(offset, self._cost)
@@ -244,7 +244,8 @@ class StepHistory:
         return Sample(run, min(ordinal - run.ordinal, run.num_steps - 1))
 
     def decoded_in(self, ordinal: int) -> tuple[Segment, ...]:
-        """What decoded in this step. Completions that end together were in the same one: it is put together once."""
+        """Returns the segments that decoded in this step. Completions that end together were in the same step, so the
+        result is kept for the next call."""
         if self._decoded[0] != ordinal:
             sample = self.sample(ordinal)
             segments = [] if sample is None else sample.segments
@@ -252,7 +253,7 @@ class StepHistory:
         return self._decoded[1]
 
     def since(self, ordinal: int) -> list[StepRange]:
-        """What is kept of the steps after the one with this number and is done; any thread may ask."""
+        """Returns the kept steps that come after the step with this number and are over. Any thread may call it."""
         runs = self._runs
         place = max(0, bisect_right(runs, ordinal + 1, key=lambda run: run.ordinal) - 1)
         found = []
@@ -264,7 +265,7 @@ class StepHistory:
         return found
 
     def latest(self, most: int) -> list[Sample]:
-        """The last step of each of the latest runs."""
+        """Returns the last step of each of the latest `most` runs."""
         return [Sample(run, run.num_steps - 1) for run in self._runs[-most:] if run.num_steps]
 
     def work(self) -> Work:
@@ -278,7 +279,7 @@ class StepHistory:
         return closed + self._work_of(runs[-1]) if runs else closed
 
     def _drop(self) -> None:
-        """The oldest of what is kept, at least one run; never the open one."""
+        """Drop the oldest runs, at least one, but never the open run."""
         steps, rows = (int(most * (1 - DROPPED_SHARE)) for most in (self._max_steps, self._max_rows))
         count = 0
         while count < len(self._runs) - 1 and (self._num_rows > rows or self._num_steps > steps):
@@ -298,7 +299,7 @@ class StepHistory:
 
 
 def _sum(first: Work, last: Work, count: int) -> Work:
-    """The sum of `count` works that go evenly from `first` to `last`."""
+    """Returns the sum of `count` works that change evenly from `first` to `last`."""
     both = first + last
     return Work(
         both.flops * count // 2,
@@ -309,5 +310,5 @@ def _sum(first: Work, last: Work, count: int) -> Work:
 
 
 def device_seconds(prediction: StepPrediction) -> float:
-    """A prediction without the host's part."""
+    """Returns the seconds of a prediction without the host's part."""
     return sum(part.seconds for part in prediction.parts if part.name != "host")

@@ -1,4 +1,4 @@
-"""When the steps of a run were and what they took: the latest as they came, those before them packed.
+"""The times of the steps of a run: the latest steps as tuples, the steps before them packed.
 
     times.recent.append((begin, commit, model, sampling, waiting, away))     a step
     times.ends.append(end)                                                   it is over
@@ -14,7 +14,8 @@ from array import array
 from struct import Struct
 
 StepTime = tuple[float, float, float, float, int, float]
-"""begin_s, commit_s, model_s, sampling_s, how many were left waiting, away_s: what the reader took before it."""
+"""(begin_s, commit_s, model_s, sampling_s, the number of waiting requests, away_s). away_s: the seconds that the reader
+of the events took before the step."""
 
 BLOCK_STEPS = 128
 """Steps that are packed at a time: fewer than one step in a hundred packs, and packing is short."""
@@ -34,7 +35,7 @@ class StepTimes:
         self._tail = (0, self.recent, self.ends)  # how many are packed; what comes then. Changed at once for readers
 
     def pack(self) -> None:
-        """Numbers in place of objects. A step without an end was interrupted: it ends with its commit."""
+        """Pack the tuples into numbers. A step without an end was interrupted: its end is its commit."""
         count, recent, ends = self._tail
         ends.extend([time[1] for time in recent[len(ends) :]])
         block = bytearray()  # grown, not joined: each piece would be one more object in cold memory
@@ -55,7 +56,8 @@ class StepTimes:
         return count + len(ends)
 
     def at(self, offset: int) -> tuple[float, float, float, float, int, float]:
-        """begin, commit, model, sampling, waiting and end of one step; its commit where it has no end."""
+        """Returns begin, commit, model, sampling, waiting and end of one step. A step without an end has its commit as
+        the end."""
         count, recent, ends = self._tail
         if offset < count:
             begin_s, commit_s, model_s, sampling_s, kept_waiting, end_s = self._kept[6 * offset : 6 * offset + 6]

@@ -1,4 +1,4 @@
-"""How steps of this engine compare with their predictions: what is usual, and which of its first ones were not."""
+"""Compares the steps of this engine with their predictions: the usual ratio, and the first steps, which take longer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twostroke.cost.history.step_history import Sample, StepHistory, device_seco
 from twostroke.cost.shape import StepCost
 
 COLD_STEPS = 8
-"""How many of an engine's first steps may be slow: code, weights and buffers are touched for the first time."""
+"""The number of an engine's first steps that may be slow: code, weights and buffers are touched for the first time."""
 
 COLD_FACTOR = 1.3
 LATEST_RUNS = 64
@@ -17,7 +17,7 @@ LATEST_RUNS = 64
 
 @dataclass(frozen=True, slots=True)
 class Cold:
-    """Seconds above the usual in an engine's first steps."""
+    """The seconds that an engine's first steps took more than usual."""
 
     prefill_s: float = 0.0
     decode_s: float = 0.0
@@ -25,14 +25,15 @@ class Cold:
 
 @dataclass(frozen=True, slots=True)
 class StepsSeen:
-    """measured / predicted of usual steps with prefill, and of those that only decode; None where none were seen."""
+    """prefill: measured / predicted of the usual steps with prefill. decode: the same of steps that only decode. None
+    where there were no such steps."""
 
     prefill: float | None
     decode: float | None
 
     @classmethod
     def of(cls, history: StepHistory, cost: StepCost, otherwise: float | None) -> StepsSeen:
-        """The ratios of the latest steps. otherwise: the ratio where there were none."""
+        """Returns the ratios of the latest steps. otherwise: the ratio to take where there were no such steps."""
         ratios: dict[bool, list[float]] = {True: [], False: []}
         for sample in history.latest(LATEST_RUNS):
             if sample.ordinal > COLD_STEPS:
@@ -41,7 +42,7 @@ class StepsSeen:
         return cls(found[True], found[False])
 
     def cold(self, history: StepHistory, cost: StepCost, since: int) -> Cold:
-        """What the engine's first steps, from step number `since` on, took beyond what is usual."""
+        """Returns the seconds that the engine's first steps, from step number `since` on, took more than usual."""
         prefill_s = decode_s = 0.0
         for ordinal in range(since, COLD_STEPS + 1):
             sample = history.sample(ordinal)

@@ -80,10 +80,10 @@ def layer_seconds(
 
 
 def counts_to_try(topology: Topology) -> list[int]:
-    """Powers of two, all cores, the quick cores, those of a node, all hardware threads, and the quota's neighbours."""
+    """Powers of two, all cores, the useful cores, those of a node, all hardware threads, and the quota's neighbours."""
     most = len(topology.cpus)
     found = {1 << power for power in range(most.bit_length())}
-    found |= {len(topology.cores), len(topology.performance_cores), len(topology.of_node(topology.nodes[0]).cores)}
+    found |= {len(topology.cores), len(topology.useful_cores), len(topology.of_node(topology.nodes[0]).cores)}
     if topology.quota is not None:
         found |= {math.floor(topology.quota), math.ceil(topology.quota)}
     return sorted(count for count in {*found, most} if 1 <= count <= most)

@@ -1,15 +1,26 @@
 """OpenVINO GenAI on the CPU: LLMPipeline, many streams as one batch.
 
-The checkpoint is exported by optimum-intel once for each number of bits (int4: symmetric, groups of 128) and kept
-next to it.
+The checkpoint is exported by optimum-intel once for each number of bits and kept next to it. int4 is symmetric, in
+groups of 128, or of the largest smaller power of two that divides the columns of every matrix.
 """
 
+import json
+import math
 import os
 import subprocess
 import sys
 import time
 
 from protocol import bits_of, likeliest, random_ids, serve
+
+
+def group_size(model):
+    """The columns of a group of int4: nncf refuses a size that does not divide them."""
+    with open(os.path.join(model, "config.json")) as file:
+        config = json.load(file)
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    joined = heads * (config.get("head_dim") or hidden // heads)
+    return math.gcd(128, hidden, config["intermediate_size"], joined)
 
 
 class Driver:
@@ -20,7 +31,8 @@ class Driver:
         bits = bits_of(weights)
         folder = f"{model.rstrip('/')}-openvino-int{bits}"
         if not os.path.exists(os.path.join(folder, "openvino_model.bin")):
-            extra = ["--group-size", "128", "--sym", "--ratio", "1.0"] if bits == 4 else []
+            groups = ["--group-size", str(group_size(model)), "--sym", "--ratio", "1.0"]
+            extra = groups if bits == 4 else []
             command = [os.path.join(os.path.dirname(sys.executable), "optimum-cli"), "export", "openvino", "-m", model]
             command += ["--task", "text-generation-with-past", "--weight-format", f"int{bits}", *extra, folder]
             subprocess.run(command, check=True, stdout=2)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ from tests.cli import in_process
 from tests.serve.fakes import MODEL, fake_parts
 from tests.serve.harness import Live, serving
 from tests.weights.store.test_cached import GGUFS, put
+from twostroke.cli.shared.server_records import ServerRecord, began_of
+from twostroke.cli.store import local_servers
 
 
 def run(*words: str, cache: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -37,6 +42,54 @@ def test_list_and_rm(tmp_path: Path) -> None:
     assert "acme/t:Q4_0" in left and "Q8_0" not in left and "Llama" not in left
     near = run("rm", "acme/tt:Q4_0", "--yes", cache=tmp_path)
     assert near.returncode == 3 and "Did you mean acme/t:Q4_0?" in near.stderr
+
+
+def test_list_with_a_text_shows_those_whose_name_contains_it(tmp_path: Path) -> None:
+    put(tmp_path, "acme/t", GGUFS)
+    found = json.loads(run("list", "q8", "--json", cache=tmp_path).stdout)["models"]
+    assert [model["name"] for model in found] == ["acme/t:Q8_0"]
+    assert "0 models" in run("list", "none", cache=tmp_path).stdout
+
+
+def test_several_models_are_removed_together_or_none_is(tmp_path: Path) -> None:
+    put(tmp_path, "acme/t", GGUFS)
+    put(tmp_path, "acme/u", {"u-Q8_0.gguf": 33})
+    wrong = run("rm", "acme/u:Q8_0", "acme/none", "--yes", cache=tmp_path)
+    assert wrong.returncode == 3 and "acme/u:Q8_0" in run("list", cache=tmp_path).stdout
+    asked = run("rm", "acme/u:Q8_0", "acme/t:Q8_0", cache=tmp_path)
+    assert asked.returncode == 2 and "acme/u:Q8_0" in asked.stderr and "acme/t:Q8_0" in asked.stderr
+    words = ("rm", "acme/u:Q8_0", "acme/t:Q8_0", "acme/t:Q8_0", "--yes", "--json")
+    gone = json.loads(run(*words, cache=tmp_path).stdout)
+    assert gone["freed_bytes"] == 33 + 401 and [each["removed"] for each in gone["models"]] == [True] * 3
+    assert run("rm", cache=tmp_path).returncode == 2
+
+
+def test_a_model_that_a_server_has_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "acme/t", GGUFS)
+    for model, names in (("acme/t:q8_0", ("t",)), ("", ("t", "acme/t:Q8_0"))):  # one model; one of several
+        record = ServerRecord(os.getpid(), began_of(os.getpid()), "http://127.0.0.1:1", model, names)
+        monkeypatch.setattr(local_servers, "local_servers", lambda record=record: [record])
+        for name in ("acme/t:Q8_0", "acme/t"):
+            refused = run("rm", name, "--yes", cache=tmp_path)
+            assert refused.returncode == 2 and "in use" in refused.stderr and "twostroke stop" in refused.stderr
+            assert run("rm", name, "--dry-run", cache=tmp_path).returncode == 0
+    assert run("rm", "acme/t:Q4_0", "--yes", cache=tmp_path).returncode == 0
+
+
+def test_a_cache_that_cannot_be_read_is_not_an_empty_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "acme/t", GGUFS)
+    real = Path.iterdir
+
+    def closed(path: Path) -> Iterator[Path]:
+        if path == tmp_path:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path)
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    for words in (("list",), ("list", "--json"), ("rm", "acme/t:Q8_0", "--yes")):
+        refused = run(*words, cache=tmp_path)
+        assert refused.returncode == 2 and "cannot be read" in refused.stderr and "fix:" in refused.stderr, words
+    assert run("list", cache=tmp_path / "none").returncode == 0
 
 
 def test_ps() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from huggingface_hub import constants
 
+from twostroke.assets import spark_path
 from twostroke.cli.main import main
 from twostroke.cli.shared import server_records
 from twostroke.cli.shared.server_records import ServerRecord, began_of, recorded, running_servers
@@ -104,6 +106,13 @@ def test_show(run: Run, tmp_path: Path) -> None:
     assert found["files"]["config.json"] > 0 and found["quantization"] == "none: bfloat16"
     words = run("show", "spark").stdout
     assert "architecture" in words and "5.0 million" in words
+    assert run("show", "spark", "--template").stdout.count("{%") > 1
+    assert list(json.loads(run("show", "spark", "--template", "--json").stdout)["template"]) == ["default"]
+    assert json.loads(run("show", "spark", "--files", "--json").stdout)["files"] == found["files"]
+    assert "config.json" in run("show", "spark", "--files").stdout
+    for part in ("--parameters", "--license"):
+        done = run("show", "spark", part)
+        assert done.returncode == 0 or "The model has no" in done.stderr
     missing = run("show", "acme/none")
     assert missing.returncode == 3 and "twostroke pull acme/none" in missing.stderr
 
@@ -162,6 +171,29 @@ def test_a_supervised_server_is_ended_by_its_supervisor(run: Run, tmp_path: Path
         assert process.wait(30) == 0
 
 
+def test_stop_lets_one_model_of_several_leave_and_the_others_go_on(run: Run, tmp_path: Path) -> None:
+    copy = tmp_path / "models" / "second"
+    shutil.copytree(spark_path(), copy)
+    run("alias", "mine", str(copy))
+    with server(tmp_path, "spark", str(copy), "--kv-memory", "20MB", "--threads", "1") as (process, url):
+        loaded = [each["name"] for each in json.loads(run("ps", "--json").stdout)["models"]]
+        assert loaded == ["spark:latest", "second:latest"]
+        asked = ("Hi", "--max-tokens", "3", "--json")
+        answers = [json.loads(run("run", name, *asked).stdout) for name in ("second", "mine")]
+        assert [each["server"] for each in answers] == [url, url]
+        cut = run("stop", "second", "--now")
+        assert cut.returncode == 2 and "--all --now" in cut.stderr
+        gone = json.loads(run("stop", "mine", "--json").stdout)
+        assert gone["stopped"] == [] and gone["unloaded"][0]["model"] == "second"
+        left = [each["name"] for each in json.loads(run("ps", "--json").stdout)["models"]]
+        assert left == ["spark:latest"] and process.poll() is None
+        assert run("stop", "spark").stdout.startswith("unloaded: spark")
+        assert "nothing is loaded" in run("ps").stdout
+        assert run("stop", "nobody").returncode == 2
+        assert json.loads(run("stop", "--json").stdout)["stopped"][0]["pid"] == process.pid
+        assert process.wait(60) == 0
+
+
 def test_records_of_other_processes_are_not_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with recorded(tmp_path, os.getpid(), "http://127.0.0.1:1", "spark", ["little"]):
         (found,) = running_servers(tmp_path)
@@ -183,8 +215,6 @@ def test_records_of_other_processes_are_not_servers(tmp_path: Path, monkeypatch:
 def test_gc_lists_first_and_deletes_when_told(run: Run, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
-    from twostroke.assets import spark_path
-
     for path in spark_path().iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
     assert run("generate", "--model", str(copy), "Hello", "--max-tokens", "1").returncode == 0

@@ -10,14 +10,16 @@ from typing import Any
 
 import ollama
 import pytest
+from msgspec.structs import replace
 
 from tests.cluster.several import Several, several
 from tests.serve.harness import wait_until
 from tests.weights import hub_models
 from tests.weights.fake_hub import FakeHub, serve
 from twostroke.server.errors import HttpProblem
-from twostroke.server.several.events import pull_changes
+from twostroke.server.several.news import pull_changes
 from twostroke.server.several.pulls import Pull, Pulls, PullTools, checked_name
+from twostroke.types.errors import ConfigError
 
 NEW = "acme/spark-GGUF"
 
@@ -132,7 +134,7 @@ def stub(text: str) -> PullTools:
     def command(words: Sequence[str]) -> Sequence[str]:
         return [sys.executable, "-c", text, *words]
 
-    tools = PullTools(command, {}, lambda name, path: added.append((name, path)))
+    tools = PullTools(command, {}, lambda name, path: added.append((name, path)), lambda: None)
     ADDED[id(tools)] = added
     return tools
 
@@ -171,6 +173,32 @@ def test_one_at_a_time_and_a_download_can_be_stopped() -> None:
     asyncio.run(main())
 
 
+def test_a_stop_while_the_download_is_started_counts() -> None:
+    async def main() -> None:
+        pulls = Pulls(stub(SLOW))
+        begun = asyncio.create_task(pulls.begin("a/b", anyway=False))
+        await until(lambda: pulls.last)
+        assert pulls.stop() and not pulls.stop()
+        made = await begun
+        await pulls.close()  # it waits for the process
+        assert made.state == "stopped" and made.total == 0
+
+    asyncio.run(main())
+
+
+def test_a_model_that_has_no_place_here_is_a_failed_download() -> None:
+    def added(_name: str, _path: str) -> None:
+        raise ConfigError("It is no model.", why="x", fix="y")
+
+    async def main() -> None:
+        tools = replace(stub("""print('{"path": "/x"}')"""), added=added)
+        made = await Pulls(tools).begin("a/b", anyway=True)
+        await until(lambda: made.state != "running")
+        assert made.state == "failed" and "It is no model." in made.why
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
     ("text", "state", "why"),
     [
@@ -179,6 +207,7 @@ def test_one_at_a_time_and_a_download_can_be_stopped() -> None:
         ("print('no json')", "failed", "cannot be read"),
         ("print('{}')", "failed", "cannot be read"),
         ("""print('{"path": "/x"}')""", "finished", ""),
+        ("import sys; sys.stderr.write('x' * (3 << 20))", "failed", "limit"),
         ("""import sys; sys.stderr.write('{"stage": 1}\\n' * 3); print('{"path": "/x"}')""", "finished", ""),
     ],
 )
@@ -199,9 +228,12 @@ def test_whatever_ends_a_download_is_said(text: str, state: str, why: str) -> No
 
 def test_a_command_that_cannot_run_is_a_failed_download() -> None:
     async def main() -> None:
-        pulls = Pulls(PullTools(lambda words: ["/nowhere/twostroke", *words], {}, lambda name, path: None))
-        made = await pulls.begin("a/b", anyway=False)
-        assert made.state == "failed" and made.why
+        ends: list[str] = []
+        nothing = PullTools(
+            lambda words: ["/nowhere/twostroke", *words], {}, lambda name, path: None, lambda: ends.append("end")
+        )
+        made = await Pulls(nothing).begin("a/b", anyway=False)
+        assert made.state == "failed" and made.why and ends == ["end"]
 
     asyncio.run(main())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -20,6 +21,22 @@ from twostroke.assembly.settings.env import process_environment
 
 SOURCE = Path(__file__).parents[2] / "src"
 PATIENCE_S = 60.0
+
+
+ALWAYS_READ = """
+from twostroke.cost.disk_price import DiskPrice
+from twostroke.engine.disk import fetching
+
+DiskPrice.worth_reading = lambda *_: True
+fetching.PATIENCE_S = 600.0
+"""
+
+
+def always_read(folder: Path) -> str:
+    """A PYTHONPATH with which processes read what is on the disk, however long that takes on a busy machine."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(ALWAYS_READ)
+    return f"{folder}{os.pathsep}{SOURCE}"
 
 
 class Served:
@@ -67,7 +84,7 @@ class Served:
 
 
 @contextmanager
-def served(cache: Path, *words: str, model: str = "spark") -> Iterator[Served]:
+def served(cache: Path, *words: str, model: str = "spark", **environment: str) -> Iterator[Served]:
     """Until the end of the block; SIGTERM ends it."""
     command = [sys.executable, "-P", "-m", "twostroke", "serve", model, "--threads", "1", "--cache", str(cache)]
     process = subprocess.Popen(
@@ -75,7 +92,7 @@ def served(cache: Path, *words: str, model: str = "spark") -> Iterator[Served]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=process_environment() | {"PYTHONPATH": str(SOURCE)},
+        env=process_environment() | {"PYTHONPATH": str(SOURCE), **environment},
     )
     try:
         assert process.stdout is not None

@@ -76,6 +76,7 @@ FRAMES: list[Frame] = [
     RecordSent(9, explained("r@1.9")),
     Refused(3, "too long", 2.5),
     Beat(ReplicaLoad(running=2), draining=True),
+    Beat(ReplicaLoad(disk_waits=True, disk_written_bytes=1 << 40, disk_read_bytes=3)),
     StepNews(
         ReplicaLoad(waiting=1),
         (

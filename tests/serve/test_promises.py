@@ -57,6 +57,7 @@ NOT_GENERATING = {
     "/detokenize",
     "/apply-template",
     "/v1/texts",
+    "/v1/mcp/x",
     "/slots/x",  # refused without pages on a disk; it runs a prompt again with the salt that the prompt had
     "/infill",  # refused by a model without tokens for it, as the fake one is
     *("/v1/files", "/v1/batches", "/v1/batches/x/cancel", "/v1/responses/x/cancel"),  # their lines are other requests

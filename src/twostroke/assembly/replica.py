@@ -121,10 +121,11 @@ def build_replica(
         image_row_s=0.0 if images is None else images.row_s(USUAL_ROWS),
         image_row_bytes=0 if images is None else images.row_bytes,
         encoder=_encoder_of(found, heart),
+        keeps_pages=heart.disk is not None,
     )
     exchange = None if pages is None else PageExchange(heart.cache, pages)
     possible = partial(why_not, spec.task, len(adapters))
-    core = ReplicaCore(stepper.loop, times, heart.explainer, exchange, possible, images)
+    core = ReplicaCore(stepper.loop, times, heart.explainer, exchange, possible, images, heart.disk)
     replica = ReplicaServer(core, facts, heart.grammars, endpoint.listener, secret_key(endpoint.secret), say)
     formats, sizes = (ModelSettings.weights, CacheSettings.kv_format), (CacheSettings.kv_tokens, StepSettings.context)
     shown = resolved.values(*formats, CpuSettings.cpu_level, CpuSettings.threads, *sizes)

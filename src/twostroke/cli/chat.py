@@ -184,7 +184,7 @@ class Conversation:
         if paths and (not self._shown(paths) or not line):
             return True
         name, _, rest = line.partition(" ")
-        if name in ("/exit", "/quit"):
+        if name in ("/exit", "/quit", "/bye"):
             return False
         if name == "/stats":
             self.printer.note(self.stats())
@@ -192,7 +192,7 @@ class Conversation:
             self.printer.note(self.explanation())
         elif name == "/image" and rest.strip():
             self._shown([rest.strip().strip("\"'")])
-        elif name == "/reset":
+        elif name in ("/reset", "/clear"):
             self.messages.clear()
             self.images.clear()
             self.printer.note("Forgotten.")
@@ -200,7 +200,7 @@ class Conversation:
             self.system = rest or None
             self.printer.note("System message set." if rest else "No system message.")
         elif name.startswith("/") and not paths:
-            self.printer.note(HELP if name == "/help" else f"There is no command {name}.\n{HELP}")
+            self.printer.note(HELP if name in ("/help", "/?") else f"There is no command {name}.\n{HELP}")
         else:
             self._answer(line)
         return True

@@ -45,6 +45,7 @@ from twostroke.server.api.shapes.retrieval import EmbeddingShape, RerankShape, S
 from twostroke.server.api.sse import line_json
 from twostroke.server.api.tokens import detokenize, tokenize, tokenizer_info
 from twostroke.server.attached.routes import text_routes
+from twostroke.server.attached.tool_routes import tool_routes
 from twostroke.server.boundary import Boundary
 from twostroke.server.calls import Call
 from twostroke.server.computed_answer import ComputedAnswer
@@ -155,6 +156,7 @@ def routes_of(parts: ServerParts) -> list[Route]:
         Route("/slots", _slots(serving), methods=["GET"]),
         *slot_routes(parts),
         *text_routes(admission),
+        *tool_routes(admission, serving.tool_servers),
         Route("/tokenizer_info", _constant(lambda: tokenizer_info(serving)), methods=["GET"]),
         Route("/openapi.json", _constant(lambda: openapi_document(serving, parts.access)), methods=["GET"]),
         *adapter_routes(serving.adapters, admission),

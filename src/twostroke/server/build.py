@@ -33,6 +33,7 @@ from twostroke.server.adapters import ServedAdapters
 from twostroke.server.admission import Access, Admission, Limits
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.attached.tool_servers import ToolServer
 from twostroke.server.built import BuiltServer
 from twostroke.server.card import card_of
 from twostroke.server.facts import Listener
@@ -46,7 +47,7 @@ from twostroke.server.live.view import EngineView
 from twostroke.server.parts import ServerParts, Telemetry
 from twostroke.server.process.crash_notes import CrashNotes
 from twostroke.server.serving import Serving, new_hex_id
-from twostroke.server.slots.kept import Slots
+from twostroke.server.slots.kept import SlotDisk, Slots
 from twostroke.server.stored.chats import StoredChats
 from twostroke.server.stored.records import Bounds
 from twostroke.server.stored.work import StoredWork
@@ -120,7 +121,7 @@ def build_server(
         embedder=heart.texts.embedder,
         reranker=heart.texts.reranker,
         eyes=heart.eyes,
-        slots=None if heart.disk is None else Slots(_slots_folder(resolved), heart.disk),
+        slots=None if heart.disk is None else slots_in(Path(resolved.disk.cache), heart.disk),
         view=EngineView(heart.session.ledger, heart.cache.page_states, heart.stepper.clock, shown),
     )
     parts = ServerParts(
@@ -165,6 +166,7 @@ def settled(serving: Serving, resolved: Resolved, folder: Path) -> Serving:
         special_texts=read_special_tokens(folder).texts,
         stored=stored_work(resolved),
         chats=stored_chats(resolved),
+        tool_servers=tool_servers(resolved),
         format=form,
     )
 
@@ -178,15 +180,20 @@ def stored_work(resolved: Resolved) -> StoredWork | None:
     return StoredWork(Path(folder).expanduser(), bounds, new_hex_id)
 
 
-def _slots_folder(resolved: Resolved) -> Path:
-    """Saved slots lie among the pages, so that the same bound holds, and the same verbs list and remove them."""
-    return Path(resolved.disk.cache).expanduser() / KV_FOLDER / "slots"
+def slots_in(cache: Path, disk: SlotDisk) -> Slots:
+    """Saved slots lie among the pages, so that the same verbs list and remove them. cache: the cache folder."""
+    return Slots(cache.expanduser() / KV_FOLDER / "slots", disk)
 
 
 def stored_chats(resolved: Resolved) -> StoredChats | None:
     """What keeps the page's chats; None where they stay in browsers. Raises ConfigError."""
     folder = resolved.stored.chats
     return None if folder is None else StoredChats(Path(folder).expanduser(), resolved.stored.chats_bytes)
+
+
+def tool_servers(resolved: Resolved) -> tuple[ToolServer, ...]:
+    """The servers of tools that the page may ask."""
+    return tuple(ToolServer(name, url) for name, url in dict(resolved.page.mcp).items())
 
 
 def admission_of(resolved: Resolved, wait_s: Callable[[int, int], float]) -> Admission:

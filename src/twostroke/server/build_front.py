@@ -13,8 +13,8 @@ from twostroke.assembly.machine.heap import keep_little, trim
 from twostroke.assembly.seeds import SEEDS
 from twostroke.assembly.seeing import front_eyes
 from twostroke.assembly.settings.config import resolve_overload, resolve_server
-from twostroke.assembly.settings.engine_settings import ModelSettings
-from twostroke.assembly.settings.env import asked_by_environment
+from twostroke.assembly.settings.engine_settings import DiskSettings, ModelSettings
+from twostroke.assembly.settings.env import asked_by_environment, read_machine
 from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.assembly.task import build_texts, read_for_task
 from twostroke.distributed.cluster.front import Address, FrontStepper, no_check
@@ -25,7 +25,7 @@ from twostroke.engine.limits import EngineLimits
 from twostroke.engine.loop_engine import LoopEngine
 from twostroke.engine.session import Resources, Session
 from twostroke.server.adapters import ServedAdapters
-from twostroke.server.build import access_of, admission_of, settled
+from twostroke.server.build import access_of, admission_of, settled, slots_in
 from twostroke.server.built import BuiltServer
 from twostroke.server.card import card_of
 from twostroke.server.gate.fleet_forecast import FleetForecast
@@ -34,11 +34,14 @@ from twostroke.server.live.about import front_about
 from twostroke.server.live.view import EngineView
 from twostroke.server.parts import ServerParts, Telemetry
 from twostroke.server.serving import Serving
+from twostroke.server.slots.fleet_disk import FleetDisk
+from twostroke.server.slots.kept import Slots
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.types.pooling import Task
 from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.generation import read_generation_defaults
+from twostroke.weights.packed.cache_choice import kept_folder
 
 FIRST_REPLICA_S = 120.0
 """How long a front waits for the first replica: it may be loading."""
@@ -103,6 +106,7 @@ def build_front(
         defaults=generation.sampling,
         fingerprint=_fingerprint(facts),
         card=card_of(folder.path, found, facts.arithmetic.weights, spec, 0),
+        slots=_slots(resolver, facts, stepper),
         view=EngineView(stepper.fleet.ledger, stepper.pages, stepper.clock, told, stepper.replicas),
     )
     parts = ServerParts(
@@ -113,6 +117,14 @@ def build_front(
     )
     shown = {"served_name": resolved.names.served_name, "replicas": replicas, "weights": facts.arithmetic.weights}
     return BuiltServer(parts, resolved, shown | {"context": facts.context_tokens}, closing.close)
+
+
+def _slots(resolver: Resolver, facts: ReplicaFacts, stepper: FrontStepper) -> Slots | None:
+    """Saved slots are files of the front; their pages are those of the replicas. None where no pages are kept."""
+    kept = kept_folder(resolver.asked_value(DiskSettings.cache), read_machine().cache_folder)
+    if not facts.keeps_pages or kept is None:
+        return None
+    return slots_in(kept, FleetDisk(lambda: stepper.fleet.members))
 
 
 def _limits(facts: ReplicaFacts, ends: frozenset[int], task: Task) -> EngineLimits:

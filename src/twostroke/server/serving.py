@@ -16,6 +16,7 @@ from twostroke.runner.retrieval.reranker import Reranker
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.api.changed.client_lines import ClientLines
 from twostroke.server.api.field_check import FieldCheck
+from twostroke.server.attached.tool_servers import ToolServer
 from twostroke.server.card import ModelCard
 from twostroke.server.live.view import EngineView
 from twostroke.server.slots.kept import Slots
@@ -56,9 +57,8 @@ class Serving:
     images in messages; None for a model that reads none. looks: what finds those of the request that is read now; None
     for eyes. view: what the live view reads. stored: the work that is kept; None for none. chats: the page's
     chats that are kept here; None where they stay in browsers. slots: what llama.cpp's slots hold; None where no pages
-    are kept on a disk. wall_clock: Unix seconds,
-    for `created`. loading: how far the model's load is, in words; empty while it takes requests. stays: it is loaded as
-    long as the server runs.
+    are kept on a disk. tool_servers: those that the page may ask. wall_clock: Unix seconds, for `created`. loading: how
+    far the model's load is, in words; empty while it takes requests. stays: it is loaded as long as the server runs.
     """
 
     engine: AsyncEngine
@@ -86,6 +86,7 @@ class Serving:
     stored: StoredWork | None = None
     chats: StoredChats | None = None
     slots: Slots | None = None
+    tool_servers: tuple[ToolServer, ...] = ()
     new_id: Callable[[], str] = new_hex_id
     wall_clock: Callable[[], float] = time.time
     loading: Callable[[], str] = str

@@ -66,7 +66,7 @@ FORMS = ("/v1/files", "/v1/batches")
 OF_STORED_WORK = [path for path, _ in OPERATIONS if path.startswith((*FORMS, "/v1/conversations", "/v1/messages/b"))
                   or "{name}/cancel" in path]  # fmt: skip
 REFUSED = (
-    *("/slots/{name}", "/v1/texts"), *OF_LLAMA,
+    *("/slots/{name}", "/v1/texts", "/v1/mcp/{name}"), *OF_LLAMA,
     *OF_STORED_WORK, "/v1/embeddings", "/v1/rerank", "/v1/score", LOAD_PATH, UNLOAD_PATH, *OF_OLLAMA
 )  # fmt: skip  (by the fake server)
 TYPED = [(path, method) for path, method in OPERATIONS if method == "post" and path not in REFUSED]

@@ -24,6 +24,7 @@ from twostroke.assembly.settings.server_settings import (
     ListenSettings,
     LoadSettings,
     NameSettings,
+    PageSettings,
     RequestSettings,
     StoredSettings,
     TalkSettings,
@@ -244,6 +245,7 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
     resolver.pick(StoredSettings.stored_age, 30 * 86400.0, "default")
     resolver.pick(StoredSettings.chats, None, "none asked for")
     resolver.pick(StoredSettings.chats_bytes, 1_000_000_000, "default")
+    resolver.pick(PageSettings.mcp, (), "none asked for")
     resolver.pick(RequestSettings.client_lines, "drop", "default: a client's changing metadata is no text for a model")
     resolver.pick(RequestSettings.strict_fields, False, "default: fields that are not known are named in a header")
     key = resolver.pick(ListenSettings.api_key, None, "none asked for")

@@ -14,6 +14,7 @@ Item = TypeVar("Item")
 Word = TypeVar("Word", bound=StrEnum)
 
 _ADAPTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,199}")
+_TOOL_SERVER = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9_]([a-z0-9._-]{0,253})|[0-9a-f:.]{2,45}")
 _IMAGE_HOST = re.compile(r"(?:(https?)://)?(\*|[a-z0-9_][a-z0-9._-]{0,252}|\[[0-9a-f:.]{2,45}\])(?::(\d{1,5}))?/?")
 _ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._*-]+)(:(\d{1,5}|\*))?")
@@ -104,6 +105,14 @@ def parse_adapter(text: str) -> tuple[str, str]:
     if not equals or not folder or not _ADAPTER_NAME.fullmatch(name):
         raise ValueError("write NAME=FOLDER, such as sql=adapters/sql; names are letters, digits, and any of ._:/-")
     return name, folder
+
+
+def parse_tool_server(text: str) -> tuple[str, str]:
+    """ "files=http://127.0.0.1:9000/mcp" -> a name and an address. Raises ValueError."""
+    name, equals, address = (part.strip() for part in text.partition("="))
+    if not equals or not _TOOL_SERVER.fullmatch(name):
+        raise ValueError("write NAME=URL, such as files=http://127.0.0.1:9000/mcp; names are letters, digits, - and _")
+    return name, parse_url(address)
 
 
 def parse_url(text: str) -> str:

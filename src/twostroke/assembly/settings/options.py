@@ -24,6 +24,7 @@ from twostroke.assembly.settings.server_settings import (
     ListenSettings,
     LoadSettings,
     NameSettings,
+    PageSettings,
     RequestSettings,
     SeveralSettings,
     StoredSettings,
@@ -50,6 +51,7 @@ SERVER_OPTIONS = options_of(
     LoadSettings,
     RequestSettings,
     StoredSettings,
+    PageSettings,
     TraceSettings,
 )
 ADAPTER_OPTIONS = options_of(AdapterSettings)

@@ -48,6 +48,7 @@ class Resolved:
     load: server.LoadSettings = server.LoadSettings()
     requests: server.RequestSettings = server.RequestSettings()
     stored: server.StoredSettings = server.StoredSettings()
+    page: server.PageSettings = server.PageSettings()
     tracing: server.TraceSettings = server.TraceSettings()
 
     @classmethod

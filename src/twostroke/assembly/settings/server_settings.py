@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from twostroke.assembly.settings.option import Field, Group, NamesOption, Option
+from twostroke.assembly.settings.option import Field, Group, ListOption, NamesOption, Option
 from twostroke.assembly.settings.option_values import (
+    each,
     one_of,
     parse_bytes,
     parse_count,
@@ -19,6 +20,7 @@ from twostroke.assembly.settings.option_values import (
     parse_seconds,
     parse_switch,
     parse_text,
+    parse_tool_server,
     parse_url,
 )
 
@@ -199,6 +201,20 @@ class StoredSettings(Group):
         "none: chats stay in the browser",
     )
     chats_bytes: Option[int] = Option("SIZE", parse_bytes, "Most bytes of the chats of one client.", "1GB")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PageSettings(Group):
+    """What the page may do beyond this server."""
+
+    mcp: ListOption[tuple[str, str]] = ListOption(
+        "NAME=URL",
+        each(parse_tool_server),
+        "Who uses the page may call the tools of this MCP server (streamable HTTP); may be given several times. This "
+        "server passes the messages on, and each call waits until the user runs it.",
+        "none",
+        secret=True,
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

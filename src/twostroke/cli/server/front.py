@@ -7,14 +7,17 @@ from typing import Any
 
 import click
 
-from twostroke.assembly.settings.engine_settings import ClusterSettings, ImageSettings, TaskSettings
+from twostroke.assembly.settings.engine_settings import ClusterSettings, DiskSettings, ImageSettings, TaskSettings
 from twostroke.assembly.settings.option import options_of
 from twostroke.assembly.settings.options import CLUSTER_OPTIONS, SERVER_OPTIONS
 from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.run_built import serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 
-OF_MODEL = (*options_of(TaskSettings), ImageSettings.mmproj, ImageSettings.image_tokens, ImageSettings.image_urls)
+OF_MODEL = (
+    *options_of(TaskSettings),
+    *(ImageSettings.mmproj, ImageSettings.image_tokens, ImageSettings.image_urls, DiskSettings.cache),
+)
 """Options of the engine that a front reads too."""
 
 

@@ -68,7 +68,7 @@ def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextMa
     from twostroke.assembly.settings.env import read_machine
     from twostroke.cli.shared.server_records import SERVERS, recorded
 
-    settings, names = built.resolved, tuple(built.facts.get("models", built.parts.serving.names))
+    settings, names = built.resolved, tuple(built.facts.get("names", built.parts.serving.names))
     model = settings.model.model if settings.model.has(ModelSettings.model) else ""
     pid = os.getppid() if supervised else os.getpid()
     return recorded(read_machine().cache_folder / SERVERS, pid, url, str(model), names)

@@ -74,18 +74,15 @@ def facts_of(model: str, revision: str | None = None) -> ShownModel:
     from twostroke.lab.planner.fit import fit_or_reason
     from twostroke.lab.planner.model_config import read_model
     from twostroke.weights.hub.hub import EMBEDDED
-    from twostroke.weights.hub.reference import reference_of
 
     name = meant(model)
     found = found_here(model, revision)
     planned = read_model(EMBEDDED if name == EMBEDDED else str(found.path))
     spec, kept = planned.spec, read_machine().cache_folder
-    reference = None if name == EMBEDDED or Path(name).expanduser().exists() else reference_of(name)
     templates, form = _talk(found.path, kept)
-    text = None if reference is None else reference.text
     return ShownModel(
         name=model,
-        reference=text,
+        reference=_reference(model),
         architecture=spec.architecture,
         task=str(spec.task),
         parameters=spec.parameters(),
@@ -96,10 +93,10 @@ def facts_of(model: str, revision: str | None = None) -> ShownModel:
         quantization=_quantization(found.path, planned.quantized, spec.dtype),
         template=templates,
         format=form,
-        license=_license(found.path, text, kept),
+        license=license_of(model, found.path),
         revision=found.revision,
         folder=str(found.path if found.path.is_dir() else found.path.parent),
-        files=_files(found.path),
+        files=model_files(found.path),
         packed=_packed(found.path, kept),
         fit=fit_or_reason(planned),
     )
@@ -153,12 +150,14 @@ def _quantization(path: Path, said: str, dtype: str) -> str:
     return said or f"none: {dtype}"
 
 
-def _license(path: Path, reference: str | None, kept: Path) -> str:
+def license_of(model: str, path: Path) -> str:
     """As the hub named it when the model was pulled; else as the files name it."""
+    from twostroke.assembly.settings.env import read_machine
     from twostroke.weights.gguf.container import GgufFile
     from twostroke.weights.store.records import RECORDS, read_record
 
-    record = None if reference is None else read_record(kept / RECORDS, reference)
+    reference = _reference(model)
+    record = None if reference is None else read_record(read_machine().cache_folder / RECORDS, reference)
     if record is not None and record.license:
         return record.license
     if path.is_file():
@@ -168,10 +167,28 @@ def _license(path: Path, reference: str | None, kept: Path) -> str:
             return ""
         file.close()
         return str(file.values.get(LICENSE_KEY, ""))[:100]
-    return next((f"in {path / name}" for name in _LICENSES if (path / name).is_file()), "")
+    text = license_file(path)
+    return "" if text is None else f"in {text}"
 
 
-def _files(path: Path) -> dict[str, int]:
+def license_file(path: Path) -> Path | None:
+    """The file with the text of a model's licence."""
+    folder = path.parent if path.is_file() else path
+    return next((folder / name for name in _LICENSES if (folder / name).is_file()), None)
+
+
+def _reference(model: str) -> str | None:
+    """The reference in full, for a model of a hub."""
+    from twostroke.assembly.settings.names import meant
+    from twostroke.weights.hub.hub import EMBEDDED
+    from twostroke.weights.hub.reference import reference_of
+
+    name = meant(model)
+    found = None if name == EMBEDDED or Path(name).expanduser().exists() else reference_of(name)
+    return None if found is None else found.text
+
+
+def model_files(path: Path) -> dict[str, int]:
     """The files of a model by name, with the bytes that their links lead to."""
     from twostroke.weights.gguf.file_names import parts_of
 

@@ -10,10 +10,11 @@ from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_fl
 
 
 @click.command(cls=ExampleCommand, example="twostroke list")
+@click.argument("text", required=False)
 @output_flags
-def command(as_json: bool, verbose: bool) -> None:
-    """Show the models in the hub's cache, each by the name that `serve` takes, with its bytes. No weights are opened
-    and no network is used."""
+def command(text: str | None, as_json: bool, verbose: bool) -> None:
+    """Show the models in the hub's cache, each by the name that `serve` takes, with its bytes; with TEXT those whose
+    name contains it. No weights are opened and no network is used."""
     with clear_errors(verbose):
         from msgspec import to_builtins
 
@@ -21,7 +22,7 @@ def command(as_json: bool, verbose: bool) -> None:
         from twostroke.weights.store.cached import cached_models
 
         cache = hub_cache()
-        models = cached_models(cache)
+        models = [each for each in cached_models(cache) if (text or "").lower() in each.name.lower()]
         if as_json:
             print_json({"cache": str(cache), "models": [to_builtins(model) for model in models]})
             return

@@ -20,13 +20,21 @@ def local_servers() -> list[ServerRecord]:
 
 def having(servers: Sequence[ServerRecord], model: str) -> list[ServerRecord]:
     """The servers that were started with this model, or serve it under this name."""
-    wanted = _meaning(model)
-    return [each for each in servers if _plain(model) in map(_plain, each.names) or _meaning(each.model) == wanted]
+    wanted, names = _meaning(model), _spellings(model)
+    return [each for each in servers if names & set(map(_plain, each.names)) or _meaning(each.model) == wanted]
 
 
 def name_there(server: ServerRecord, model: str) -> str:
     """How requests to this server name the model."""
-    return next((name for name in server.names if _plain(name) == _plain(model)), server.names[0])
+    names = _spellings(model)
+    return next((name for name in server.names if _plain(name) in names), server.names[0])
+
+
+def _spellings(model: str) -> set[str]:
+    """What a server may call this model: the name that was given here, and what an alias of this user means."""
+    from twostroke.assembly.settings.names import meant
+
+    return {_plain(model), _plain(meant(model)), _meaning(model).lower()}
 
 
 def _plain(name: str) -> str:

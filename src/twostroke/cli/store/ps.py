@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from typing import Any
 from urllib.error import HTTPError
@@ -15,6 +16,8 @@ from twostroke.cli.store.local_servers import local_servers
 from twostroke.types.errors import ConfigError
 
 WAIT_S = 5.0
+STAYS = datetime.timedelta(days=365)
+"""A model that leaves no sooner is there for good."""
 
 
 @click.command(cls=ExampleCommand, example="twostroke ps")
@@ -22,8 +25,9 @@ WAIT_S = 5.0
 @click.option("--api-key", metavar="KEY", default=None, help="The server's API key.")
 @output_flags
 def command(url: str | None, api_key: str | None, as_json: bool, verbose: bool) -> None:
-    """Show the models that servers have loaded: name, bytes of weights, format, context. Without --url these are the
-    servers that this user has started on this machine, or the one at the usual address."""
+    """Show the models that servers have loaded: name, bytes of weights, format, context, and when they leave where
+    nobody asks them. Without --url these are the servers that this user has started on this machine, or the one at the
+    usual address."""
     with clear_errors(verbose):
         here = [] if url is not None else local_servers()
         if not here:
@@ -38,8 +42,9 @@ def command(url: str | None, api_key: str | None, as_json: bool, verbose: bool) 
             pid = f"  process {server['pid']}" if server["pid"] else ""
             for model in server["models"]:
                 click.echo(f"{_line(model)}  {server['url']}{pid}")
-            if server["problem"]:
-                click.echo(f"{' '.join(server['names'])}  {server['url']}{pid}  {server['problem']}")
+            problem = server["problem"] or ("" if server["models"] else "nothing is loaded")
+            if problem:
+                click.echo(f"{' '.join(server['names'])}  {server['url']}{pid}  {problem}")
 
 
 def _of_one(url: str, models: list[dict[str, Any]]) -> dict[str, Any]:
@@ -61,8 +66,19 @@ def _line(model: dict[str, Any]) -> str:
     size = f"{model['size'] / 1e9:,.2f} GB" if model["size"] else "size unknown"
     return (
         f"{model['name']}  {details['parameter_size']} parameters  {size}  {details['quantization_level']}  "
-        f"context {model['context_length']:,}"
+        f"context {model['context_length']:,}{_until(model)}"
     )
+
+
+def _until(model: dict[str, Any]) -> str:
+    """When it leaves if no request comes; empty where it stays."""
+    try:
+        at = datetime.datetime.fromisoformat(str(model.get("expires_at")))
+    except ValueError:
+        return ""
+    if at.tzinfo is None or at - datetime.datetime.now(datetime.UTC) > STAYS:
+        return ""
+    return f"  until {at.astimezone():%H:%M:%S}"
 
 
 def _models(server: RunningServer) -> list[dict[str, Any]]:

@@ -1,51 +1,115 @@
-"""`twostroke rm`: remove a model from the hub's cache."""
+"""`twostroke rm`: remove models from the hub's cache."""
 
 from __future__ import annotations
 
 import difflib
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.types.errors import ConfigError, ModelNotFound
 
+if TYPE_CHECKING:
+    from twostroke.weights.hub.reference import Reference
+    from twostroke.weights.store.cached import CachedModel, Removal
+
 
 @click.command(cls=ExampleCommand, example="twostroke rm llama3.2:1b")
-@click.argument("model")
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Say what would be freed, and remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output_flags
-def command(model: str, dry_run: bool, yes: bool, as_json: bool, verbose: bool) -> None:
-    """Remove MODEL (an id of the hub, with :QUANT for one of its GGUF files, or a short name). Bytes that another
-    repository or another revision needs stay, and are not counted."""
+def command(models: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, verbose: bool) -> None:
+    """Remove each MODEL (an id of the hub, with :QUANT for one of its GGUF files, or a short name). Bytes that another
+    repository or another revision needs stay, and are not counted. A model that a server of this user has stays."""
     with clear_errors(verbose):
-        from twostroke.assembly.settings.names import meant as alias_meaning
+        from twostroke.assembly.settings.env import read_machine
         from twostroke.cli.store.cache_place import hub_cache
-        from twostroke.weights.hub.reference import reference_of
-        from twostroke.weights.store.cached import cached_models, files_meant, removal_of, remove
+        from twostroke.weights.store.cached import cached_models, remove
+        from twostroke.weights.store.records import RECORDS, forget_record
 
         cache = hub_cache()
-        meant = reference_of(alias_meaning(model))
         here = cached_models(cache)
-        mine = [each for each in here if meant is not None and each.repo_id == meant.repo_id]
-        if meant is None or not mine:
-            raise _not_here(model, [each.name for each in here])
-        names = sorted({name for each in mine for name in each.files})
-        wanted = None if meant.wanted is None else files_meant(names, meant.wanted)
-        found = removal_of(cache, meant.repo_id, wanted) if wanted != [] else None
-        if found is None:
-            raise _not_here(model, [each.name for each in mine])
-        said = f"{meant.text}: {found.num_bytes / 1e9:,.3f} GB in {len(found.blobs)} files"
-        if not (dry_run or yes):
-            _ask(said)
+        meant = [_meant(model, cache, here) for model in models]  # all of them are found before one is removed
         if not dry_run:
-            remove(found)
+            for each in meant:
+                _check_unused(each)
+            if not yes:
+                _ask("; ".join(_words(each, each.removal()) for each in meant))
+        shown: list[dict[str, Any]] = []
+        for each in meant:
+            found = each.removal()
+            if not dry_run:
+                remove(found)
+                forget_record(read_machine().cache_folder / RECORDS, each.reference.text)
+            paths = [str(path) for path in (*found.links, *found.blobs)]
+            freed = {"name": each.reference.text, "freed_bytes": found.num_bytes}
+            shown.append({**freed, "removed": not dry_run, "files": paths})
+            if not as_json:
+                click.echo(f"{'would be removed' if dry_run else 'removed'}: {_words(each, found)}")
         if as_json:
-            shown = [str(path) for path in (*found.links, *found.blobs)]
-            print_json({"name": meant.text, "freed_bytes": found.num_bytes, "removed": not dry_run, "files": shown})
-        else:
-            click.echo(f"{'would be removed' if dry_run else 'removed'}: {said}")
+            total = sum(each["freed_bytes"] for each in shown)
+            print_json(shown[0] if len(shown) == 1 else {"freed_bytes": total, "models": shown})
+
+
+@dataclass(frozen=True)
+class _Meant:
+    """A model of the cache. files: those that are meant; None for the whole repository."""
+
+    reference: Reference
+    cache: Path
+    files: list[str] | None
+
+    def removal(self) -> Removal:
+        """What goes with it now; nothing where it has gone already."""
+        from twostroke.weights.store.cached import Removal, removal_of
+
+        return removal_of(self.cache, self.reference.repo_id, self.files) or Removal((), (), 0)
+
+
+def _meant(model: str, cache: Path, here: list[CachedModel]) -> _Meant:
+    """Raises ModelNotFound."""
+    from twostroke.assembly.settings.names import meant as alias_meaning
+    from twostroke.weights.hub.reference import reference_of
+    from twostroke.weights.store.cached import files_meant
+
+    reference = reference_of(alias_meaning(model))
+    mine = [each for each in here if reference is not None and each.repo_id == reference.repo_id]
+    if reference is None or not mine:
+        raise _not_here(model, [each.name for each in here])
+    names = sorted({name for each in mine for name in each.files})
+    files = None if reference.wanted is None else files_meant(names, reference.wanted)
+    if files == []:
+        raise _not_here(model, [each.name for each in mine])
+    return _Meant(reference, cache, files)
+
+
+def _check_unused(meant: _Meant) -> None:
+    """Raises ConfigError where a server of this user was started with these files: it needs them to load again."""
+    from twostroke.assembly.settings.names import meant as alias_meaning
+    from twostroke.cli.store.local_servers import local_servers
+    from twostroke.weights.hub.reference import reference_of
+
+    own = meant.reference
+    for record in local_servers():
+        for name in (record.model, *record.names):
+            other = reference_of(alias_meaning(name)) if name else None
+            if other is None or other.repo_id != own.repo_id:
+                continue
+            if own.wanted is None or other.wanted is None or own.wanted.upper() == other.wanted.upper():
+                raise ConfigError(
+                    f"{own.text} is in use.",
+                    why=f"The server at {record.url} (process {record.pid}) has {name}.",
+                    fix=f"End it first: twostroke stop {name}",
+                )
+
+
+def _words(meant: _Meant, found: Removal) -> str:
+    return f"{meant.reference.text}: {found.num_bytes / 1e9:,.3f} GB in {len(found.blobs)} files"
 
 
 def _not_here(model: str, names: list[str]) -> ModelNotFound:

@@ -1,4 +1,4 @@
-"""`twostroke stop`: end servers that this user has started on this machine."""
+"""`twostroke stop`: end servers that this user has started on this machine, or let one of their models leave."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import contextlib
 import os
 import signal
 import time
+from dataclasses import dataclass
 
 import click
 
+from twostroke.assembly.settings.server_settings import ListenSettings
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, output_flags, print_json
 from twostroke.cli.shared.readings import DURATION
 from twostroke.cli.shared.server_records import ServerRecord
 from twostroke.cli.store.local_servers import having, local_servers
+from twostroke.cli.store.unloading import models_of, unload
 from twostroke.types.errors import ConfigError, EngineStopped
 
 LOOK_EVERY_S = 0.05
@@ -24,15 +27,28 @@ SECOND_SIGNAL_S = 0.5
 @click.argument("model", required=False)
 @click.option("--all", "all_servers", is_flag=True, help="End all servers of this user on this machine.")
 @click.option("--now", is_flag=True, help="Cut running answers short.")
+@click.option("--api-key", metavar="KEY", default=None, help="The server's API key [env TWOSTROKE_API_KEY].")
 @click.option(
     "--wait", "wait_s", metavar="TIME", callback=DURATION, default="60s", help="The longest wait [default: 60s]."
 )
 @output_flags
-def command(model: str | None, all_servers: bool, now: bool, wait_s: float, as_json: bool, verbose: bool) -> None:
-    """End the server of MODEL, or the only one, as `ps` lists them. Answers that run are finished first. Servers of
-    other users, and those that other programs started, are never touched."""
+def command(
+    model: str | None,
+    all_servers: bool,
+    now: bool,
+    api_key: str | None,
+    wait_s: float,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """End the server of MODEL, or the only one, as `ps` lists them; of a server with several models MODEL alone leaves.
+    Answers that run are finished first. Servers of other users, and those that other programs started, are never
+    touched."""
     with clear_errors(verbose):
         chosen = _chosen(local_servers(), model, all_servers)
+        if model is not None and not all_servers and (others := models_of(chosen[0])):
+            _unload(chosen[0], model, len(others), UnloadWish(now, api_key, wait_s, as_json))
+            return
         for record in chosen:
             _signal(record)
         if now:
@@ -47,9 +63,38 @@ def command(model: str | None, all_servers: bool, now: bool, wait_s: float, as_j
                 fix="Wait, or give --now to cut them short.",
             )
         if as_json:
-            print_json({"stopped": [{"pid": each.pid, "url": each.url, "names": list(each.names)} for each in chosen]})
+            shown = [{"pid": each.pid, "url": each.url, "names": list(each.names)} for each in chosen]
+            print_json({"stopped": shown, "unloaded": []})
         else:
             click.echo(f"stopped: {_named(chosen)}")
+
+
+@dataclass(frozen=True)
+class UnloadWish:
+    """How one model of several leaves, and how that is told."""
+
+    now: bool
+    api_key: str | None
+    wait_s: float
+    as_json: bool
+
+
+def _unload(record: ServerRecord, model: str, count: int, wish: UnloadWish) -> None:
+    """Raises ConfigError where --now is given: its answers run among those of other models."""
+    from twostroke.assembly.settings.env import asked_by_environment
+
+    if wish.now:
+        raise ConfigError(
+            f"--now ends a whole server, and the one at {record.url} has {count} models.",
+            why=f"{model} leaves with its last answer; the others go on.",
+            fix="Leave --now out, or end the server: twostroke stop --all --now",
+        )
+    key = wish.api_key or asked_by_environment().get(ListenSettings.api_key.name)
+    gone = unload(record, model, key, wish.wait_s)
+    if wish.as_json:
+        print_json({"stopped": [], "unloaded": [gone]})
+    else:
+        click.echo(f"unloaded: {gone['model']} at {gone['url']}, which goes on with its other models")
 
 
 def _chosen(servers: list[ServerRecord], model: str | None, all_servers: bool) -> list[ServerRecord]:

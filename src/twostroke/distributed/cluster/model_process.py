@@ -20,7 +20,8 @@ from twostroke.distributed.cluster.keeper import NOT_STARTED
 from twostroke.system import here
 from twostroke.types.decoders import json_decoder
 
-KILLED_AFTER_S = 10.0
+KILLED_AFTER_S = 30.0
+"""A process that ends may write its pages to the disk for 15 s."""
 MOST_LINE_BYTES = 64 * 1024
 
 

@@ -33,6 +33,8 @@ from twostroke.distributed.wire.frames import (
     WireStart,
 )
 from twostroke.distributed.wire.translate import requests_of, wire_event
+from twostroke.engine.disk.contract import DiskCounts
+from twostroke.engine.disk.disk_pages import DiskPages
 from twostroke.engine.scheduler.estimates.step_time import StepTime
 from twostroke.engine.step_loop import StepLoop
 from twostroke.types.errors import EngineStopped, Overloaded, TwostrokeError
@@ -46,6 +48,7 @@ from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
+NOTHING_COUNTED = DiskCounts()
 PREDICTED_S = 0.1
 """A prediction takes as long as sending a step's news: it is made again when it is this old."""
 
@@ -74,7 +77,8 @@ class ReplicaCore:
 
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
-    why_not: why a request cannot be computed here, or nothing. images: None where no images are read.
+    why_not: why a request cannot be computed here, or nothing. images: None where no images are read. disk: None where
+    no pages are kept on one.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class ReplicaCore:
         pages: PageExchange | None = None,
         why_not: Callable[[Request], str] = always_possible,
         images: RowStore | None = None,
+        disk: DiskPages | None = None,
     ) -> None:
         self.outbox: deque[tuple[LinkId, Frame]] = deque()
         numbers = itertools.count(1)
@@ -93,7 +98,7 @@ class ReplicaCore:
         self.page_rate = 0.0
         self._loop, self._book, self._clock = loop, loop.book, loop.clock
         self._times = times
-        self._why_not = why_not
+        self._why_not, self._disk = why_not, disk
         self._explainer, self._ledger = explainer, explainer.ledger
         loop.listen(self._ledger, self._computed)
         self._links: dict[LinkId, _Link] = {}
@@ -253,6 +258,7 @@ class ReplicaCore:
     def load(self) -> ReplicaLoad:
         """The replica's load at this moment."""
         gauges = self._book.gauges()
+        counts = NOTHING_COUNTED if self._disk is None else self._disk.counts
         pending = sum(sum(link.tokens[name] for name in link.came_s) for link in self._links.values())
         if (now := self._clock()) - self._predicted_s > PREDICTED_S:
             self._predicted_s = now
@@ -273,6 +279,9 @@ class ReplicaCore:
             page_rate=self.page_rate,
             encode_s=self.row_feeds.left_s,
             guesses=self._guesses,
+            disk_waits=self._disk is not None and not self._disk.settled,
+            disk_written_bytes=counts.written_bytes,
+            disk_read_bytes=counts.read_bytes,
         )
 
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:

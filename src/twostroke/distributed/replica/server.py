@@ -387,4 +387,5 @@ class ReplicaServer:
         """Wait until there is something to do; not for long where no step could be planned, or a question waits."""
         with self._changed:
             if not self._commands and not self._stopping and (stuck or not self._core.has_work):
-                self._changed.wait(RETRY_S if stuck or self._core.waits else 1.0)
+                soon = stuck or self._core.waits or self._load.disk_waits
+                self._changed.wait(RETRY_S if soon else 1.0)

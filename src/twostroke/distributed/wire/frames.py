@@ -68,10 +68,11 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts, or image rows
     for the others. page_bytes: the bytes of one page of positions as it is sent; 0 where pages cannot be sent.
     objectives: what it promises to each request. adapters: their names, by slot. sight: a fingerprint of the rules by
-    which images become tiles; empty where it reads no images. adapter_salts: the salt of each adapter's prefixes, which
-    follows from its contents. image_row_s, image_row_bytes: predicted seconds of an image row's encode, and its bytes
-    as it is sent. encoder: what decides the bits of image rows; None where it reads no images. A replica of the role
-    `encode` has no language model: its `arithmetic` is that of the encoder too.
+    which images become tiles; empty where it reads no images. keeps_pages: does it keep computed prompts on a disk?
+    adapter_salts: the salt of each adapter's prefixes, which follows from its contents. image_row_s, image_row_bytes:
+    predicted seconds of an image row's encode, and its bytes as it is sent. encoder: what decides the bits of image
+    rows; None where it reads no images. A replica of the role `encode` has no language model: its `arithmetic` is that
+    of the encoder too.
     """
 
     name: str
@@ -93,6 +94,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     image_row_s: float = 0.0
     image_row_bytes: int = 0
     encoder: Arithmetic | None = None
+    keeps_pages: bool = False
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
@@ -177,8 +179,9 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
 
     prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each. step_s: the
     seconds of the last step. page_rate: bytes a second of pages that came from other replicas; 0 before the first.
-    encode_s: predicted seconds of the encodes that it has to do for other replicas.
-    preemptions, query_tokens, hit_tokens, guesses: since the replica's start.
+    encode_s: predicted seconds of the encodes that it has to do for other replicas. disk_waits: is there something that
+    it is to write to its disk? preemptions, query_tokens, hit_tokens, guesses, and the bytes that it has written to its
+    disk and read from there: since the replica's start.
     """
 
     running: int = 0
@@ -196,6 +199,9 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
     page_rate: float = 0.0
     encode_s: float = 0.0
     guesses: VerifiedGuesses = NO_GUESSES
+    disk_waits: bool = False
+    disk_written_bytes: int = 0
+    disk_read_bytes: int = 0
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):

@@ -152,6 +152,11 @@ class CacheManager:
         have. For caches whose pages stay."""
         return min(g.tree.extend(path, salt, tokens, max_pages) for g, path in zip(self.groups, paths, strict=True))
 
+    def most_shared_pages(self, num_tokens: int) -> int:
+        """The most pages of this many tokens that a sequence can go on from. One whose last page is full computes its
+        last token again, and no state can go back by one token."""
+        return (num_tokens if self.states is None else num_tokens - 1) // self.page_tokens
+
     def spared_tokens(self, matched: Prefix, num_tokens: int) -> int:
         """How many of num_tokens tokens need not be computed where the pages in `matched` were found.
 

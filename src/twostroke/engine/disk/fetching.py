@@ -89,7 +89,7 @@ class DiskFetching:
         if not self._store.readable or self._late:
             return False
         size = self._cache.page_tokens
-        most = (len(keys) - 1) // size
+        most = self._cache.most_shared_pages(len(keys))
         found = len(self._cache.match(salt, keys))
         if found >= most:
             return False

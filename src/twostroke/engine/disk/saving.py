@@ -27,6 +27,9 @@ BUSY_BYTES, IDLE_BYTES = 1 << 20, 16 << 20
 """Copied between two steps while requests run, and while none does."""
 KEPT_STATES = 2
 """Snapshots of one sequence that are written: the last ones."""
+DEPART_PAGES = 4
+"""The next turn may depart so many pages before the end of the prompt: templates write there what they leave out of
+the history, such as an empty thought."""
 
 Wanted = tuple[int, int]
 """(group, index of a page)."""
@@ -105,20 +108,29 @@ class DiskSaving:
 
     def _wanted(self, job: _Job) -> Iterator[Wanted]:
         """The parts from which its prompt, and all of it, can be gone on from."""
-        cache, count = self._cache, len(job.nodes)
-        ends = {count, *([job.prompt_pages] if job.prompt_pages else [])}
-        snapshots: list[int] = []
-        if cache.states is not None:
-            path = cache.states.tree.match(job.salt, job.tokens, count)
-            snapshots = [index for index, node in enumerate(path) if node.page_id >= 0]
-            ends = {index + 1 for index in snapshots[-KEPT_STATES:]}
-            ends |= {index + 1 for index in snapshots if index + 1 == job.prompt_pages}
-        for index in range(count):
+        cache, ends = self._cache, self._ends(job)
+        for index in range(len(job.nodes)):
             for number, group in enumerate(cache.groups):
                 if not group.window or any(group.first_needed(end) <= index < end for end in ends):
                     yield number, index
             if cache.states is not None and index + 1 in ends:
                 yield STATES, index
+
+    def _ends(self, job: _Job) -> set[int]:
+        """The numbers of full pages after which windows or states are written."""
+        cache, count, prompt = self._cache, len(job.nodes), job.prompt_pages
+        if cache.states is not None:
+            path = cache.states.tree.match(job.salt, job.tokens, count)
+            snapshots = [index + 1 for index, node in enumerate(path) if node.page_id >= 0]
+            return {*snapshots[-KEPT_STATES:], *[end for end in snapshots if end <= prompt][-1:]}
+        windows = [(number, group) for number, group in enumerate(cache.groups) if group.window]
+        paths = {number: group.tree.match(job.salt, job.tokens, count) for number, group in windows}
+
+        def whole(end: int) -> bool:
+            wanted = ((number, index) for number, group in windows for index in range(group.first_needed(end), end))
+            return all(_is_here(paths[number], index) or self._has(job, number, index) for number, index in wanted)
+
+        return {count, prompt, *filter(whole, range(max(1, prompt - DEPART_PAGES), prompt))}
 
     def _has(self, job: _Job, group: int, index: int) -> bool:
         place = place_of(job.places, group, index)
@@ -133,7 +145,7 @@ class DiskSaving:
             if group not in paths:
                 paths[group] = self._tree_of(group).match(job.salt, job.tokens, len(job.nodes))
             path = paths[group]
-            if index >= len(path) or path[index].page_id < 0:  # evicted meanwhile
+            if not _is_here(path, index):  # evicted meanwhile
                 self._store.counts.lost += 1
                 continue
             own = path[index].page_id
@@ -158,6 +170,10 @@ class DiskSaving:
     def _tree_of(self, group: int) -> PrefixTree:
         states = self._cache.states
         return self._cache.groups[group].tree if group != STATES or states is None else states.tree
+
+
+def _is_here(path: Sequence[Node], index: int) -> bool:
+    return index < len(path) and path[index].page_id >= 0
 
 
 class _Job:

@@ -8,7 +8,7 @@ from typing import Any
 from twostroke.server.api.json_schema import OBJECT
 from twostroke.server.errors import MESSAGES_PATH
 
-_STATUSES = (400, 401, 403, 404, 405, 408, 409, 412, 413, 422, 500, 501, 503, 507)
+_STATUSES = (400, 401, 403, 404, 405, 408, 409, 412, 413, 422, 500, 501, 502, 503, 507)
 _PATHS: Mapping[str, Mapping[str, str]] = {
     "/v1/responses/{name}": {"get": "A kept response.", "delete": "Forget a kept response."},
     "/v1/responses/{name}/cancel": {"post": "End a response that runs in the background."},
@@ -28,6 +28,8 @@ _PATHS: Mapping[str, Mapping[str, str]] = {
     "/v1/files/{name}/content": {"get": "A file."},
     "/slots/{name}": {"post": "Save, restore or erase what a slot holds, in llama.cpp's form."},
     "/v1/texts": {"post": "The text of a PDF file."},
+    "/v1/mcp": {"get": "The servers of tools that the page may ask."},
+    "/v1/mcp/{name}": {"post": "A message for a server of tools (MCP), and its answer."},
     "/v1/chats": {"get": "The page's chats that are kept, each with its revision."},
     "/v1/chats/{name}": {"get": "A chat, as an export.", "put": "Keep a chat.", "delete": "Forget a chat."},
     "/v1/batches": {"get": "The batches.", "post": "Run the requests of a file when there is room."},

@@ -16,7 +16,7 @@ from twostroke.assembly.settings.resolver import Resolver, collect
 from twostroke.distributed.fleet.loading import LoadingRules
 from twostroke.engine.async_engine import AsyncEngine
 from twostroke.server.app import attach_stored, guarded
-from twostroke.server.build import access_of, admission_of, stored_chats, stored_work
+from twostroke.server.build import access_of, admission_of, stored_chats, stored_work, tool_servers
 from twostroke.server.built import BuiltServer
 from twostroke.server.gate.door import UNKNOWN_WAIT_S
 from twostroke.server.parts import ServerParts
@@ -42,7 +42,7 @@ def build_several(
     if fetching is not None:
         made, command = fetching.made, fetching.command
         environment = {name: value for name, value in launch.environment.items() if value != launch.secret}
-        tools = PullTools(command, environment, lambda name, path: models.add(made(name, path)))
+        tools = PullTools(command, environment, lambda name, path: models.add(made(name, path)), models.note)
         models.pulls = Pulls(tools)
     first = _first_built(models, launch)
     asked = collect({**options, "served_name": None}, asked_by_environment())
@@ -51,7 +51,8 @@ def build_several(
     tokens = sum(group.plan().found.kv_plan.tokens for group in models.groups.values() if group.parts is not None)
     resolve_overload(resolver, tokens)
     resolved = resolver.resolved()
-    serving = replace(first.serving, stored=stored_work(resolved), chats=stored_chats(resolved))
+    kept = {"stored": stored_work(resolved), "chats": stored_chats(resolved), "tool_servers": tool_servers(resolved)}
+    serving = replace(first.serving, **kept)
     shared = ServerParts(
         replace(serving, engine=cast(AsyncEngine, models)),
         admission_of(resolved, lambda requests, tokens: _wait_s(models, requests, tokens)),
@@ -69,7 +70,8 @@ def build_several(
         attach_stored(switch, parts, models.batch_may_run)
         return guarded(switch, parts)
 
-    facts = {"served_name": first.serving.served_name, "models": list(models.groups)}
+    names = [name for group in models.groups.values() for name in group.source.names]
+    facts = {"served_name": first.serving.served_name, "models": list(models.groups), "names": names}
     return BuiltServer(shared, resolved, facts, models.close, make_app)
 
 

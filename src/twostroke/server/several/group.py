@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ from twostroke.engine.reader import StreamReader
 from twostroke.engine.session import Resources, Session
 from twostroke.server.adapters import ServedAdapters
 from twostroke.server.app import open_app
-from twostroke.server.build import access_of, admission_of, resolved_fingerprint, settled
+from twostroke.server.build import access_of, admission_of, resolved_fingerprint, settled, slots_in
 from twostroke.server.card import card_of
 from twostroke.server.gate.fleet_forecast import FleetForecast
 from twostroke.server.gate.forecast import Listeners
@@ -33,6 +34,7 @@ from twostroke.server.live.view import EngineView
 from twostroke.server.parts import ServerParts, Telemetry
 from twostroke.server.serving import Serving
 from twostroke.server.several.source import ModelSource
+from twostroke.server.slots.fleet_disk import FleetDisk
 from twostroke.server.telemetry.metrics import ServerMetrics
 from twostroke.types.output import Prompt
 from twostroke.types.spec.formats import PAGE_TOKENS
@@ -88,6 +90,7 @@ class ModelGroup:
             self._addresses, PAGE_TOKENS, secret_key(launch.secret), time.perf_counter, self._report, self._say
         )
         self.forecast = FleetForecast(lambda: self.stepper.fleet.members)
+        self._disk = FleetDisk(lambda: self.stepper.fleet.members)
 
     @property
     def name(self) -> str:
@@ -151,6 +154,7 @@ class ModelGroup:
             eyes=self._eyes(resolved, texts),
             loading=self.progress,
             stays=False,
+            slots=slots_in(Path(resolved.disk.cache), self._disk) if resolved.disk.kv_disk else None,
             view=EngineView(stepper.fleet.ledger, stepper.pages, stepper.clock, shown, stepper.replicas),
         )
         return ServerParts(

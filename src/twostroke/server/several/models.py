@@ -20,6 +20,7 @@ from twostroke.engine.scheduler.gauges import Gauges
 from twostroke.server.api.model_list import plain_name
 from twostroke.server.parts import ServerParts
 from twostroke.server.several.group import Launch, ModelGroup
+from twostroke.server.several.news import ModelStatus, News, whole_share
 from twostroke.server.several.pulls import Pulls
 from twostroke.server.several.source import ModelSource
 from twostroke.types.errors import ModelUnavailable, OutOfMemory, TwostrokeError
@@ -27,7 +28,9 @@ from twostroke.types.not_loaded import not_loaded
 from twostroke.types.pooling import Task
 
 log = logging.getLogger("twostroke.server")
-LOOK_S, RETRY_S, HANGS_S = 0.1, 30.0, 10.0
+LOOK_S, RETRY_S = 0.1, 30.0
+HANGS_S = 30.0
+"""A process that ends may write its pages to the disk for 15 s."""
 KEPT_FREE_SHARE = 0.1
 """This share of the memory that was available before any model was loaded is left for everything else."""
 
@@ -48,6 +51,7 @@ class Models:
         self.loading = Loading(room_now(), rules)
         self.clock, self._launch = clock, launch
         self.pulls: Pulls | None = None
+        self.news = News()
         self._building: dict[str, asyncio.Lock] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -118,6 +122,7 @@ class Models:
                 group.problem = ""
             except TwostrokeError as error:
                 group.problem = str(error)
+                self.note()
                 self._launch.say(f"{group.name} cannot be served: {error}")
                 code = "insufficient_memory" if isinstance(error, OutOfMemory) else "model_failed"
                 why = f"The model {group.name!r} cannot be served: {error}"
@@ -212,6 +217,18 @@ class Models:
                 self._changed.set()
         for action in self.loading.tick(now):
             self._carry_out(action)
+        self.note()
+
+    def note(self) -> None:
+        """Tell those who read events what has changed, if anything has."""
+        last = None if self.pulls is None else self.pulls.last
+        statuses = {group.name: self._status(group) for group in self.groups.values()}
+        self.news.note(statuses, None if last is None else msgspec.structs.replace(last))
+
+    def _status(self, group: ModelGroup) -> ModelStatus:
+        state = ModelState.FAILED if group.problem else self.state(group)
+        share = whole_share(group.loaded_share) if state is ModelState.LOADING else 0.0
+        return ModelStatus(state, share, self.why(group) if state is ModelState.FAILED else "")
 
     def _carry_out(self, action: Action) -> None:
         group = self.groups[action.name]
@@ -255,6 +272,7 @@ class Models:
         group.ended()
         self._observe(group, self.clock())
         self.loading.ended(group.name, self.clock(), news.code, news.why)
+        self.note()  # it may be loaded again before the next look
         if not self.loading.used_bytes:
             self.loading.room_bytes = room_now()
         self._launch.say(f"{group.name} has ended with code {news.code}")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from twostroke.server.errors import HttpProblem, Problem
+from twostroke.types.errors import TwostrokeError
 
 _PART = "[A-Za-z0-9][A-Za-z0-9._-]*"
 NAME = re.compile(rf"((hf|huggingface)\.co/)?{_PART}(/{_PART})?(:{_PART})?")
@@ -35,11 +37,12 @@ class Pull(Struct):
 
 class PullTools(Struct, frozen=True):
     """command: words of `twostroke pull` -> the command of its process. added: told of the name and the path of a model
-    that is here now."""
+    that is here now. ended: told of each end of a download."""
 
     command: Callable[[Sequence[str]], Sequence[str]]
     environment: Mapping[str, str]
     added: Callable[[str, str], None]
+    ended: Callable[[], None]
 
 
 class Pulls:
@@ -68,22 +71,29 @@ class Pulls:
         if self.last is not None and self.last.state == "running":
             raise HttpProblem(BUSY)
         made = self.last = Pull(checked_name(name))
+        self._process = None
         words = ("--json", "--progress-lines", *(["--anyway"] if anyway else []), "--", made.name)
         try:
-            self._process = await self._begun(*words)
+            process = self._process = await self._begun(*words)
         except OSError as error:
             made.state, made.why = "failed", error.strerror or str(error)
+            self._tools.ended()
             return made
-        self._task = asyncio.create_task(self._follow(made, self._process))
+        if made.state == "stopped":  # while its process was started
+            process.terminate()
+        self._task = asyncio.create_task(self._until_end(made, process))
         return made
 
     def stop(self) -> bool:
         """End the download; what is here stays, and the next one goes on from there. Whether there was one."""
         process = self._process
-        if self.last is None or self.last.state != "running" or process is None or process.returncode is not None:
+        if self.last is None or self.last.state != "running":
+            return False
+        if process is not None and process.returncode is not None:
             return False
         self.last.state = "stopped"
-        process.terminate()
+        if process is not None:
+            process.terminate()
         return True
 
     async def close(self) -> None:
@@ -102,6 +112,16 @@ class Pulls:
             limit=MOST_LINE,
         )
 
+    async def _until_end(self, pull: Pull, process: asyncio.subprocess.Process) -> None:
+        try:
+            await self._follow(pull, process)
+        except (ValueError, TwostrokeError) as error:  # a line without an end; a model that has no place here
+            pull.state, pull.why = "failed", str(error)
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        finally:
+            self._tools.ended()
+
     async def _follow(self, pull: Pull, process: asyncio.subprocess.Process) -> None:
         output, words = await asyncio.gather(_all_of(process.stdout), self._listen(pull, process.stderr))
         code = await process.wait()
@@ -113,7 +133,7 @@ class Pulls:
         try:
             found = json.loads(output)
             self._tools.added(pull.name, str(found["path"]))
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             pull.state, pull.why = "failed", f"Its answer cannot be read: {error}"
             return
         pull.state = "finished"

@@ -11,6 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 from twostroke.server.api.ollama.names import not_here
 from twostroke.server.app import answering_tasks, routed
 from twostroke.server.attached.routes import text_routes
+from twostroke.server.attached.tool_routes import tool_routes
 from twostroke.server.errors import OLLAMA_PATH, HttpProblem, problem_of, unknown_among
 from twostroke.server.gate.body import reading
 from twostroke.server.several.asked import AskedModel, asked_of
@@ -38,7 +39,8 @@ class ModelSwitch:
         admission, serving = shared.admission, shared.serving
         kept = [*stored_routes(admission, serving.stored), *chat_routes(admission, serving.chats)]
         pulls = [*pull_routes(models), *ollama_pull_routes(models)]
-        self._own = routed([*list_routes(models), *pulls, *kept, *text_routes(admission)])
+        page = [*text_routes(admission), *tool_routes(admission, serving.tool_servers)]
+        self._own = routed([*list_routes(models), *pulls, *kept, *page])
         self._tasks = answering_tasks()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -38,8 +38,8 @@ SETTLE_S, LOOK_S = 30.0, 0.02
 UNKNOWN_ACTION = Problem(400, "action must be save, restore or erase.", param="action")
 NO_DISK = Problem(
     501,
-    "Slots are saved where pages are kept on a disk: start the server with --kv-disk SIZE. One model in one process "
-    "does that.",
+    "Slots are saved where pages are kept on a disk. Start this server, or the replicas of this front, with --kv-disk "
+    "SIZE. Where it was given and keeps nothing, `twostroke config MODEL --kv-disk SIZE` says why.",
     "not_supported_error",
     code="no_kv_disk",
 )
@@ -92,7 +92,7 @@ async def _save(ask: SlotAsk, parts: ServerParts) -> dict[str, Any]:
     await guarded_write(lambda: ask.slots.save(ask.client, name, saved), "slot")
     await _run(ask, parts, held, DAY_S)
     await _settled(ask.slots)
-    written = ask.slots.disk.counts.written_bytes - before
+    written = max(0, ask.slots.disk.counts.written_bytes - before)  # a replica that starts again counts from zero
     return {"filename": name, "n_saved": len(held.tokens), "n_written": written, **_timing("save_ms", begun_s)}
 
 
@@ -109,7 +109,7 @@ async def _restore(ask: SlotAsk, parts: ServerParts) -> dict[str, Any]:
     tokens = SlotTokens(saved.tokens, saved.salt, saved.adapter)
     await _run(ask, parts, tokens, 0.0)
     ask.slots.hold(ask.client, ask.number, tokens)
-    read = ask.slots.disk.counts.read_bytes - before
+    read = max(0, ask.slots.disk.counts.read_bytes - before)
     return {"filename": name, "n_restored": len(saved.tokens), "n_read": read, **_timing("restore_ms", begun_s)}
 
 

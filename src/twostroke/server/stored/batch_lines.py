@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -131,6 +135,35 @@ def done_lines(journal: bytes) -> tuple[dict[str, bytes], int]:
         if isinstance(name, str):
             found.setdefault(name, text)
     return found, len(whole)
+
+
+class Journal:
+    """The results of a batch while it runs. Each line comes in one write, so a killed process leaves whole lines."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def opened(self) -> dict[str, bytes]:
+        """The results so far by custom_id. The file is made where there is none, and cut to its whole lines."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._path.exists():
+            self._path.touch(0o600)
+        found, length = done_lines(self._path.read_bytes())
+        os.truncate(self._path, length)
+        return found
+
+    def add(self, result: bytes) -> None:
+        """Raises OSError where there is no room; then nothing of it stays."""
+        with self._path.open("ab", buffering=0) as file:
+            before = os.fstat(file.fileno()).st_size
+            if file.write(result) != len(result):
+                file.truncate(before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def remove(self) -> None:
+        """The batch has files now, or is over."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
 
 
 def failed_line(text: bytes) -> bool:

@@ -1,15 +1,17 @@
 """Batches: files of requests that run when nobody else waits, over restarts.
 
 A journal gets each line's result when it is there, in one write. After a restart only lines that are not in it run.
+Where the disk is full a batch waits: nothing that is done is lost, and it goes on when there is room again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
+import hashlib
 import itertools
 import logging
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +24,9 @@ from twostroke.server.gate.decode import body_kind
 from twostroke.server.stored.batch_lines import (
     ENDPOINTS,
     BatchLine,
+    Journal,
     LineError,
     body_of,
-    done_lines,
     failed_line,
     read_lines,
     result_line,
@@ -32,7 +34,7 @@ from twostroke.server.stored.batch_lines import (
 )
 from twostroke.server.stored.files import OUTPUT, SentFile, StoredFiles
 from twostroke.server.stored.inner import InnerCalls, MayRun, at_any_time
-from twostroke.server.stored.keeping import keep, require_metadata
+from twostroke.server.stored.keeping import FULL_S, NO_ROOM, keep, require_metadata
 from twostroke.server.stored.records import Records
 from twostroke.types.decoders import json_decoder
 
@@ -108,8 +110,9 @@ class StoredBatches:
         self._records, self._journals, self._files, self._calls = records, journals, files, calls
         self._new_id, self._wall_clock, self._width = new_id, wall_clock, width
         self._turn = asyncio.Lock()  # one batch at a time: the others would only make its lines late
-        self._writing = asyncio.Lock()
+        self._writing, self._cancelling = asyncio.Lock(), asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[tuple[str, str], Batch] = {}  # as they are now; their records tell where they began
         self.stopping: Callable[[], bool] = lambda: False
         self.may_run: MayRun = at_any_time
 
@@ -121,6 +124,8 @@ class StoredBatches:
                 batch = None if data is None else _read(data)
                 if batch is not None and batch.status in OPEN:
                     self._start(client, batch)
+                elif batch is not None:
+                    self._journal(batch).remove()  # a server was killed before it did
 
     async def create(self, client: str, asked: AskedBatch) -> Batch:
         """Begin a batch. Raises HttpProblem (400, 404, 507)."""
@@ -151,6 +156,9 @@ class StoredBatches:
 
     async def get(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
         """A batch. Raises HttpProblem (404)."""
+        running = self._running.get((client, name)) if name.startswith(prefix) else None
+        if running is not None and running.status in OPEN:  # its end counts when it is written
+            return copy.deepcopy(running)
         data = await asyncio.to_thread(self._records.get, client, name) if name.startswith(prefix) else None
         batch = None if data is None else _read(data)
         if batch is None:
@@ -169,19 +177,27 @@ class StoredBatches:
 
     async def cancel(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
         """End a batch; lines that are done stay. Raises HttpProblem (404, 409)."""
-        batch = await self.get(client, name, prefix)
-        if batch.status not in OPEN:
-            raise HttpProblem(Problem(409, f"The batch is {batch.status} already.", param="batch_id"))
-        if batch.cancelling_at is None:
-            batch.status, batch.cancelling_at = "cancelling", int(self._wall_clock())
-            await self._keep(client, batch)
+        return await asyncio.shield(self._cancel(client, name, prefix))  # a client that leaves cuts nothing in two
+
+    async def _cancel(self, client: str, name: str, prefix: str) -> Batch:
+        async with self._cancelling:
+            await self.get(client, name, prefix)
             old = self._tasks.pop(name, None)
             if old is not None:
                 old.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await old
+                await asyncio.wait([old])
+            async with self._writing:  # what it began to write is written
+                pass
+            batch = await self.get(client, name, prefix)  # it may have ended meanwhile
+            self._running.pop((client, name), None)
+            if batch.status not in OPEN:
+                raise HttpProblem(Problem(409, f"The batch is {batch.status} already.", param="batch_id"))
+            if batch.cancelling_at is None:
+                batch.status, batch.cancelling_at = "cancelling", int(self._wall_clock())
+            with contextlib.suppress(HttpProblem):  # a full disk: its task writes it when there is room
+                await self._keep(client, batch)
             self._start(client, batch)
-        return batch
+            return copy.deepcopy(batch)
 
     async def idle(self) -> None:
         """Wait until no batch runs."""
@@ -190,18 +206,18 @@ class StoredBatches:
 
     def _start(self, client: str, batch: Batch) -> None:
         task = asyncio.create_task(self._guarded(client, batch))
-        self._tasks[batch.id] = task
+        self._tasks[batch.id], self._running[client, batch.id] = task, batch
 
         def over(done: asyncio.Task[None]) -> None:
             if self._tasks.get(batch.id) is done:
-                del self._tasks[batch.id]
+                del self._tasks[batch.id], self._running[client, batch.id]
 
         task.add_done_callback(over)
 
     async def _guarded(self, client: str, batch: Batch) -> None:
         try:
-            async with self._turn:
-                await self._run(client, batch)
+            while not await self._tried(client, batch):
+                await asyncio.sleep(FULL_S)
         except Exception as error:
             log.exception("a batch failed", extra={"batch": batch.id})
             errors = [LineError("internal_error", f"The batch could not be run: {type(error).__name__}.")]
@@ -210,7 +226,26 @@ class StoredBatches:
             with contextlib.suppress(HttpProblem):
                 await self._keep(client, batch)
 
+    async def _tried(self, client: str, batch: Batch) -> bool:
+        """Run a batch to its end, or to that of the server; False where there was no room for its results."""
+        try:
+            async with self._turn:
+                await self._run(client, batch)
+        except Exception as error:
+            why = _no_room(error)
+            if not why:
+                raise
+            if batch.errors is None:
+                log.warning("a batch waits for room: %s", why, extra={"batch": batch.id})
+            batch.errors = {"object": "list", "data": [msgspec.to_builtins(LineError("storage_full", why))]}
+            if batch.status not in OPEN:  # its end is not written
+                batch.status = "finalizing"
+            return self.stopping()
+        return True
+
     async def _run(self, client: str, batch: Batch) -> None:
+        await self._keep(client, batch)  # before anything is computed: is there room?
+        batch.errors = None
         try:
             data = await self._files.content(client, batch.input_file_id)
         except HttpProblem:
@@ -222,12 +257,13 @@ class StoredBatches:
             batch.status, batch.failed_at = "failed", int(self._wall_clock())
             await self._keep(client, batch)
             return
-        batch.request_counts.total = len(lines)
         if batch.status == "validating":
             batch.status, batch.in_progress_at = "in_progress", int(self._wall_clock())
             await self._keep(client, batch)
-        journal = self._journals / f"{batch.id}.jsonl"
-        done = await asyncio.to_thread(_opened, journal)
+        journal = self._journal(batch)
+        done = await asyncio.to_thread(journal.opened)
+        failed = sum(map(failed_line, done.values()))
+        batch.request_counts = LineCounts(len(lines), len(done) - failed, failed)
         if batch.status == "in_progress":
             left = [line for line in lines if line.custom_id not in done]
             left.sort(key=lambda line: (line.model, msgspec.json.encode(line.body)))  # equal beginnings together
@@ -235,30 +271,27 @@ class StoredBatches:
                 await self._lines(client, batch, list(of_model), journal)
             if self.stopping():
                 return  # the rest runs after the restart
-            done = await asyncio.to_thread(_opened, journal)
+            done = await asyncio.to_thread(journal.opened)
         await self._finalize(client, batch, lines, done)
-        journal.unlink(missing_ok=True)
+        journal.remove()
 
-    async def _lines(self, client: str, batch: Batch, lines: list[BatchLine], journal: Path) -> None:
+    async def _lines(self, client: str, batch: Batch, lines: list[BatchLine], journal: Journal) -> None:
         waiting = iter(lines)
-        with journal.open("ab", buffering=0) as file:
 
-            async def work() -> None:
-                for line in waiting:
-                    if self._over(batch):
-                        return
-                    result = await self._line(client, batch, line)
-                    if result is None:
-                        return
-                    if file.write(result) != len(result):  # one write: a killed process leaves whole lines
-                        raise OSError("the disk is full")
-                    batch.request_counts.failed += failed_line(result)
-                    batch.request_counts.completed += not failed_line(result)
-                    await self._keep(client, batch)
+        async def work() -> None:
+            for line in waiting:
+                if self._over(batch):
+                    return
+                result = await self._line(client, batch, line)
+                if result is None:
+                    return
+                journal.add(result)
+                batch.request_counts.failed += failed_line(result)
+                batch.request_counts.completed += not failed_line(result)
 
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._width, len(lines))):
-                    group.create_task(work())
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._width, len(lines))):
+                group.create_task(work())
 
     async def _line(self, client: str, batch: Batch, line: BatchLine) -> bytes | None:
         """The result of a line; None where the server takes no more work, or the time is over."""
@@ -289,9 +322,9 @@ class StoredBatches:
         for line in lines:
             found = done.get(line.custom_id) or undone_line(line, "batch_req_" + self._new_id(), code)
             (bad if failed_line(found) else good).append(found)
-        if good and batch.output_file_id is None:
+        if good:
             batch.output_file_id = await self._file(client, f"{batch.id}_output.jsonl", good)
-        if bad and batch.error_file_id is None:
+        if bad:
             batch.error_file_id = await self._file(client, f"{batch.id}_error.jsonl", bad)
         not_run = sum(line.custom_id not in done for line in lines)
         batch.request_counts = LineCounts(len(lines), len(good), len(bad), not_run)
@@ -300,21 +333,30 @@ class StoredBatches:
         await self._keep(client, batch)
 
     async def _file(self, client: str, name: str, lines: list[bytes]) -> str:
-        return (await self._files.add(client, SentFile(name, OUTPUT, b"".join(lines)))).id
+        """Its id follows from its name: a server that was killed after it made the file makes no second one."""
+        digest = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+        return (await self._files.add(client, SentFile(name, OUTPUT, b"".join(lines)), digest)).id
 
     async def _keep(self, client: str, batch: Batch) -> None:
-        async with self._writing:  # the last state is written last
-            await keep(self._records, client, batch.id, msgspec.json.encode(batch), "batch")
+        """What was begun is written also where the caller is cancelled: the last state is written last."""
+        await asyncio.shield(self._kept(client, batch.id, msgspec.json.encode(batch)))
+
+    async def _kept(self, client: str, name: str, data: bytes) -> None:
+        async with self._writing:
+            await keep(self._records, client, name, data, "batch")
+
+    def _journal(self, batch: Batch) -> Journal:
+        return Journal(self._journals / f"{batch.id}.jsonl")
 
 
-def _opened(journal: Path) -> dict[str, bytes]:
-    """The results in a journal, which is cut to its whole lines; it is made where there is none."""
-    journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not journal.exists():
-        journal.touch(0o600)
-    found, length = done_lines(journal.read_bytes())
-    os.truncate(journal, length)
-    return found
+def _no_room(error: Exception) -> str:
+    """What the disk says, where nothing else is wrong; else nothing."""
+    if isinstance(error, ExceptionGroup):
+        found = [_no_room(each) for each in error.exceptions]
+        return found[0] if all(found) else ""
+    if isinstance(error, HttpProblem) and error.problem.status == NO_ROOM:
+        return error.problem.message
+    return f"The results cannot be written: {error}." if isinstance(error, OSError) else ""
 
 
 def _read(data: bytes) -> Batch | None:

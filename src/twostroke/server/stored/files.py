@@ -52,9 +52,10 @@ class StoredFiles:
     ) -> None:
         self._facts, self._contents, self._new_id, self._wall_clock = facts, contents, new_id, wall_clock
 
-    async def add(self, client: str, sent: SentFile) -> FileFacts:
-        """Keep a file. Raises HttpProblem (507) where there is no room."""
-        name = "file-" + self._new_id()
+    async def add(self, client: str, sent: SentFile, hex_id: str = "") -> FileFacts:
+        """Keep a file. hex_id: what its id ends with; without one it is drawn. Raises HttpProblem (507) where there is
+        no room."""
+        name = "file-" + (hex_id or self._new_id())
         facts = FileFacts(name, len(sent.data), int(self._wall_clock()), sent.filename, sent.purpose)
         try:
             await keep(self._contents, client, name, sent.data, "file")

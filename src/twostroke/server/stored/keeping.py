@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 
 from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.stored.records import FullFolder, Records
 
+log = logging.getLogger("twostroke.server")
 MAX_METADATA = 16
+NO_ROOM = 507
+FULL_S = 5.0
+"""Work that was done and finds no room tries again after so long."""
 
 
 async def keep(records: Records, client: str, name: str, data: bytes, what: str) -> None:
@@ -21,7 +26,22 @@ async def guarded_write(write: Callable[[], None], what: str) -> None:
     try:
         await asyncio.to_thread(write)
     except (FullFolder, OSError) as error:
-        raise HttpProblem(Problem(507, f"The {what} cannot be kept: {error}", code="storage_full")) from None
+        raise HttpProblem(Problem(NO_ROOM, f"The {what} cannot be kept: {error}", code="storage_full")) from None
+
+
+async def keep_at_last(write: Callable[[], Awaitable[None]]) -> None:
+    """Write what was computed; where there is no room, again and again: a full disk is no reason to lose it."""
+    told = False
+    while True:
+        try:
+            return await write()
+        except HttpProblem as error:
+            if error.problem.status != NO_ROOM:
+                raise
+            if not told:
+                log.warning("finished work waits for room: %s", error.problem.message)
+            told = True
+        await asyncio.sleep(FULL_S)
 
 
 def require_metadata(metadata: Mapping[str, str] | None) -> None:

@@ -6,6 +6,7 @@ A record has the whole conversation up to its answer, so that it needs no other 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from twostroke.server.stored.conversations import StoredConversations
 from twostroke.server.stored.event_log import EventLog, kept_log
 from twostroke.server.stored.inner import InnerCalls, InnerReply
 from twostroke.server.stored.items import items_of, shown_conversation
-from twostroke.server.stored.keeping import keep
+from twostroke.server.stored.keeping import keep, keep_at_last
 from twostroke.server.stored.records import Records
 from twostroke.types.decoders import json_decoder
 
@@ -116,7 +117,8 @@ class StoredResponses:
         if found.response.get("status") in RUNNING and name not in self._running:
             error = {"code": "server_error", "message": "The server was started again while this response was made."}
             found.response |= {"status": "failed", "error": error}
-            await self.keep(client, found)
+            with contextlib.suppress(HttpProblem):  # on a full disk it says so each time
+                await self.keep(client, found)
         return found
 
     async def remove(self, client: str, name: str) -> None:
@@ -165,7 +167,8 @@ class StoredResponses:
     async def _run(self, body: Json, record: ResponseRecord, client: str) -> None:
         name = record.response["id"]
         record.response["status"] = "in_progress"
-        await self.keep(client, record)
+        with contextlib.suppress(HttpProblem):
+            await self.keep(client, record)
         log = self._logs.get(name)
         take = None if log is None else log.take
         while (reply := await self._calls.post(PATH, body, client, take)).retry_s is not None:
@@ -176,8 +179,9 @@ class StoredResponses:
             record.response = log.response or finished_response(reply, record.response)
             if log.response is None:
                 log.fail(record.response)
-            await asyncio.to_thread(self._events.put, client, name, log.text())
-        await self.finish(client, record)
+            text = log.text()
+            await keep_at_last(lambda: keep(self._events, client, name, text, "events of a response"))
+        await keep_at_last(lambda: self.finish(client, record))
 
     async def _read(self, client: str, name: str) -> ResponseRecord | None:
         data = await asyncio.to_thread(self._records.get, client, name)

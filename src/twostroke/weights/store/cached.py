@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from msgspec import Struct
@@ -45,7 +46,8 @@ class Removal(Struct, frozen=True):
 
 
 def cached_models(cache: Path) -> list[CachedModel]:
-    """Returns all models of the cache, by name. A repository of GGUF files has one entry for each model."""
+    """Returns all models of the cache, by name. A repository of GGUF files has one entry for each model. Raises
+    ConfigError for a cache that cannot be read."""
     return [model for folder in _repositories(cache) for model in _models_of(folder)]
 
 
@@ -83,10 +85,18 @@ def remove(removal: Removal) -> None:
 
 
 def _repositories(cache: Path) -> list[Path]:
+    """Raises ConfigError for a cache that cannot be read: it is not an empty one."""
     try:
-        return sorted(path for path in cache.glob(_FOLDER + "*--*") if path.is_dir())
-    except OSError:
+        found = sorted(cache.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise ConfigError(
+            f"The hub's cache, {cache}, cannot be read.",
+            why=f"{error.strerror}.",
+            fix="Check who owns the folder, or name another one in HF_HUB_CACHE.",
+        ) from None
+    return [path for path in found if fnmatchcase(path.name, _FOLDER + "*--*") and path.is_dir()]
 
 
 def _models_of(folder: Path) -> Iterator[CachedModel]:

@@ -34,9 +34,9 @@ function pretty(text) {
 }
 
 export class CallsView {
-  /** send(): goes on with the results, which are in `calls` by then. */
-  constructor(calls, send) {
-    Object.assign(this, { calls, send });
+  /** send(): goes on with the results, which are in `calls` by then. runnerOf(tool): what can run it, or null. */
+  constructor(calls, send, runnerOf = () => null) {
+    Object.assign(this, { calls, send, runnerOf });
     this.cards = [];
     this.fields = make("div");
     this.form = make("form", { class: "calls", hidden: "" }, this.fields);
@@ -63,15 +63,35 @@ export class CallsView {
     const given = make("pre");
     const field = make("textarea", { rows: 2, "aria-label": "Result of the call", placeholder: "The tool's result" });
     const shown = make("pre", { class: "result", hidden: "" });
+    const run = make("button", { type: "button", class: "run" }); // it is there where it can run
     this.fields.append(make("section", { class: "call" }, make("p", {}, "Call of ", name), given, field, shown));
-    return { call, name, given, field, shown };
+    return { call, name, given, field, shown, run };
+  }
+
+  /** A call is run when the reader says so; its result can be read and changed before it is sent. */
+  offer({ call, run, field }, open) {
+    const runner = open ? this.runnerOf(call.name) : null;
+    if (!runner) return run.remove();
+    field.before(run);
+    run.textContent = `Run at ${runner.name}`;
+    run.onclick = async () => {
+      run.disabled = true;
+      try {
+        field.value = await runner.run(call.arguments);
+      } catch (error) {
+        field.value = `Error: ${error.message}`;
+      }
+      run.disabled = false;
+    };
   }
 
   /** The answer has ended: results can be given, or are shown. */
   end() {
     this.draw();
     const open = !answered(this.calls);
-    for (const { call, field, shown } of this.cards) {
+    for (const card of this.cards) {
+      const { call, field, shown } = card;
+      this.offer(card, open);
       field.hidden = !open;
       shown.hidden = open;
       shown.textContent = call.result ?? "";

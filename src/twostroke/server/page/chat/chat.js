@@ -114,6 +114,7 @@ export class Chat {
       again: () => this.again(place),
       goOn: () => this.goOn(place),
       sendResults: () => this.sendResults(place),
+      runnerOf: (tool) => this.settings.mcp.runner(tool),
       show: other,
       tokens: () => this.tokensOf(place),
     });

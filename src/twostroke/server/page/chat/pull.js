@@ -71,18 +71,18 @@ export class PullForm {
     byId("pull-begin").hidden = true;
     try {
       await postJson("/models", { model: this.found.model, anyway: Boolean(this.found.refusal) });
-      await this.follow();
+      await this.follow(true);
     } catch (error) {
       this.fails(error);
     }
   }
 
-  /** Show how far a download is until it ends. What ended before this page was opened is not told. */
-  async follow() {
+  /** Show how far a download is until it ends. began: it was begun here, so its end is told however soon it came. */
+  async follow(began = false) {
     const bar = byId("pull-progress"),
       stop = byId("pull-stop");
     this.follows = true;
-    for (let ran = false; ; ran = true) {
+    for (let ran = began; ; ran = true) {
       const { pull } = await getJson("/models/pull").catch(() => ({ pull: null }));
       const runs = pull?.state === "running";
       bar.hidden = stop.hidden = !runs;

@@ -1,4 +1,5 @@
 // Settings of the chat: system prompt and sampling. An empty field leaves the choice to the server and the model.
+import { Mcp } from "./mcp.js";
 import { Presets } from "./presets.js";
 import { ALTERNATIVES } from "./tokens.js";
 import { readJson, write } from "../storage.js";
@@ -96,7 +97,17 @@ export class Settings {
       this.values = values;
       this.fit(this.context);
       this.keep();
+      this.mcp.refresh();
     };
+    const place = {
+      get: (name) => this.values[name],
+      set: (name, value) => {
+        this.values[name] = value;
+        this.keep();
+      },
+    };
+    this.mcp = new Mcp(place);
+    this.mcp.find();
     this.presets = new Presets(() => this.values, use);
     document.getElementById("settings-open").addEventListener("click", () => this.dialog.showModal());
   }
@@ -114,6 +125,12 @@ export class Settings {
 
   /** Tools that the model may call, as the API takes them; null for none. */
   get tools() {
+    const tools = [...(this.ownTools ?? []), ...this.mcp.tools];
+    return tools.length ? tools : null;
+  }
+
+  /** Those that the reader has written. */
+  get ownTools() {
     return toolsOf(String(this.values.tools ?? ""));
   }
 
@@ -151,7 +168,7 @@ export class Settings {
     tools.value = String(this.values.tools ?? "");
     tools.addEventListener("change", () => {
       this.values.tools = tools.value.trim();
-      const wrong = this.values.tools && !this.tools;
+      const wrong = this.values.tools && !this.ownTools;
       this.note.textContent = wrong ? "The tools are no JSON list of functions, so that none are offered." : "";
       this.keep();
     });
@@ -182,6 +199,7 @@ export class Settings {
             'A JSON list: [{"name": "weather", "parameters": {...}}]. A call comes as a card, and you write its result.',
           ),
         ),
+        this.mcp.element,
         this.measuresRow(),
         make("div", { class: "settings" }, ...FIELDS.map((field) => this.row(field))),
         this.note,
@@ -246,6 +264,7 @@ export class Settings {
     this.values.max_tokens = Math.min(this.values.max_tokens, this.context - 1);
     this.keep();
     this.draw();
+    this.mcp.refresh();
   }
 
   keep() {

@@ -97,9 +97,9 @@ export class QuestionView {
 
 export class AnswerView {
   /** answer: what is shown, and is filled while it comes. again(): asks for another one. goOn(): continues a cut one.
-   * sendResults(): goes on after calls that have their results. show(turn): another answer is shown. tokens(): the view
+   * sendResults(): goes on after calls that have their results. runnerOf(tool): see CallsView. show(turn): another answer is shown. tokens(): the view
    * of its tokens. */
-  constructor(answer, { again, goOn, sendResults, show, tokens }) {
+  constructor(answer, { again, goOn, sendResults, runnerOf, show, tokens }) {
     this.answer = answer;
     this.versions = new Versions("answer", show);
     this.who = make("span", { class: "who" });
@@ -108,7 +108,7 @@ export class AnswerView {
     this.reasoning = make("details", { class: "reasoning", hidden: "" }, this.summary, this.thoughts);
     this.text = make("div", { class: "text" });
     this.markdown = new MarkdownView(this.text);
-    this.calls = new CallsView(answer.calls, sendResults);
+    this.calls = new CallsView(answer.calls, sendResults, runnerOf);
     this.progress = make("progress", { max: 1, value: 0, "aria-label": "Reading the prompt", hidden: "" });
     this.notice = make("p", { class: "notice", hidden: "" });
     this.figures = make("p", { class: "figures" });

@@ -68,7 +68,7 @@ class Watched:
                 self.steps.append((time.perf_counter() - begin_s, plan.encode_s, own.predicted_s, own.seconds))
             return result
 
-        ModelRunner.execute = noted  # type: ignore[method-assign]
+        ModelRunner.execute = noted  # type: ignore[method-assign, assignment]
 
     def facts(self) -> dict[str, float]:
         """For people, in milliseconds."""

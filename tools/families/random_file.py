@@ -56,7 +56,7 @@ def described(config: Mapping[str, Any]) -> tuple[str, list[StoredPlan]]:
 
 
 def _describe(config: Mapping[str, Any], model: Model, vocabulary: Mapping[str, KeyValue]) -> Described:
-    return describe(dict(config), model, _shapes(model), _nothing, vocabulary, None)
+    return describe(dict(config), model, _shapes(model), _nothing, vocabulary, None, MIXES[WIDE])
 
 
 def _nothing(name: str) -> F32Array:

@@ -51,10 +51,15 @@ def build_several(
     tokens = sum(group.plan().found.kv_plan.tokens for group in models.groups.values() if group.parts is not None)
     resolve_overload(resolver, tokens)
     resolved = resolver.resolved()
-    kept = {"stored": stored_work(resolved), "chats": stored_chats(resolved), "tool_servers": tool_servers(resolved)}
-    serving = replace(first.serving, **kept)
+    serving = replace(
+        first.serving,
+        engine=cast(AsyncEngine, models),
+        stored=stored_work(resolved),
+        chats=stored_chats(resolved),
+        tool_servers=tool_servers(resolved),
+    )
     shared = ServerParts(
-        replace(serving, engine=cast(AsyncEngine, models)),
+        serving,
         admission_of(resolved, lambda requests, tokens: _wait_s(models, requests, tokens)),
         access_of(resolved),
         replace(first.telemetry, metrics=ServerMetrics()),

@@ -1,6 +1,7 @@
 """Names of pages by all tokens up to their end, and digests that tell a damaged page from a whole one.
 
-They are the same in every process: pages that travel to another replica and pages on a disk are found by them.
+Names and digests are the same in every process: pages that travel to another replica and pages on a disk are found by
+them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ class ForgivingExecutor:
         self.faults_in_a_row = 0
 
     def execute(self, plan: Plan) -> StepResult:
-        """The inner result, or where it raises an Exception that of a step that failed as a whole."""
+        """Returns the inner result. When the inner executor raises an Exception, returns the result of a step that
+        failed as a whole."""
         try:
             result = self.inner.execute(plan)
         except Exception as error:

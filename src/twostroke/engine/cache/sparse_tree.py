@@ -33,7 +33,8 @@ class SparseTree(PrefixTree):
         return child
 
     def touch(self, node: Node, bonus: int = 0) -> None:
-        """Note that what the node holds was used just now, or as if `bonus` uses later. Only the tree owns it."""
+        """Note that what the node holds was used just now, or as if it were used `bonus` uses later. Only the tree owns
+        it."""
         self._uses += 1
         if self._by_use.get(node.last_use) is node:
             del self._by_use[node.last_use]
@@ -89,7 +90,7 @@ class SparseTree(PrefixTree):
         return page_id
 
     def _prune(self, node: Node) -> None:
-        """Take out the node, and what is above it, as far as nothing is there or below."""
+        """Remove the node and its ancestors, as far as they hold nothing, have no children and are not pinned."""
         while node.page_id == NOTHING and not node.children and not node.pins:
             parent = node.parent
             if parent is None:

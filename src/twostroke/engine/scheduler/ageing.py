@@ -30,17 +30,17 @@ class AgeingTurns:
 
     @property
     def open(self) -> bool:
-        """True where the oldest must be first."""
+        """True when the oldest sequence must be first."""
         return self._steps >= self._every_steps - 1
 
     def oldest(self, candidates: Iterable[Sequence]) -> Sequence | None:
-        """The candidate that arrived first."""
+        """Returns the candidate that arrived first; None when there is none."""
         return min(candidates, key=lambda s: s.number, default=None)
 
     def planned(self, prefilled: Iterable[Sequence], oldest: Sequence | None, wanted: bool) -> None:
-        """Take note of a step: what was prefilled, and whether any sequence wanted to be.
+        """Note a step: which sequences were prefilled, and whether any sequence wanted prefill.
 
-        oldest: before the step, where the turn was open and there was one.
+        oldest: the oldest sequence before the step, when the turn was open and there was one.
         """
         if not self.open:
             self._steps += wanted

@@ -22,11 +22,12 @@ class BatchShare:
 
     @property
     def due(self) -> bool:
-        """True where batch work must be first."""
+        """True when batch work must be first."""
         return self._batch_tokens < self.share * (self._interactive_tokens + self._batch_tokens)
 
     def planned(self, interactive_tokens: int, batch_tokens: int, pending: bool) -> None:
-        """Count a step's prefill tokens. pending: batch work waited for the step; where none does, nothing is owed."""
+        """Count a step's prefill tokens. pending: True when batch work waited for the step; when none does, nothing is
+        owed."""
         if not pending:
             self._interactive_tokens = self._batch_tokens = 0
             return

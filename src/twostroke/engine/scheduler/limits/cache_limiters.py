@@ -1,4 +1,4 @@
-"""What the caches ask of chunks: room for a chunk next to a window, and ends where a snapshot is taken."""
+"""The limits that caches set for chunks: room for a chunk next to a window, and ends where a snapshot is taken."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SnapshotPoints:
     """A chunk ends where a snapshot of the sequence's state is to be taken."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Up to the next point, where there is one within the chunk."""
+        """Returns the tokens up to the next point, when there is one within the chunk."""
         computed = sequence.computed
         for point in sequence.points:
             if computed < point < computed + wanted_tokens:

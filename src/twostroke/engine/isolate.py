@@ -98,8 +98,8 @@ def _names(sequences: Sequence[PlannedSequence]) -> frozenset[str]:
 
 
 def joined(results: Sequence[StepResult]) -> StepResult:
-    """Returns the results of parts of a step as one result: mappings and sets are joined, seconds and counts of
-    exchanged data are added."""
+    """Returns the results of parts of a step as one result: mappings and sets are joined, all other values are added.
+    """
     values: dict[str, Any] = {}
     for each in fields(StepResult):
         parts = [part for result in results if (part := getattr(result, each.name)) is not None]

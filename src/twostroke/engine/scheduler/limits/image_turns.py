@@ -33,7 +33,7 @@ UNMEASURED_SHARE = 0.125
 """The share of its seconds that an encode takes while no encode was measured: predictions may be wrong by this factor.
 """
 KEPT_EVIDENCE = 0.75
-"""The factor by which earlier measurements count less in each step."""
+"""The factor by which earlier measurements of encodes count less with each new one."""
 
 
 class ImageTurns:
@@ -104,7 +104,8 @@ class ImageTurns:
         return EncodeTurn(self._open, max(0.0, sure * left_s / self._factor))
 
     def done(self, encodes: EncodedTiles, waiting: Iterable[Sequence]) -> None:
-        """Pieces were computed, or rows were dropped. waiting: the sequences that may show them."""
+        """Note that pieces of tiles were computed, or rows were dropped. waiting: the sequences that may show these
+        tiles."""
         if encodes.predicted_s > 0:
             self._measured_s = KEPT_EVIDENCE * self._measured_s + encodes.seconds
             self._expected_s = KEPT_EVIDENCE * self._expected_s + encodes.predicted_s
@@ -126,5 +127,5 @@ class ImageTurns:
 
 
 def _left_s(step: StepLoad, limiters: Positions[Limiter]) -> float:
-    """The least of what the limits leave."""
+    """Returns the fewest seconds that any of the limits leaves of the step."""
     return min((each.left_s(step) for each in limiters if isinstance(each, TimeLimiter)), default=inf)

@@ -18,8 +18,8 @@ from twostroke.engine.speculate.proposer import Guess, GuessWanted, Proposer
 from twostroke.types.request import Request
 
 LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
-"""The most tokens between two trials of a stream whose guesses do not pay: of proposers that look up, and of those that
-compute."""
+"""The most tokens between two trials of a stream whose guesses do not pay. The first is for proposers that look up, the
+second for those that compute."""
 LOST_REST = 32
 """The tokens of the rest when looking up takes longer than accepted tokens can save."""
 PROBE_TOKENS = 2

@@ -1,9 +1,9 @@
 """The fields that ask for a grammar, in the spellings that clients send, made into one Grammar.
 
-The accepted fields are: OpenAI's response_format (text, json_object, json_schema), also with the schema next to
-json_object as llama.cpp's clients send it; vLLM's structured_outputs (json, json_object, regex, choice, grammar) and
-its older guided_json, guided_regex, guided_choice, guided_grammar; llama.cpp's grammar and json_schema; SGLang's regex,
-ebnf and json_schema. A grammar is Lark or GBNF, and ebnf is GBNF.
+OpenAI's field is response_format (text, json_object, json_schema), also with the schema next to json_object as
+llama.cpp's clients send it. vLLM's fields are structured_outputs (json, json_object, regex, choice, grammar) and the
+older guided_json, guided_regex, guided_choice, guided_grammar. llama.cpp's are grammar and json_schema; SGLang's are
+regex, ebnf and json_schema. A grammar is Lark or GBNF, and ebnf is GBNF.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def _most(request: TextRequest, serving: Serving) -> int | None:
 def _call(
     request: TextRequest, prefix: str, param: str, makers: Sequence[Callable[[], Prompt]], serving: Serving
 ) -> Call:
-    """The prompts, each checked by the engine. param: the client's name for the texts."""
+    """Returns the call with its prompts, each checked by the engine. param: the client's name for the texts."""
     response_id = prefix + serving.new_id()
     prompts = []
     for place, make in enumerate(makers):

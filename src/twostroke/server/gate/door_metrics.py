@@ -12,7 +12,7 @@ from twostroke.server.gate.door import Door
 
 
 class DoorCollector(Collector):
-    """Gauges of what waits and runs, and a counter of refusals by reason."""
+    """Gauges of waiting and running requests, and a counter of refusals by reason."""
 
     def __init__(self, door: Door, bodies: BodyBudget) -> None:
         self._door = door

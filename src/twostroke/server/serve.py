@@ -223,7 +223,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets=sockets)
 
     async def last_words(self) -> None:
-        """The engine has stopped: streams that were cut send their clients that error, and end."""
+        """Let cut streams send their clients the error and end, after the engine has stopped."""
         if tasks := list(self.server_state.tasks):
             await asyncio.wait(tasks, timeout=LAST_WORDS_S)
 
@@ -238,7 +238,8 @@ class Server(uvicorn.Server):
 
 @contextmanager
 def signals_to(server: Server) -> Iterator[None]:
-    """SIGINT and SIGTERM go to the server, until its engine has stopped: a signal meanwhile does not interrupt that."""
+    """Pass SIGINT and SIGTERM to the server until its engine has stopped: a signal meanwhile does not interrupt the
+    stop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -247,7 +248,7 @@ def signals_to(server: Server) -> Iterator[None]:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening TCP socket. Raises ConfigError that says what is wrong with the address."""
+    """Returns a listening TCP socket. Raises ConfigError that explains what is wrong with the address."""
     where = f"{host} port {port}"
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -286,7 +287,7 @@ def _bind_error(error: OSError, where: str) -> ConfigError:
 
 
 def url_of(listener: socket.socket) -> str:
-    """The base URL of a bound socket, with its real port; unix:PATH for a socket of the file system."""
+    """Returns the base URL of a bound socket, with its real port; unix:PATH for a socket of the file system."""
     if (path := path_of(listener)) is not None:
         return f"{UNIX}{path}"
     host, port = listener.getsockname()[:2]

@@ -1,4 +1,4 @@
-"""What reads the requests of one model and writes its answers."""
+"""The objects that read the requests of one model and write its answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def new_hex_id() -> str:
-    """32 hexadecimal digits that cannot be guessed."""
+    """Returns 32 hexadecimal digits that cannot be guessed."""
     return uuid.uuid4().hex
 
 
@@ -47,18 +47,18 @@ class RequestCaps(Struct, frozen=True):
 class Serving:
     """One model as clients see it.
 
-    context_tokens: longest prompt and answer together. served_name, other_names: the model's names, the one for
-    messages first. defaults: sampling values of the model's generation_config, by SamplingParams name. created_s: Unix
-    time shown for the model. special_texts: the vocabulary's special tokens by their role, as eos_token. fields: what
-    is said of fields that are not known. client_lines: which lines of clients are no text for the model. format: how
-    the model writes its turns. card: what lists of models show. adapters: names next to served_name that requests may
-    ask for. embedder, reranker: what makes prompts of texts; both None where the model generates text. eyes: what opens
-    images in messages; None for a model that reads none. looks: what finds those of the request that is read now; None
-    for eyes. view: what the live view reads. stored: the work that is kept; None for none. chats: the page's
-    chats that are kept here; None where they stay in browsers. slots: what llama.cpp's slots hold; None where no pages
-    are kept on a disk. wall_clock: Unix seconds,
-    for `created`. loading: how far the model's load is, in words; empty while it takes requests. stays: it is loaded as
-    long as the server runs.
+    context_tokens: the most tokens of prompt and answer together. served_name, other_names: the model's names; messages
+    use the first. defaults: sampling values of the model's generation_config, by SamplingParams name. created_s: the
+    Unix time shown for the model. special_texts: the vocabulary's special tokens by their role, such as eos_token.
+    fields: checks unknown fields. client_lines: the lines of clients that are no text for the model. format: how the
+    model writes its turns. card: the facts that lists of models show. adapters: the names that requests may ask for in
+    addition to served_name. embedder, reranker: make prompts from texts; both None when the model generates text. eyes:
+    opens images in messages; None for a model that reads no images. looks: finds the images of the request that is read
+    now; None to use eyes. view: the data of the live view. stored: the stored work; None when nothing is stored. chats:
+    the page's chats that the server keeps; None when they stay in browsers. slots: the content of llama.cpp's slots;
+    None when no pages are kept on a disk. wall_clock: returns Unix seconds, for `created`. loading: returns the
+    progress of the model's load, in words; empty while it takes requests. stays: True when the model is loaded as long
+    as the server runs.
     """
 
     engine: AsyncEngine
@@ -93,12 +93,12 @@ class Serving:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the model itself, the one for messages first."""
+        """The names of the model itself; messages use the first."""
         return (self.served_name, *self.other_names)
 
     @property
     def task(self) -> Task:
-        """What the model is served for."""
+        """The task that the model is served for."""
         if self.embedder is not None:
             return Task.EMBED
         return Task.GENERATE if self.reranker is None else Task.RERANK

@@ -1,4 +1,4 @@
-"""GET /models/sse: what becomes of each model, as events in the form of llama.cpp's router."""
+"""GET /models/sse: the changes of each model's state, as events in the form of llama.cpp's router."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from twostroke.server.several.pulls import Pull
 
 LOOK_S, HEARTBEAT_S = 0.1, 15.0
 STAGE = "weights"
-"""The one stage of a load that has a share."""
+"""The one stage of a load that reports a share."""
 
 
 class ModelStatus(Struct, frozen=True):
-    """The state of one model. share: how much of it is loaded. why: what is wrong with it."""
+    """The state of one model. share: the share of the model that is loaded, from 0 to 1. why: what is wrong with it."""
 
     state: ModelState
     share: float = 0.0
@@ -28,7 +28,7 @@ class ModelStatus(Struct, frozen=True):
 
 
 def changes(before: Mapping[str, ModelStatus], now: Mapping[str, ModelStatus]) -> list[dict[str, Any]]:
-    """The events between two looks. A model that is leaving has its event when it has left."""
+    """Returns the events between two looks. A model that is leaving has its event when it has left."""
     found: list[dict[str, Any]] = []
     for name, status in now.items():
         old = before.get(name)
@@ -46,7 +46,7 @@ def changes(before: Mapping[str, ModelStatus], now: Mapping[str, ModelStatus]) -
 
 
 def pull_changes(before: Pull | None, now: Pull | None) -> list[dict[str, Any]]:
-    """The events of a download between two looks."""
+    """Returns the events of a download between two looks."""
     if now is None or now == before:
         return []
     if now.state == "running":
@@ -62,7 +62,8 @@ def _changed(name: str, data: dict[str, Any]) -> dict[str, Any]:
 
 
 async def model_events(models: Models) -> AsyncIterator[bytes]:
-    """Events from now on, until the server ends. They wait for no reader: it gets what is true when it reads."""
+    """Yields events from now on, until the server ends. Events do not wait for a slow reader: it gets the state at the
+    time when it reads."""
     told, pulled, quiet_s = statuses(models), _pull_of(models), 0.0
     yield b": models\n\n"
     while models.alive and not models.shared.admission.closing.began:
@@ -80,13 +81,13 @@ async def model_events(models: Models) -> AsyncIterator[bytes]:
 
 
 def _pull_of(models: Models) -> Pull | None:
-    """The last download as it is now."""
+    """Returns the last download as it is now."""
     last = None if models.pulls is None else models.pulls.last
     return None if last is None else replace(last)
 
 
 def statuses(models: Models) -> dict[str, ModelStatus]:
-    """All models as they are now."""
+    """Returns the states of all models as they are now."""
     found = {}
     for group in models.groups.values():
         state, why = models.state(group), models.why(group)

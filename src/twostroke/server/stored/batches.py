@@ -1,6 +1,7 @@
-"""Batches: files of requests that run when nobody else waits, over restarts.
+"""Batches: files of requests that run when nobody else waits, and go on after restarts.
 
-A journal gets each line's result when it is there, in one write. After a restart only lines that are not in it run.
+Each line's result is written to a journal as soon as it is there, in one write. After a restart only lines that are not
+in the journal run.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class AskedBatch(msgspec.Struct):
 
 
 class LineCounts(msgspec.Struct):
-    """Lines of a batch. not_run: those of `failed` that were never run."""
+    """Counts of a batch's lines. not_run: the lines of `failed` that were never run."""
 
     total: int = 0
     completed: int = 0
@@ -92,8 +93,8 @@ _BATCH = json_decoder(Batch)
 
 
 class StoredBatches:
-    """For one event loop. width: lines that run at a time. stopping: whether the server takes no more work.
-    may_run: whether a line of this model may be asked now."""
+    """For one event loop. width: how many lines run at a time. stopping: returns True when the server takes no more
+    work. may_run: returns True when a line of this model may be run now."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class StoredBatches:
         self.may_run: MayRun = at_any_time
 
     def resume(self) -> None:
-        """Go on with all batches that are not over."""
+        """Continue all batches that have not ended."""
         for client in self._records.clients():
             for name in reversed(self._records.names(client)):
                 data = self._records.get(client, name)
@@ -150,7 +151,7 @@ class StoredBatches:
         return batch
 
     async def get(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
-        """A batch. Raises HttpProblem (404)."""
+        """Returns a batch. Raises HttpProblem (404)."""
         data = await asyncio.to_thread(self._records.get, client, name) if name.startswith(prefix) else None
         batch = None if data is None else _read(data)
         if batch is None:
@@ -158,7 +159,7 @@ class StoredBatches:
         return batch
 
     async def listed(self, client: str, prefix: str = PREFIX) -> list[Batch]:
-        """All batches of a client, newest first."""
+        """Returns all batches of a client, newest first."""
         names = await asyncio.to_thread(self._records.names, client)
         found = [await self.get(client, name, prefix) for name in names if name.startswith(prefix)]
         return sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)
@@ -168,7 +169,7 @@ class StoredBatches:
         await asyncio.to_thread(self._records.remove, client, name)
 
     async def cancel(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
-        """End a batch; lines that are done stay. Raises HttpProblem (404, 409)."""
+        """End a batch; the results of its lines so far stay. Raises HttpProblem (404, 409)."""
         batch = await self.get(client, name, prefix)
         if batch.status not in OPEN:
             raise HttpProblem(Problem(409, f"The batch is {batch.status} already.", param="batch_id"))
@@ -261,7 +262,7 @@ class StoredBatches:
                     group.create_task(work())
 
     async def _line(self, client: str, batch: Batch, line: BatchLine) -> bytes | None:
-        """The result of a line; None where the server takes no more work, or the time is over."""
+        """Returns the result of a line; None when the server takes no more work, or the time is over."""
         while True:
             while not await self.may_run(line.model):
                 if self._over(batch):
@@ -308,7 +309,7 @@ class StoredBatches:
 
 
 def _opened(journal: Path) -> dict[str, bytes]:
-    """The results in a journal, which is cut to its whole lines; it is made where there is none."""
+    """Returns the results in a journal, which is cut to its whole lines; it is created when there is none."""
     journal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not journal.exists():
         journal.touch(0o600)

@@ -1,4 +1,4 @@
-"""What the engine reads and writes of prompts' pages on the disk, as metrics, read at each scrape."""
+"""Metrics of the prompts' pages that the engine reads from the disk and writes to it; read at each scrape."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _COUNTERS: tuple[tuple[str, str, str], ...] = (
 
 
 class CountedDisk(Protocol):
-    """What counts."""
+    """A disk that counts its work."""
 
     @property
     def counts(self) -> DiskCounts:
-        """What has happened so far."""
+        """Counts of what has happened so far."""
 
     @property
     def rate(self) -> float:
-        """Bytes a second of readings, as measured."""
+        """The speed of readings in bytes a second, as measured."""
 
 
 class DiskCollector(Collector):
-    """Registered where pages are kept on a disk."""
+    """Collects the disk's metrics. Registered when pages are kept on a disk."""
 
     def __init__(self, disk: CountedDisk) -> None:
         self._disk = disk

@@ -43,8 +43,8 @@ WRITE_BYTES = 32 * 1024
 
 
 LOADING_S = 1.0
-"""The silence on a stream, in seconds, after which it begins although its model is being loaded. Errors before then
-have a status of their own."""
+"""The seconds of silence after which a stream gets a comment while its model is being loaded. An error before the first
+comment has a status of its own."""
 
 
 class Answer(Response):

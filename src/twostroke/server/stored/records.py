@@ -24,8 +24,8 @@ _NEW = ".new"
 
 
 class Bounds(Struct, frozen=True):
-    """max_bytes, max_count: the most bytes and the most records of one client. age_s: older records are removed, in
-    seconds.
+    """max_bytes, max_count: the most bytes and the most records of one client. age_s: the age in seconds from which
+    records are removed.
 
     option: the command-line option that sets max_bytes.
     """

@@ -53,7 +53,7 @@ class Steps(Protocol):
 
     @property
     def session(self) -> Session:
-        """The session that makes the pieces."""
+        """The session that makes the pieces for readers."""
 
     @property
     def has_work(self) -> bool:
@@ -259,7 +259,7 @@ class AsyncEngine:
             self._end()
 
     def _wait_for_work(self) -> bool:
-        """Sleep until there is something to do; False when the engine stops."""
+        """Sleep until there is something to do. Returns False when the engine stops."""
         with self._changed:
             while not (self._stopping or self._commands or self._stepper.has_work):
                 self._changed.wait()

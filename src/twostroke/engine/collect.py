@@ -17,7 +17,7 @@ class Collector:
 
     @property
     def done(self) -> bool:
-        """True once the output can be made."""
+        """True once all completions have ended, so that the output can be made."""
         return self._num_finished == len(self._pieces)
 
     def add(self, delta: Delta) -> None:

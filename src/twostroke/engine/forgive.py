@@ -1,4 +1,4 @@
-"""A fault of a whole step ends the requests of that step and no others; how many faulty steps came in a row is counted.
+"""A fault of a whole step ends the requests of that step and no others. The number of faulty steps in a row is counted.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class PolledSteps(Steps, Protocol):
     """A stepper that waits for descriptors and not for work."""
 
     def fileno(self) -> int:
-        """A descriptor that can be read while there is something to take."""
+        """Returns a descriptor that is readable while there is something to take."""
 
     def poll(self) -> list[Delta]:
         """Take what has come, without waiting, and return the pieces for readers. It is also called LOOK_S after the
@@ -44,7 +44,7 @@ class LoopEngine(AsyncEngine):
         return self._loop is not None and not self._stopping
 
     def gauges(self) -> object:
-        """The counts of this moment."""
+        """Returns the counts of this moment."""
         return self._stepper.gauges()
 
     async def start(self) -> None:

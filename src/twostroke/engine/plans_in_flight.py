@@ -17,11 +17,12 @@ from twostroke.types.plan import Plan
 
 
 def begin_nothing(_plan: Plan) -> None:
-    """Default `begin` for executors with one stage: nothing starts early."""
+    """Do nothing: the default `begin` for executors with one stage, which starts nothing early."""
 
 
 class FlightListener(Protocol):
-    """Is told of each plan that begins after others, and may ask which requests the plans in flight hold."""
+    """A listener that is told of each plan that begins after others, and may ask which requests the plans in flight
+    hold."""
 
     in_flight: Container[str]
 

@@ -77,7 +77,7 @@ class Seeds(Struct, frozen=True):
 
 
 class _Live(Struct):
-    """One completion that is not finished."""
+    """One completion that has not ended."""
 
     request: Request
     index: int
@@ -249,7 +249,8 @@ class Session:
                 move(member)
 
     def consume(self, events: Sequence[Event], now: float) -> list[Delta]:
-        """Turn the scheduler's events into pieces for readers, and end what a stop string has ended.
+        """Turn the scheduler's events into pieces for readers, and end the completions in which a stop string was
+        found.
 
         Must be called with the events of each commit before the next schedule.
         """

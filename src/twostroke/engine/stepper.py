@@ -1,4 +1,4 @@
-"""One turn of the engine with its faults caught: a step of the core, and pieces for readers."""
+"""One turn of the engine with its faults caught: it runs a step of the core and makes the pieces for readers."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class SyncEngine:
         return self._stepper.gauges()
 
     def stop(self) -> None:
-        """Wait for the present step; every later one raises EngineStopped, in the threads that need it."""
+        """Wait for the present step. Every later step raises EngineStopped, in the threads that need it."""
         with self._turns:
             self._stopped = True
 

@@ -1,7 +1,7 @@
-"""A lock for several threads that is given in the order of asking, and work that waits for it without blocking.
+"""A lock that several threads get in the order in which they asked, and work that waits for the lock without blocking.
 
 threading.Lock may be taken again at once by the thread that gave it back: a thread that steps an engine in a loop would
-keep every other thread out. Here the thread that has waited longest comes next.
+keep every other thread out. With this lock the thread that has waited longest comes next.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes down which requests a step computes before it begins, so that they are known after a crash in native code."""
+"""Records which requests a step computes before it begins, so that they are known after a crash in native code."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Problem:
         return f"{self.param}: {self.message}" if named else self.message
 
     def response(self, path: str = "") -> Response:
-        """The problem as an HTTP response, in the form of the API at this path."""
+        """Returns the problem as an HTTP response, in the form of the API at this path."""
         body = line_json(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
         if path.startswith(OLLAMA_PATH):
             body = line_json({"error": self.placed_message})

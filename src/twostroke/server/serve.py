@@ -42,7 +42,7 @@ MakeApp = Callable[[ServerParts], ASGIApp]
 
 
 def no_watch() -> bool:
-    """A watch that never asks for an end."""
+    """Returns False: a watch that never asks for an end."""
     return False
 
 

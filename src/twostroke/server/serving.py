@@ -37,7 +37,8 @@ def new_hex_id() -> str:
 
 
 class RequestCaps(Struct, frozen=True):
-    """The most that one request may have. json_depth: levels of its JSON. choices: completions of all its prompts."""
+    """The limits of one request. json_depth: the most levels of its JSON. choices: the most completions of all its
+    prompts."""
 
     json_depth: int = 64
     choices: int = 512

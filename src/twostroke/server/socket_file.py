@@ -59,7 +59,8 @@ def path_of(listener: socket.socket) -> str | None:
 
 
 def _remove_stale(place: Path) -> None:
-    """Remove a socket at which nobody listens. Raises ConfigError for one that is in use, and for any other file."""
+    """Remove a socket at which nobody listens. Raises ConfigError for a socket that is in use, and for any other file.
+    """
     try:
         if not stat.S_ISSOCK(place.lstat().st_mode):
             raise ConfigError(

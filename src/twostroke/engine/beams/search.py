@@ -33,7 +33,7 @@ class BeamText(Protocol):
         """See the class."""
 
     def after(self, token_id: int) -> BeamText:
-        """The text with one more token."""
+        """Returns the text with one more token."""
 
 
 class Chosen(NamedTuple):

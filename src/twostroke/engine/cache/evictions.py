@@ -1,4 +1,4 @@
-"""Which pages were evicted lately, in a table whose size never changes."""
+"""Remembers which pages were evicted lately, in a table whose size never changes."""
 
 from __future__ import annotations
 

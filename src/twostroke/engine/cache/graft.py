@@ -20,7 +20,7 @@ from twostroke.engine.cache.page_group import PageTable
 from twostroke.engine.cache.window_group import WindowGroup
 
 PagePlace = tuple[int, int, int]
-"""(group, index of the page in the prompt, page id)."""
+"""The place of a page, as (group, index of the page in the prompt, page id)."""
 
 
 class GraftEnd(Struct, frozen=True):

@@ -124,8 +124,8 @@ class CacheManager:
         return -1 if state is None else state.slot
 
     def missing_pages(self, wanted: Iterable[tuple[str, int]]) -> list[int]:
-        """wanted: (sequence id, num_tokens). -> for each group, how many more pages the sequences need until each has
-        computed its num_tokens tokens."""
+        """Returns, for each group, how many more pages the sequences need until each has computed its num_tokens
+        tokens. wanted: pairs (sequence id, num_tokens)."""
         holdings, size = self._holdings, self.page_tokens
         listed = [(holdings[sequence_id].tables, -(-num_tokens // size)) for sequence_id, num_tokens in wanted]
         return [_missing(index, group.most_held, listed) for index, group in enumerate(self.groups)]

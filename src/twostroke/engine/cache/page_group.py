@@ -1,4 +1,4 @@
-"""One group's pages: its pool, its prefix tree, and its table of each sequence.
+"""One group's pages: its pool, its prefix tree, and its page table of each sequence. The pages of a table:
 
     [0, len(nodes))                 owned together with the prefix tree; full; what a page holds never changes again
     [len(nodes), len(page_ids))     owned by this sequence alone
@@ -17,7 +17,7 @@ from twostroke.engine.cache.prefix_tree import Node, PrefixTree, TreeWatch
 UNBOUNDED = 1 << 60
 
 GIVEN_BACK = -1
-"""The entry of a page table whose page was given back because it lies behind the window."""
+"""The entry of a page table for a page that was given back because it is behind the window."""
 
 
 class PageState(enum.IntEnum):
@@ -77,7 +77,7 @@ class PageGroup:
         return bytes(map(_page_state, self.pool.counts(), self.tree.holds()))
 
     def watch(self, watch: TreeWatch | None) -> None:
-        """Call this listener at each change of the tree from now on."""
+        """Call the listener `watch` at each change of the tree from now on."""
         self.tree.watch = watch
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:

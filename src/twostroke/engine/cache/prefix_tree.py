@@ -16,7 +16,7 @@ from typing import Protocol
 from twostroke.engine.cache.pages import PagePool
 
 STALE_ENTRIES = 1024
-"""How many entries beyond two for each node the queue of evictable nodes may hold before it is rebuilt."""
+"""The queue of evictable nodes is rebuilt when it has more than two entries for each node and this many in addition."""
 
 
 class Node:
@@ -69,11 +69,11 @@ class PrefixTree:
 
     @property
     def num_unshared(self) -> int:
-        """Pages that only the tree owns: all of them can be evicted, one leaf after another."""
+        """The number of pages that only the tree owns: all of them can be evicted, one leaf after another."""
         return self._num_unshared
 
     def holds(self) -> bytes:
-        """One byte for each page: 1 where the tree is one of the page's owners."""
+        """Returns one byte for each page: 1 when the tree is one of the page's owners."""
         return bytes(self._holds)
 
     def root(self, salt: str) -> Node:

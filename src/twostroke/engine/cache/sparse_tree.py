@@ -46,15 +46,14 @@ class SparseTree(PrefixTree):
         self._offer(node)
 
     def give_back(self, node: Node) -> None:
-        """Decrement the owners of what the node holds. It stays in the tree, now as the most recently used."""
+        """Remove one owner of the page or slot that the node holds. It stays in the tree, now as the most recently
+        used."""
         if self._pool.release(node.page_id) == 1:
             self._num_unshared += 1
             self.touch(node)
 
     def evict_one(self) -> int | None:
-        """Evict the least recently used page or slot that no sequence holds, and return it. None where there is no such
-        one.
-        """
+        """Evict the least recently used page or slot that no sequence holds, and return it; None when there is none."""
         while self._evictable:
             use = heapq.heappop(self._evictable)
             node = self._by_use.pop(use, None)

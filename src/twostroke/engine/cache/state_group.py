@@ -31,8 +31,8 @@ from twostroke.engine.cache.prefix_tree import Node
 from twostroke.engine.cache.sparse_tree import NOTHING, SparseTree
 
 GRID_TOKENS = 2048
-"""Tokens between two snapshots of a long prompt. A snapshot takes as many bytes as a thousand tokens of K and V, so a
-finer grid would cost more memory than the prefixes that it makes reusable."""
+"""The tokens between two snapshots of a long prompt. A snapshot takes as many bytes as a thousand tokens of K and V, so
+a finer grid would cost more memory than the prefixes that it makes reusable."""
 
 ZEROS = -1
 NOTHING_HELD = -1

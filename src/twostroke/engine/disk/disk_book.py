@@ -23,7 +23,7 @@ class DiskBook:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting, rests or runs, and while pages are to be copied for the disk."""
+        """True while a request waits, rests or runs, and while pages are to be copied for the disk."""
         return self._book.has_work or self.disk.has_work
 
     @property

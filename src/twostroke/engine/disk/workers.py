@@ -110,7 +110,7 @@ class DiskReader:
             return found
 
     def close(self) -> None:
-        """End after the present part."""
+        """End the reader after the part that it reads at present."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Gauges: what a scheduler and its caches hold at one moment, as numbers."""
+"""Gauges: the requests and pages that a scheduler and its caches hold at one moment, as numbers."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Parking:
             self._give_up(sequence, request_id)
 
     def go_on(self, request_id: str) -> None:
-        """A parked request waits for its place again, before those that came after it."""
+        """Let a parked request wait for its place again, before the requests that came after it."""
         sequence = self._queues.find(request_id)
         if sequence is not None and sequence.paused and not sequence.request.steered:
             self._queues.resume(sequence)

@@ -12,7 +12,7 @@ from twostroke.engine.scheduler.sequence import Sequence
 LARGE_SHARE = 8
 FEWEST_LARGE = 4
 GiveUp = Callable[[Sequence, str], None]
-"""Preempts a sequence for the request of this id."""
+"""Called with (sequence, request id): preempts the sequence for the request of this id."""
 
 
 class Places:

@@ -87,7 +87,7 @@ class ArrivalPolicy:
         """Do nothing."""
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
-        """Correct the cost model, where there is one."""
+        """Correct the cost model, if there is one."""
         if self._times is not None:
             self._times.observe(parts, measured_s, now)
 
@@ -104,7 +104,7 @@ class ArrivalPolicy:
         return False
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
-        """Refuse no request."""
+        """Returns nothing: no request is refused."""
         return ()
 
 

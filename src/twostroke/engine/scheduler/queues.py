@@ -44,7 +44,7 @@ class Queues:
         self.running.append(sequence)
 
     def put_back(self, sequence: Sequence) -> None:
-        """Move a sequence from running to its old place among the waiting. A paused one waits only when it is
+        """Move a sequence from running to its old place among the waiting ones. A paused sequence waits only when it is
         resumed."""
         sequence.admission = None
         if sequence.paused:

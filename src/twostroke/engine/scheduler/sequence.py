@@ -12,7 +12,7 @@ from twostroke.types.request import Request
 
 NO_SCORES = range(0)
 Rank = tuple[int, int, float, int]
-"""(class, 0 for a preempted stream, seconds or 0, order of arrival): the least comes first."""
+"""(class, 0 for a preempted stream, seconds or 0, order of arrival). The sequence with the least rank comes first."""
 
 
 class Sequence(Struct, eq=False):

@@ -21,11 +21,11 @@ LEAST_RECORD = 0.1
 always fails teaches little."""
 
 Kind = tuple[str, int, bool]
-"""The proposer, the size class of what matched, and whether a token of the same guess came before."""
+"""(proposer, size class of the matched text, whether a token of the same guess came before)."""
 
 
 class _Rate:
-    """A share of trials that counts the latest ones most."""
+    """The rate of successful trials, in which the latest trials count most."""
 
     __slots__ = ("hits", "trials")
 

@@ -13,7 +13,7 @@ measured.
 
 
 class AskRecord:
-    """How many tokens each ask of one proposer brought; the latest asks count most."""
+    """How many accepted tokens each ask of one proposer brought; the latest asks count most."""
 
     __slots__ = ("_asks", "_tokens", "count")
 

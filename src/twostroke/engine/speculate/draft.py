@@ -26,7 +26,8 @@ from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
 PROMPT_ROWS = 256
-"""The most rows of a call for positions that the draft has not read yet: the other streams wait for them."""
+"""The most rows of a call that read positions which the draft has not read yet, because the other streams wait for
+these rows."""
 MOST_FAULTS = 3
 """After this many calls in a row that raised, the draft is not asked any more."""
 DIFFERS_WITHIN = 64
@@ -123,7 +124,7 @@ class DraftProposer:
         self._forget(request.request_id)
 
     def certain(self, request: Request, length: int) -> None:
-        """Keep only the first `length` tokens in the pages. Those beyond it are computed again, even if they were
+        """Keep only the first `length` tokens in the pages. Later tokens are computed again, even if they were
         accepted."""
         draft = self._drafts.get(request.request_id)
         if draft is not None:
@@ -171,7 +172,7 @@ class DraftProposer:
 
     def _hold_states(self, ready: Mapping[str, _Writing]) -> None:
         """Copy the states of sequences that read their own guesses now. A sequence without a slot for the copy guesses
-        no further."""
+        no more tokens."""
         if self._cache.states is not None:
             for name, each in ready.items():
                 each.ended = each.ended or (each.goes_on and not self._cache.hold_state(name))

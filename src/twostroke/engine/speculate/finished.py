@@ -27,9 +27,7 @@ class _Generation:
 
 
 class FinishedAnswers:
-    """most_tokens: the most tokens kept for all salts together. The salts that were not used for the longest time are
-    removed first.
-    """
+    """most_tokens: the most tokens kept for all salts together. The least recently used salts are removed first."""
 
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
         self._most = most_tokens

@@ -26,11 +26,12 @@ PROBE_TOKENS = 2
 """How many tokens a proposer guesses when guessing does not pay, to find out whether it pays by now."""
 NEVER = 1 << 60
 ENOUGH_SEEN = 3
-"""A free trial in which this many tokens were right is a good one; the rest of it is not waited for."""
+"""A free trial is good as soon as this many of its tokens were right; the rest of it is not waited for."""
 
 
 class Stream(NamedTuple):
-    """A stream that decodes in the step. known: prompt and output so far. most: guesses that it has room for."""
+    """A stream that decodes in the step. known: prompt and output so far. most: the most guesses that it has room for.
+    """
 
     request: Request
     known: Sequence[int]

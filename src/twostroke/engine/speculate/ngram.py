@@ -13,7 +13,7 @@ from twostroke.engine.speculate.running_texts import RunningTexts
 from twostroke.types.request import Request
 
 MOST_MATCHED = 16
-"""Agreement beyond this many tokens adds no evidence."""
+"""The most tokens of agreement that count: longer agreement is no more evidence."""
 MOST_PLACES = 8
 """The most places that are compared, the latest first, so that a token costs the same in any text."""
 

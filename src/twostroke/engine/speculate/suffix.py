@@ -27,8 +27,8 @@ MOST_PLACES = 16
 class SuffixProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
-    factor: a guess has at most this many tokens for each token that agrees. least_chance: the least probability of a
-    guess's last token, multiplied by the probabilities of all tokens before it.
+    factor: the most tokens of a guess for each token that agrees. least_chance: the least probability of a guess's last
+    token, multiplied by the probabilities of all tokens before it.
     """
 
     name = "suffix"

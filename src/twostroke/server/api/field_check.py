@@ -28,7 +28,7 @@ HINTS = frozenset(
     "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options "
     "cache_prompt id_slot slot_id request_id guided_decoding_backend".split()
 )
-"""Known fields that do not change the answer; they are not named."""
+"""Known fields that do not change the answer; the answer's header does not name them."""
 _MEANT = {
     "max_new_tokens": "max_tokens",
     "max_length": "max_tokens",

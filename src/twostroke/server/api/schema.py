@@ -42,7 +42,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class GenerationRequest(AskedSamplers, kw_only=True):
-    """The fields that both kinds of request share. Every optional one may be null."""
+    """The fields that both kinds of request share. Every optional field may be null."""
 
     model: str | None = None
     n: int | None = None

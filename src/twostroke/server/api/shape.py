@@ -221,7 +221,7 @@ class ChatTurn:
 
     @property
     def called(self) -> bool:
-        """True where the turn ends with calls that the client should make."""
+        """True when the turn ends with calls that the client should make."""
         return bool(self.made.calls) and self.finish_reason == "stop"
 
 

@@ -1,4 +1,4 @@
-"""How many bytes of request bodies there may be at the same time, from their first byte until they are parsed.
+"""Bounds the bytes of request bodies that are held at the same time, from their first byte until they are parsed.
 
 Only bytes that have come count: a request that announces much and sends little takes no room from others.
 """
@@ -41,5 +41,5 @@ class BodyBudget:
         self.held_bytes += more_bytes
 
     def give_back(self, size_bytes: int) -> None:
-        """Give this many bytes back."""
+        """Give back `size_bytes` bytes, which are not held any more."""
         self.held_bytes -= size_bytes

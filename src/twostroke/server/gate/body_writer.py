@@ -21,7 +21,7 @@ allowed."""
 
 
 class BodyWriter(Protocol):
-    """Writes a part of the body of one answer, whose head has gone through `send` already."""
+    """Writes a part of the body of one answer. The answer's head has already been sent through `send`."""
 
     @property
     def takes_now(self) -> bool:

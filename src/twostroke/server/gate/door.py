@@ -25,8 +25,8 @@ UNKNOWN_WAIT_S = 2.0
 
 
 class DoorRules(Struct, frozen=True):
-    """queued_*: the most requests and tokens of all calls that wait for their first token. One call alone may exceed
-    them, or it would never be served.
+    """queued_requests, queued_tokens: the most requests and tokens of all calls that wait for their first token. One
+    call alone may exceed these bounds, or it would never be served.
 
     key_requests: the most calls of one key at a time. key_tokens: the most tokens of one key in a minute, prompt and
     output. None means no bound.
@@ -147,7 +147,7 @@ class Ticket:
             self.door.queued_tokens -= self.prompt_tokens
 
     def leave(self, output_tokens: int) -> None:
-        """The request has ended and cost its key this many tokens. A second call changes nothing."""
+        """Note that the request has ended, and charge its output tokens to its key. A second call changes nothing."""
         if self._inside:
             self._inside = False
             self.answered()

@@ -19,11 +19,11 @@ class DoorCollector(Collector):
         self._bodies = bodies
 
     def describe(self) -> list[Metric]:
-        """No metrics before the first scrape."""
+        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of the door."""
+        """Yields the metrics of the door."""
         door = self._door
         for name, text, value in (
             ("twostroke_calls_in_flight", "HTTP calls that have not ended.", door.in_flight),

@@ -36,7 +36,7 @@ class Drain:
 
     @property
     def over(self) -> bool:
-        """True when nothing runs, or when the time is up."""
+        """True when no call runs, or when the time is up."""
         return self._until_s is not None and (self._door.in_flight == 0 or self._clock() >= self._until_s)
 
     @property

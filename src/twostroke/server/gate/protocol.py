@@ -31,7 +31,7 @@ TWO_LENGTHS = Problem(
     code="invalid_http",
 )
 LOOK_S = 0.25
-"""Seconds between two looks at whether a client reads its answer."""
+"""The seconds between two looks at whether a client reads its answer."""
 FIRST_ASK_S = 0.01
 log = logging.getLogger("twostroke.server")
 _quiet = logging.getLogger("twostroke.http")
@@ -155,7 +155,7 @@ class DeadlineProtocol(H11Protocol):
         self._watch()
 
     def handle_events(self) -> None:
-        """Read requests from what was received. The app gets the body writer with its scope."""
+        """Read requests from the received bytes. The app gets the body writer with its scope."""
         super().handle_events()
         if self.cycle is not None and self._look is None:
             self._moved_s = self.loop.time()

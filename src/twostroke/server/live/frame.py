@@ -1,4 +1,4 @@
-"""One frame of the live view: what happened since the last one, compact and of bounded size.
+"""One frame of the live view: the events since the last frame, compact and of bounded size.
 
     {"frame": 3, "now_s": ..., "last_step": 912, "skipped_steps": 0, "names": ["chatcmpl-7-0/0", ...],
      "runs": [{"step": 900, "number": 880, "rows": [[name, start, tokens, output tokens before, recomputed], ...],
@@ -7,9 +7,9 @@
      "requests": [[name, phase, arrival_s, first planned s, first token s, prompt, computed, cached], ...],
      "ended": [{...}], "gauges": {...}, "pages": [[state, count], ...], "latency": {...}, "replicas": [{...}]}
 
-A run is steps of one batch; its figures go evenly from first to last step, times are whole microseconds, the first of
-each since begin_s. A name is a place in `names`. What does not
-fit is left out and counted: the oldest steps, the newest requests.
+A run is consecutive steps of one batch. Its values change evenly from the first to the last step. Times are whole
+microseconds; the first number of each is the time since begin_s. A name is a place in `names`. Steps and requests that
+do not fit are left out and counted: the oldest steps, the newest requests.
 """
 
 from __future__ import annotations

@@ -39,12 +39,12 @@ class Record(Struct, frozen=True):
 
     @property
     def refused(self) -> bool:
-        """True once it was running during REFUSED_CRASHES crashes or more."""
+        """True when the request was running during REFUSED_CRASHES crashes or more."""
         return self.crashes >= REFUSED_CRASHES
 
 
 class CrashNotes:
-    """One page. Without a descriptor no other process reads it."""
+    """One page of memory. Without a descriptor, no other process can read it."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._memory = bytearray(SIZE_BYTES) if descriptor is None else mmap.mmap(descriptor, SIZE_BYTES)

@@ -1,4 +1,4 @@
-"""Reports the server's state to a service manager: systemd's protocol, which is lines in a datagram."""
+"""Reports the server's state to a service manager, with systemd's protocol: lines in a datagram."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Listener(Protocol):
     """Called when the service starts and stops."""
 
     def send(self, **states: str) -> None:
-        """READY="1", STATUS="text" and so on; never raises."""
+        """Send states, such as READY="1", STATUS="text". Never raises."""
 
 
 class SystemdNotifier:
-    """Sends to a unix datagram socket; '@' opens a name in the abstract namespace. Without an address it sends
-    nothing."""
+    """Sends to a unix datagram socket. An address that begins with '@' is in the abstract namespace. Without an address
+    it sends nothing."""
 
     def __init__(self, address: str | None) -> None:
         self._address = address if address is None or not address.startswith("@") else "\0" + address[1:]

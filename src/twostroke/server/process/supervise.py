@@ -115,7 +115,7 @@ class Supervisor:
                 return 0
 
     def _blame(self) -> None:
-        """Note the requests that were computed when the worker crashed, for the next worker."""
+        """Note, for the next worker, the requests that were computed when the worker crashed."""
         for key in CrashNotes(self.page).crashed(time.monotonic()):
             self.say(f"a request that was running at each crash is refused for {REFUSED_S:g} s: {key.hex()}")
 

@@ -55,7 +55,7 @@ class Launch(Struct, frozen=True):
 
 
 class GroupEngine(LoopEngine):
-    """The engine of one model. wanted: called when a request has come in."""
+    """The engine of one model of several. wanted: called when a request has come in."""
 
     def __init__(self, stepper: FrontStepper, wanted: Callable[[], None]) -> None:
         super().__init__(stepper)

@@ -118,7 +118,7 @@ class ModelLists:
         return _json({"success": True})
 
     async def unload(self, request: Request) -> Response:
-        """Let a model leave when nothing runs in it. Raises HttpProblem (404)."""
+        """Let a model leave when no request runs in it. Raises HttpProblem (404)."""
         self._models.unload(await self._of_body(request))
         return _json({"success": True})
 

@@ -29,7 +29,7 @@ from twostroke.types.pooling import Task
 log = logging.getLogger("twostroke.server")
 LOOK_S, RETRY_S, HANGS_S = 0.1, 30.0, 10.0
 KEPT_FREE_SHARE = 0.1
-"""This share of the memory that was available before any model was loaded is left for everything else."""
+"""The share of the memory that was available before any model was loaded which is left for everything else."""
 
 
 class Models:

@@ -27,7 +27,7 @@ SUFFIX = ".json"
 
 
 class SlotDisk(Protocol):
-    """The pages on the disk."""
+    """The disk that keeps the pages of slots."""
 
     @property
     def counts(self) -> DiskCounts:

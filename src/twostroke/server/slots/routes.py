@@ -48,7 +48,7 @@ NO_DISK = Problem(
 
 @body_kind
 class SlotFile(msgspec.Struct):
-    """The body of save and restore."""
+    """The body of the actions save and restore."""
 
     filename: str
 

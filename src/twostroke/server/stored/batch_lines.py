@@ -38,7 +38,7 @@ class BatchLine(msgspec.Struct):
 
 
 class LineError(msgspec.Struct, frozen=True):
-    """What is wrong with a line, or with a whole file (line None)."""
+    """An error of a line, or of a whole file (line None)."""
 
     code: str
     message: str

@@ -65,7 +65,7 @@ class LineCounts(msgspec.Struct):
 
 
 class Batch(msgspec.Struct):
-    """A batch as it is shown."""
+    """A batch as clients see it."""
 
     id: str
     endpoint: str

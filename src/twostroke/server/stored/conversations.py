@@ -38,7 +38,7 @@ class AskedItems(msgspec.Struct):
 
 
 class ConversationRecord(msgspec.Struct):
-    """A record."""
+    """A stored conversation."""
 
     id: str
     created_at: int
@@ -54,7 +54,7 @@ _RECORD = json_decoder(ConversationRecord)
 
 
 class StoredConversations:
-    """For one event loop."""
+    """All stored conversations. For one event loop."""
 
     def __init__(self, records: Records, new_id: Callable[[], str], wall_clock: Callable[[], float]) -> None:
         self._records, self._new_id, self._wall_clock = records, new_id, wall_clock

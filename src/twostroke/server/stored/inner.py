@@ -97,7 +97,7 @@ class InnerCalls:
 
 
 class NeverDisconnected:
-    """The receive channel of a client that stays: it waits until the request is cancelled."""
+    """The receive channel of a client that never disconnects: it waits until the request is cancelled."""
 
     async def __call__(self) -> Message:
         """Never returns."""

@@ -40,11 +40,11 @@ class DiskCollector(Collector):
         self._disk = disk
 
     def describe(self) -> list[Metric]:
-        """No metrics before the first scrape."""
+        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of the disk."""
+        """Yields the metrics of the disk."""
         counts = self._disk.counts
         for name, text, field in _COUNTERS:
             yield CounterMetricFamily(name, text, value=getattr(counts, field))

@@ -35,7 +35,7 @@ class HistoryCollector(Collector):
         self._recent = recent
 
     def describe(self) -> list[Metric]:
-        """No metrics before the first scrape."""
+        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -59,7 +59,7 @@ class _EngineCollector(Collector):
         self._adapters = adapters
 
     def describe(self) -> list[Metric]:
-        """No metrics: the engine is not asked before the first scrape."""
+        """Returns no metrics, because the engine is not asked before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -219,7 +219,7 @@ class GuessMetrics(Collector):
         self._here = self._here.plus(guesses_of(plan, result))
 
     def describe(self) -> list[Metric]:
-        """No metrics before the first scrape."""
+        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -11,7 +11,7 @@ from twostroke.cost.history.account import Phase
 from twostroke.server.live.view import EngineView
 
 PROGRESS_S = 0.2
-"""Seconds between two looks at the progress."""
+"""The seconds between two looks at the progress."""
 
 
 class PromptProgress:

@@ -75,7 +75,7 @@ class VllmNames(Collector):
         self._facts = facts
 
     def describe(self) -> list[Metric]:
-        """No metrics: the engine is not asked before the first scrape."""
+        """Returns no metrics, because the engine is not asked before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -1,4 +1,5 @@
-"""How far the cost model is off on this machine today: measured over predicted, by the size of a step."""
+"""Measures the error of the cost model on this machine: the ratio of measured to predicted time, by the size of a step.
+"""
 
 from __future__ import annotations
 

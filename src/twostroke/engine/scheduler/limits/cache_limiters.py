@@ -10,7 +10,7 @@ from twostroke.engine.scheduler.sequence import Sequence
 
 
 class WindowRoom(Struct, frozen=True):
-    """A chunk is no longer than what a window's pool holds next to the window itself."""
+    """A chunk is no longer than the room of a window's pool besides the window itself."""
 
     max_chunk_tokens: int
 
@@ -32,7 +32,7 @@ class SnapshotPoints:
 
 
 def cache_limiters(cache: CacheManager, limits: SchedulerLimits) -> tuple[Limiter, ...]:
-    """The limiters that this cache needs."""
+    """Returns the limiters that this cache needs."""
     found: list[Limiter] = []
     if cache.chunk_tokens < limits.max_step_tokens:
         found.append(WindowRoom(cache.chunk_tokens))

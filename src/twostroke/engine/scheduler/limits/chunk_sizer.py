@@ -9,7 +9,8 @@ from msgspec import Struct
 from twostroke.cost.shape import Segment
 
 KEPT_SHARE = 0.97
-"""The share of a bound that a step may be predicted to fill; the rest is for what a prediction leaves out."""
+"""The share of a bound that a step may be predicted to fill; the rest is a reserve for time that a prediction leaves
+out."""
 FILLED_SHARE, AIM_SHARE = 0.95, 0.98
 """Shares of the bound: a step that fills FILLED_SHARE is full enough; the next trial aims at AIM_SHARE."""
 MIN_CHUNK_TOKENS = 32

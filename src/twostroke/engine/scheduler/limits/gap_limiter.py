@@ -52,7 +52,7 @@ class GapRule(Struct, frozen=True):
 class GapLimiter:
     """Satisfies `scheduler.limits.Limiter`. A step without streams is not made shorter.
 
-    A step's first prompt always gets the least chunk; further ones get what the first leaves of the bound.
+    A step's first prompt always gets the least chunk. Further prompts get what the first one leaves of the bound.
     """
 
     def __init__(self, times: StepTime, align_tokens: int, rule: GapRule) -> None:

@@ -39,7 +39,7 @@ KEPT_EVIDENCE = 0.75
 class ImageTurns:
     """The first sequence that waits for a tile has the turn until the tile is encoded.
 
-    cost: predicts encodes, corrected by what the last ones took; None where there is no prediction.
+    cost: predicts the time of encodes, corrected by the times of the latest ones; None when there is no prediction.
     """
 
     def __init__(self, cost: EncodeCost | None = None) -> None:

@@ -7,7 +7,7 @@ from twostroke.cost.shape import Segment, StepCost
 from twostroke.engine.scheduler.sequence import Sequence
 
 POSITIONS_APART = 4096
-"""When the positions of all sequences together have grown by this number, the prediction is made again."""
+"""When the positions of all sequences together have changed by about this number, the prediction is made again."""
 
 
 class PredictedShare:

@@ -16,7 +16,7 @@ BATCH_SLOTS_SHARE = 0.75
 
 
 class StreamRule:
-    """One more stream may enter where decoding all of them keeps the ITL objective; the first always may."""
+    """One more stream may enter when decoding all streams keeps the ITL objective; the first stream always may."""
 
     def __init__(self, seconds: Callable[[Sequence[Segment]], float], max_sequences: int) -> None:
         self._seconds = seconds

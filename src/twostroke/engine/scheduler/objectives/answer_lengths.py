@@ -18,7 +18,8 @@ high in about 85% of the cases."""
 COUNT_SAFETY = 0.7
 """The number of standard deviations by which fewer ends are counted than are expected."""
 EDGES = (0, *(round(16 * 2 ** (i / 2)) for i in range(34)))
-"""Tokens at which a class of lengths begins: 0, 16, 23, 32, 45 and so on. The last class has no end."""
+"""The numbers of tokens at which the classes of lengths begin: 0, 16, 23, 32, 45 and so on. The last class has no end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class AnswerLengths:
 
     @property
     def mean_tokens(self) -> float | None:
-        """The mean length of the last answers, in tokens; None where none has ended."""
+        """The mean length of the last answers, in tokens; None when none has ended."""
         last = [each.num_tokens for each in self._ended][-ENDED_KEPT:]
         return sum(last) / len(last) if last else None
 

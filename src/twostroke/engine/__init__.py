@@ -1,1 +1,2 @@
-"""Which tokens come next: the pure core, scheduler, cache and guesses, and the shells with threads and event loops."""
+"""Decides which tokens come next: the pure core with scheduler, cache and guesses, and the shells around it with
+threads and event loops."""

@@ -1,4 +1,4 @@
-"""What ends an engine while it has nothing to do: it is rung from any thread, and an engine that sleeps wakes up."""
+"""An alarm ends an engine that has nothing to do. Any thread may ring it, and an engine that sleeps wakes up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Rung once, for good. The next step asks what is wrong (`Stepper.require_sound`)."""
+    """An alarm is rung once, for good. The next step then finds out what is wrong (`Stepper.require_sound`)."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -23,7 +23,7 @@ class Alarm:
             listener()
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call this when it is rung; now where it was rung already."""
+        """Call `listener` when the alarm is rung; at once if it was rung before."""
         with self._guard:
             self._listeners.append(listener)
             rung = self.rung

@@ -4,7 +4,7 @@
     callers' loops <--one wakeup per loop and step-- call_soon_threadsafe <-- step thread
 
 Native kernels release the GIL, so loops go on while a step runs. A slow reader holds up no other stream: its pieces
-wait in its own mailbox, which is bounded in bytes; one that lets it run over loses its request.
+wait in its own mailbox, which is bounded in bytes. A reader that lets its mailbox overflow loses its request.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RETRY_S = 0.05  # between attempts where there is work but no plan
 
 
 class _Parked(Struct, frozen=True):
-    """A command: let this request rest, or go on."""
+    """A command that lets a request rest, or lets it go on."""
 
     request_id: str
     parked: bool
@@ -46,38 +46,38 @@ _Post = deque[tuple[float, _Mail]]  # steps whose pieces were sent to a loop and
 
 
 class Steps(Protocol):
-    """What an engine drives: a Stepper, or a front with replicas."""
+    """The interface that an engine drives: a Stepper, or a front with replicas."""
 
     clock: Callable[[], float]
     report_fault: Callable[[BaseException], None]
 
     @property
     def session(self) -> Session:
-        """The session that makes the pieces."""
+        """The session that makes the pieces for readers."""
 
     @property
     def has_work(self) -> bool:
         """True while `step` has something to do."""
 
     def gauges(self) -> Any:
-        """Counts of this moment."""
+        """Returns the counts of this moment."""
 
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
-        """Queue a prompt; its request id."""
+        """Queue a prompt and return its request id."""
 
     def abort(self, request_id: str) -> list[Delta]:
         """End a request now."""
 
     def step(self) -> list[Delta] | None:
-        """One step; None where nothing can be done now."""
+        """Run one step and return its pieces; None when nothing can be done now."""
 
 
 class AsyncEngine:
     """Any number of tasks, on any number of loops, may use one engine.
 
-    The stepper belongs to the step thread from `start` on; what ends the engine goes to its `report_fault`.
-    max_unread_bytes: the most bytes of one stream's pieces that its reader has not taken yet. alarm: wakes the step
-    thread when it is rung, because the stepper has work then.
+    The stepper belongs to the step thread from `start` on. An exception that ends the engine goes to the stepper's
+    `report_fault`. max_unread_bytes: the most bytes of one stream's pieces that its reader has not taken yet. alarm:
+    the alarm that wakes the step thread when it is rung, because the stepper has work then.
     """
 
     def __init__(self, stepper: Steps, max_unread_bytes: int = MAX_UNREAD_BYTES, alarm: Alarm | None = None) -> None:
@@ -99,7 +99,7 @@ class AsyncEngine:
 
     @property
     def ledger(self) -> Ledger:
-        """Accounts of completions that have ended, and the last steps."""
+        """The accounts of completions that have ended, and the last steps."""
         return self._session.ledger
 
     @property
@@ -117,11 +117,13 @@ class AsyncEngine:
         self._session.check(prompt)
 
     def room(self, prompt_tokens: int) -> int:
-        """The output tokens that a prompt of this length leaves room for; below 1 where it does not fit."""
+        """Returns how many output tokens a prompt of `prompt_tokens` tokens leaves room for; below 1 when the prompt
+        does not fit."""
         return self._session.limits.most_tokens - prompt_tokens
 
     async def prepare(self, prompt: Prompt) -> Prompt:
-        """What `stream` does first: check, and compile the grammar. Raises InvalidRequest, Overloaded."""
+        """Do the first part of `stream`: check the prompt and compile its grammar. Raises InvalidRequest, Overloaded.
+        """
         self._session.check(prompt)
         future = self._session.compiling(prompt)
         if future is None:
@@ -147,9 +149,10 @@ class AsyncEngine:
             await asyncio.to_thread(thread.join)
 
     def open(self, prompt: Prompt, wake: Callable[[], None]) -> StreamReader:
-        """Queue a prepared prompt; its pieces come to the reader, on this event loop. Close it in any case.
+        """Queue a prepared prompt and return the reader of its pieces, on this event loop. The caller must close the
+        reader in any case.
 
-        Raises EngineStopped, InvalidRequest. The reader raises what `stream` does.
+        Raises EngineStopped, InvalidRequest. The reader raises the same errors as `stream`.
         """
         arrival_s = self._stepper.clock()  # not when the step thread gets to it: waiting for a step is queueing too
         watch = ReaderWatch(self._stepper.clock, self._session.ledger.accounts)
@@ -163,11 +166,11 @@ class AsyncEngine:
         return stream
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[Delta]:
-        """Pieces of all n completions, as they come.
+        """Yields the pieces of all n completions, as they come.
 
-        Raises InvalidRequest before the first piece, EngineStopped when the engine ends, UnreadOverflow where pieces
-        come faster than they are taken and there is no more room for them. Closing the iterator or
-        cancelling the task aborts the request; its pages are free before the next step is planned.
+        Raises InvalidRequest before the first piece, EngineStopped when the engine ends, and UnreadOverflow when pieces
+        come faster than they are taken and the mailbox is full. Closing the iterator or cancelling the task aborts the
+        request; its pages are free before the next step is planned.
         """
         ready = asyncio.Event()
         reader = self.open(await self.prepare(prompt), ready.set)
@@ -183,7 +186,8 @@ class AsyncEngine:
             reader.close()
 
     async def generate(self, prompt: Prompt) -> GenerationOutput:
-        """All completions at once. A completion that failed has FinishReason.ERROR and its error."""
+        """Returns all completions when they have ended. A completion that failed has FinishReason.ERROR and its error.
+        """
         collector = Collector(prompt)
         async for delta in self.stream(prompt):
             collector.add(delta)
@@ -194,7 +198,7 @@ class AsyncEngine:
         self._command(request_id)
 
     def _command(self, command: Command) -> None:
-        """Let the step thread submit this stream, abort this request id, or park a request."""
+        """Queue a command for the step thread: submit a stream, abort a request id, or park a request."""
         with self._changed:
             self._commands.append(command)
             self._changed.notify_all()
@@ -212,7 +216,8 @@ class AsyncEngine:
         return named
 
     def _close(self, stream: StreamReader) -> None:
-        """Commands are taken in order, so the old request is gone before one that takes its id comes in."""
+        """Close a stream. Commands are taken in order, so its request is gone before another one with the same id comes
+        in."""
         with self._changed:
             if self._streams.get(stream.request_id) is stream:
                 del self._streams[stream.request_id]
@@ -223,8 +228,8 @@ class AsyncEngine:
             self._command(_Parked(stream.request_id, parked))
 
     def _deliver(self, loop: asyncio.AbstractEventLoop, post: _Post) -> None:
-        """Runs on the readers' loop. A loop that is behind gets the pieces of several steps at once, and each reader is
-        woken once for all of its own."""
+        """Put pieces into the mailboxes of their readers; runs on the readers' loop. A loop that is late gets the
+        pieces of several steps at once, and each reader is woken once for all its pieces."""
         woken: dict[StreamReader, None] = {}
         for _ in range(len(post)):  # not until it is empty: a device may be faster than this loop
             sent_s, mail = post.popleft()
@@ -254,7 +259,7 @@ class AsyncEngine:
             self._end()
 
     def _wait_for_work(self) -> bool:
-        """Sleep until there is something to do; False when the engine stops."""
+        """Sleep until there is something to do. Returns False when the engine stops."""
         with self._changed:
             while not (self._stopping or self._commands or self._stepper.has_work):
                 self._changed.wait()
@@ -287,8 +292,8 @@ class AsyncEngine:
             self._fail(stream, BackendError("The request could not be queued."))
 
     def _send(self, deltas: list[Delta]) -> None:
-        """Hand pieces to their streams. One wakeup for each loop, however many streams it has, and none for a loop that
-        has not taken the pieces of the step before."""
+        """Hand pieces to their streams. Each loop is woken once, however many streams it has. A loop that has not taken
+        the pieces of the step before is not woken again."""
         if not deltas:
             return
         sent_s = self._stepper.clock()
@@ -315,7 +320,7 @@ class AsyncEngine:
             self._close(stream)
 
     def _end(self) -> None:
-        """Nothing runs after this: abort all requests, and end every stream."""
+        """Abort all requests and end every stream. Nothing runs after this call."""
         with self._changed:
             self._stopping = True
             streams = list(self._streams.values())

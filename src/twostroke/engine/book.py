@@ -1,4 +1,4 @@
-"""What a session asks of what plans its requests: to take them in, to end them, to let them rest."""
+"""The interface by which a session adds requests to a planner, ends them and parks them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from twostroke.types.result import StepResult
 
 
 class Rests(Protocol):
-    """What lets single requests rest. Unknown ids change nothing."""
+    """The interface that parks single requests. Unknown ids change nothing."""
 
     def park(self, request_id: str) -> None:
-        """Compute it no more, until it goes on; others get its place. It may be said more than once."""
+        """Stop computing this request until `go_on` is called; other requests get its place. A repeated call changes
+        nothing."""
 
     def go_on(self, request_id: str) -> None:
-        """It was parked, and wants its place again."""
+        """Let a parked request go on: it wants its place again."""
 
 
 class RequestBook(Protocol):
@@ -28,33 +29,33 @@ class RequestBook(Protocol):
         """Queue a request."""
 
     def abort(self, request_id: str, now: float) -> list[Event]:
-        """End it; its pages are free at once."""
+        """End a request; its pages are free at once."""
 
     def finish(
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
-        """End it with a reason that the scheduler cannot see."""
+        """End a request with a reason that the scheduler cannot see."""
 
     @property
     def parking(self) -> Rests:
-        """Where requests rest whose readers have stopped."""
+        """The place where requests rest whose readers have stopped."""
 
 
 class PlanningBook(RequestBook, Protocol):
-    """What takes requests in and plans their steps."""
+    """The interface that takes requests in and plans their steps."""
 
     @property
     def has_work(self) -> bool:
-        """See `core.Planner`, as the other methods."""
+        """See `core.Planner`, also for the other methods."""
 
     def schedule(self, now: float) -> Plan | None:
-        """What to compute next; None where there is nothing."""
+        """Returns what to compute next; None when there is nothing."""
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
-        """Take in what a plan gave."""
+        """Take in the result of a plan."""
 
     def gauges(self) -> Any:
-        """Counts of this moment."""
+        """Returns the counts of this moment."""
 
     def holds(self, request_id: str) -> bool:
-        """Does a request wait for a promise that could not be given yet?"""
+        """Returns True when a request waits for a promise that could not be given yet."""

@@ -1,8 +1,8 @@
-"""Answers of which the best are given: they are held back until all are there, and then put in order.
+"""Gives only the best answers of a request: answers are held back until all of them have ended, and are then put in
+order.
 
-With best_of the order is the mean log probability of an answer's tokens. The end token counts, tokens that a stop
-string took away do not.
-Beam search: the engine gives the answers in order already, with their scores.
+With best_of the order is the mean log probability of an answer's tokens. The end token counts; tokens that a stop
+string took away do not. With beam search the engine already gives the answers in order, with their scores.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class ChosenAnswers:
         self._num_open = params.num_answers
 
     def add(self, delta: Delta) -> list[Delta]:
-        """Take one piece. -> the answers, best first, with the last one; nothing before.
+        """Take one piece. Returns the answers, best first, with the last piece; an empty list before.
 
-        Where one has failed, it comes first: the others are not the best of as many as were asked for.
+        When an answer has failed, it comes first: the others are then not the best of as many as the request asked for.
         """
         self._pieces[delta.index].append(delta)
         self._num_open -= delta.finish_reason is not None

@@ -11,7 +11,8 @@ from twostroke.types.result import StepResult
 
 
 class ColdSteps:
-    """Satisfies Executor. progress: bytes or pages that background work has made ready so far; it stops when all are.
+    """Satisfies Executor. progress: returns how many bytes or pages background work has made ready so far; the number
+    stops growing when all are ready.
 
     The very first step is cold too: code, buffers and weights are touched for the first time.
     """
@@ -22,7 +23,7 @@ class ColdSteps:
         self._before: int | None = None
 
     def execute(self, plan: Plan) -> StepResult:
-        """The wrapped executor's result, marked where something was made ready since the step before."""
+        """Returns the wrapped executor's result, marked as cold when something was made ready since the step before."""
         result = self._inner.execute(plan)
         before, self._before = self._before, self._progress()
         return result if before == self._before else replace(result, cold=True)

@@ -1,4 +1,4 @@
-"""Pieces of a stream put together again."""
+"""Puts the pieces of a stream together again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from twostroke.types.result import TokenLogprob
 
 
 class Collector:
-    """Takes the deltas of one request; `done` once each of its completions has its finish."""
+    """Takes the deltas of one request. `done` is True once each of its completions has its finish reason."""
 
     def __init__(self, prompt: Prompt) -> None:
         self._prompt = prompt
@@ -17,7 +17,7 @@ class Collector:
 
     @property
     def done(self) -> bool:
-        """True once the output can be made."""
+        """True once all completions have ended, so that the output can be made."""
         return self._num_finished == len(self._pieces)
 
     def add(self, delta: Delta) -> None:
@@ -26,7 +26,7 @@ class Collector:
         self._num_finished += delta.finish_reason is not None
 
     def output(self) -> GenerationOutput:
-        """All completions. Raises ValueError before `done`."""
+        """Returns all completions. Raises ValueError before `done`."""
         if not self.done:
             raise ValueError("the stream has not ended")
         return GenerationOutput(

@@ -1,4 +1,5 @@
-"""One completion's way from tokens to what its reader may see: detokenizer, stop strings, and what they hold back.
+"""One completion's way from tokens to the text that its reader may see: detokenizer, stop strings, and the text that
+both hold back.
 
     tokens -> detokenizer -> stop matcher -> Piece(text, the tokens that this text is made of)
 """
@@ -18,7 +19,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
-    """Text that is sure, and the tokens whose text is now out completely. One is made for each token."""
+    """Text that will not change, and the tokens whose text is now out completely. One piece is made for each token."""
 
     text: str = ""
     token_ids: tuple[int, ...] = ()
@@ -26,7 +27,8 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Held(Struct):
-    """A token that is not delivered. Its text is [start, end) of the whole; end: None while a character is open."""
+    """A token that is not delivered yet. Its text is [start, end) of the whole text, in characters. end: None while a
+    character is incomplete."""
 
     token_id: int
     logprob: TokenLogprob | None
@@ -35,10 +37,10 @@ class _Held(Struct):
 
 
 class CompletionText:
-    """feed(token) -> Piece; finish() -> the rest. After `stop` is set, nothing more comes out.
+    """Makes pieces: feed(token) -> Piece; finish() -> the rest. After `stop` is set, nothing more comes out.
 
     A token is delivered with the piece that carries the last of its text. Tokens that lie wholly within a stop string
-    or after it are never delivered. num_tokens: all that were fed, delivered or not.
+    or after it are never delivered. num_tokens: the number of tokens that were fed, delivered or not.
     """
 
     def __init__(self, vocabulary: Vocabulary, params: SamplingParams, context_ids: Sequence[int] = ()) -> None:
@@ -53,7 +55,8 @@ class CompletionText:
         self.stop: str | None = None
 
     def feed(self, token_id: int, logprob: TokenLogprob | None) -> Piece:
-        """Take the next token. A stop string that is complete before min_tokens does not count."""
+        """Take the next token and return the piece that can be delivered. A stop string that is complete before
+        min_tokens does not count."""
         if self.stop is not None:
             return Piece()
         self.num_tokens += 1
@@ -71,7 +74,7 @@ class CompletionText:
         return self._released(text)
 
     def finish(self) -> Piece:
-        """Everything held back, now that no more tokens come."""
+        """Returns everything that was held back, because no more tokens come."""
         if self.stop is not None:
             return Piece()
         read = self._detokenizer.finish()

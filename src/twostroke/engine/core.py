@@ -20,26 +20,26 @@ STEP_FAULT = "The engine failed while it computed this request."
 
 
 class Planner(Protocol):
-    """The scheduler's side of a step."""
+    """The part of the scheduler that a step uses."""
 
     @property
     def has_work(self) -> bool:
         """True while a request is waiting or running."""
 
     def schedule(self, now: float) -> Plan | None:
-        """What to compute next; None where there is nothing."""
+        """Returns what to compute next; None when there is nothing."""
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> Sequence[Event]:
-        """Take in what a plan gave."""
+        """Take in the result of a plan, and return its events."""
 
     def gauges(self) -> Any:
-        """Counts of this moment."""
+        """Returns the counts of this moment."""
 
 
 class Step(Struct, frozen=True):
-    """One finished step: its plan, its result, its events; when it began, when it was committed.
+    """One finished step: its plan, its result, its events, when it began, and when it was committed.
 
-    A step of a pipeline begins when the one before it has ended, though its first stages may have begun earlier.
+    A step of a pipeline begins when the step before it has ended, though its first stages may have begun earlier.
     """
 
     plan: Plan
@@ -50,7 +50,7 @@ class Step(Struct, frozen=True):
 
 
 Computed = Callable[[Plan, StepResult, float, float], None]
-"""(plan, result, begin_s, commit_s): what a plan holds of live sequences is as it was planned."""
+"""Called with (plan, result, begin_s, commit_s). The live sequences in the plan are as they were planned."""
 
 
 def nothing_before() -> bool:
@@ -63,11 +63,12 @@ def do_nothing(plan: Plan, result: StepResult, begin_s: float, commit_s: float) 
 
 
 class EngineCore:
-    """Calls the three verbs in order, for the engine's shells, simulators and tests. computed: called before each
-    commit.
+    """Calls schedule, execute and commit in order, for the engine's shells, simulators and tests. computed: called
+    before each commit.
 
     flight: the plans that may be made before the first of them is executed; one by default. before: called before each
-    step, and before its time begins; True where it has waited for what its requests need. waited: what it last said.
+    step, and before its time begins; it returns True when it has waited for what its requests need. waited: the last
+    result of `before`.
     """
 
     def __init__(
@@ -87,15 +88,16 @@ class EngineCore:
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting or running, and while a plan is in flight, if only for requests that have
+        """True while a request is waiting or running, and while a plan is in flight, even if all its requests have
         ended."""
         return len(self._flight) > 0 or self.scheduler.has_work
 
     def step(self, clock: Callable[[], float]) -> Step | None:
-        """One step, or None where nothing can be computed.
+        """Run one step and return it; None when nothing can be computed.
 
-        What the executor raises goes through. Its requests have failed then, or their pages would never be free; their
-        events are in `interrupted`. Other plans stay in flight: the first stages compute them.
+        An exception of the executor is passed on. The requests of the step have then failed, because otherwise their
+        pages would never be free; their events are in `interrupted`. Other plans stay in flight: the first stages
+        compute them.
         """
         self.waited = self._before()
         flight, begin_s = self._flight, clock()
@@ -118,5 +120,5 @@ class EngineCore:
 
 
 def all_failed(plan: Plan) -> StepResult:
-    """The result of a step that failed as a whole."""
+    """Returns the result of a step that failed as a whole."""
     return StepResult({}, {sequence.request.request_id: STEP_FAULT for sequence in plan.sequences})

@@ -1,4 +1,4 @@
-"""What runs plans."""
+"""The interface of the object that runs plans."""
 
 from __future__ import annotations
 
@@ -12,6 +12,5 @@ class Executor(Protocol):
     """Satisfied by runner.ModelRunner, by simulators and by the tests' fakes."""
 
     def execute(self, plan: Plan) -> StepResult:
-        """Compute a plan. Each planned sequence that samples gets one token, and more where guesses were right, or the
-        reason why it failed.
-        """
+        """Compute a plan. Each planned sequence that samples gets one token, more when guesses were right, or the
+        reason why it failed."""

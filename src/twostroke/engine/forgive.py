@@ -1,4 +1,4 @@
-"""A fault of a whole step ends the requests of that step and no others; how many faulty steps came in a row is counted.
+"""A fault of a whole step ends the requests of that step and no others. The number of faulty steps in a row is counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ class ForgivingExecutor:
         self.faults_in_a_row = 0
 
     def execute(self, plan: Plan) -> StepResult:
-        """The inner result, or where it raises an Exception that of a step that failed as a whole."""
+        """Returns the inner result. When the inner executor raises an Exception, returns the result of a step that
+        failed as a whole."""
         try:
             result = self.inner.execute(plan)
         except Exception as error:

@@ -1,11 +1,12 @@
-"""A fault in one request's work ends that request alone: what a step that failed held is computed again, one by one.
+"""A fault in one request's work ends that request alone: the sequences of a failed step are computed again, one by one.
 
 A step writes only keys and values of its own positions, and draws depend on (seed, position): running it twice, or in
-parts, gives the same bits. So it is run again at once, one sequence at a time.
+parts, gives the same bits. So a failed step is run again at once, one sequence at a time.
 
-A state is not like that: a step that failed may have changed some of it. There the result says that the sequences are
-`undone`. The scheduler lets them begin again from their last snapshots and marks what failed as `alone`. This executor
-runs each of these by itself, until it has passed the place of the fault. So each round gets further, or ends a request.
+States are different: a failed step may have changed some of them. The result then has these sequences in `undone`. The
+scheduler lets them begin again from their last snapshots and marks what failed as `alone`. This executor runs each
+sequence marked `alone` by itself, until it has passed the place of the fault. So each round gets further, or ends a
+request.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class IsolatingExecutor:
         self._report = report
 
     def execute(self, plan: Plan) -> StepResult:
-        """The plan's result; sequences that fail alone too are in `failed`. Raises where all of them do."""
+        """Returns the plan's result; sequences that fail alone too are in `failed`. Raises when all of them fail."""
         if len(plan.sequences) > 1 and any(sequence.alone for sequence in plan.sequences):
             return self._in_parts(plan)
         try:
@@ -60,7 +61,7 @@ class IsolatingExecutor:
         """Run the sequences marked `alone` one after the other, then the others together. The first part makes the
         copies.
 
-        Where the first part fails, perhaps no copy was made: the other sequences are undone too.
+        When the first part fails, perhaps no copy was made: the other sequences are undone too.
         """
         others = tuple(sequence for sequence in plan.sequences if not sequence.alone)
         parts = [(sequence,) for sequence in plan.sequences if sequence.alone] + ([others] if others else [])
@@ -97,7 +98,8 @@ def _names(sequences: Sequence[PlannedSequence]) -> frozenset[str]:
 
 
 def joined(results: Sequence[StepResult]) -> StepResult:
-    """Results of parts of a step as one: mappings and sets together, seconds and what was exchanged added."""
+    """Returns the results of parts of a step as one result: mappings and sets are joined, all other values are added.
+    """
     values: dict[str, Any] = {}
     for each in fields(StepResult):
         parts = [part for result in results if (part := getattr(result, each.name)) is not None]

@@ -1,4 +1,4 @@
-"""What a request must fit into before it may enter."""
+"""The limits that a request must fit into before it may enter."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ MAX_OBJECTIVE_S = 3600.0
 
 
 class EngineLimits(Struct, frozen=True):
-    """context_tokens: prompt and output of one sequence. vocab_size: rows of the model's embedding.
+    """context_tokens: the most tokens of one sequence, prompt and output together. vocab_size: the number of rows of
+    the model's embedding.
 
-    pool_tokens: what the KV pool holds when nothing else runs. end_token_ids: what ends an answer of this model.
-    objectives: those of every request; one request may ask for later times, not for earlier ones. speculate: the ways
-    of guessing that a request may ask for. task: what the model is served for.
+    pool_tokens: the tokens that the KV pool holds when nothing else runs. end_token_ids: the tokens that end an answer
+    of this model. objectives: the objectives of every request; a request may ask for later times, not for earlier ones.
+    speculate: the ways of guessing that a request may ask for. task: the task that the model is served for.
     """
 
     context_tokens: int
@@ -33,9 +34,9 @@ class EngineLimits(Struct, frozen=True):
     task: Task = Task.GENERATE
 
     def check(self, prompt: Prompt) -> int:
-        """The number of output tokens that the request may have.
+        """Returns the number of output tokens that the request may have.
 
-        Raises ContextLengthExceeded or InvalidRequest with the figures; nothing is ever cut silently.
+        Raises ContextLengthExceeded or InvalidRequest with the numbers; nothing is ever cut silently.
         """
         self._check_task(prompt)
         self._check_ids(prompt)
@@ -60,7 +61,7 @@ class EngineLimits(Struct, frozen=True):
 
     @property
     def most_tokens(self) -> int:
-        """Prompt and output of one sequence that runs alone."""
+        """The most tokens, prompt and output, of one sequence that runs alone."""
         return min(self.context_tokens, self.pool_tokens)
 
     def _check_task(self, prompt: Prompt) -> None:
@@ -80,7 +81,7 @@ class EngineLimits(Struct, frozen=True):
         )
 
     def _check_pooled(self, length: int) -> int:
-        """A pooled prompt may fill the whole context: it has no output."""
+        """Check the length of a pooled prompt, which may fill the whole context because it has no output. Returns 0."""
         most = min(self.context_tokens, self.pool_tokens)
         if length > most:
             raise ContextLengthExceeded(

@@ -1,6 +1,8 @@
-"""The engine for asyncio where nothing is computed in this process: the event loop itself takes what has come.
+"""The engine for asyncio when nothing is computed in this process: the event loop itself takes the pieces that have
+come.
 
-A step thread would cost each token two turns of threads and a wakeup of the loop, which is most of what a front does.
+With a step thread each token would cost two switches of threads and a wakeup of the loop, which is most of the work of
+a front.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ class PolledSteps(Steps, Protocol):
     """A stepper that waits for descriptors and not for work."""
 
     def fileno(self) -> int:
-        """A descriptor that can be read while there is something to take."""
+        """Returns a descriptor that is readable while there is something to take."""
 
     def poll(self) -> list[Delta]:
-        """Take what is there without waiting; the pieces for readers. Called LOOK_S after the last call, too."""
+        """Take what has come, without waiting, and return the pieces for readers. It is also called LOOK_S after the
+        last call."""
 
 
 class LoopEngine(AsyncEngine):
-    """Everything happens on the loop that starts it: `open` there alone; `abort` and `gauges` anywhere."""
+    """Everything happens on the loop that starts the engine. `open` may be called only on that loop; `abort` and
+    `gauges` anywhere."""
 
     def __init__(self, stepper: PolledSteps, max_unread_bytes: int = MAX_UNREAD_BYTES) -> None:
         super().__init__(stepper, max_unread_bytes)
@@ -39,7 +43,7 @@ class LoopEngine(AsyncEngine):
         return self._loop is not None and not self._stopping
 
     def gauges(self) -> object:
-        """The counts of this moment."""
+        """Returns the counts of this moment."""
         return self._stepper.gauges()
 
     async def start(self) -> None:
@@ -60,7 +64,7 @@ class LoopEngine(AsyncEngine):
         self._carry_out(command)
 
     def _look(self) -> None:
-        """Time has passed: some things happen because nothing came."""
+        """Take a turn because time has passed: some things happen because nothing came."""
         self._turn()
         if self._loop is not None and not self._stopping:
             self._timer = self._loop.call_later(LOOK_S, self._look)

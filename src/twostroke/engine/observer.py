@@ -1,4 +1,4 @@
-"""The engine's calls to its metrics."""
+"""The interface by which the engine reports to its metrics."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ class Observer(Protocol):
     """Called on the thread that steps, so it must be quick. An exception here ends the engine, so raise none."""
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """A step was committed. duration_s: scheduling, model, sampling and commit."""
+        """A step was committed. duration_s: the seconds of scheduling, model, sampling and commit."""
 
     def on_first_token(self, ttft_s: float, /) -> None:
-        """A completion's first token; ttft_s counts from its arrival, queueing included."""
+        """A completion has its first token. ttft_s: the seconds since its arrival, queueing included."""
 
     def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
-        """Later tokens of a step, end tokens as well: the gap of each since the one before of its completion."""
+        """Completions have later tokens of a step, end tokens as well. gaps_s: for each token, the seconds since the
+        token before it in its completion."""
 
     def on_finish(self, finished: FinishedEvent, timings: Timings, /) -> None:
-        """Once for each completion (n for each request)."""
+        """A completion has ended. Called once for each completion (n times for each request)."""
 
 
 class NoObserver:

@@ -17,30 +17,32 @@ from twostroke.types.plan import Plan
 
 
 def begin_nothing(_plan: Plan) -> None:
-    """Default `begin` for executors with one stage: nothing starts early."""
+    """Do nothing: the default `begin` for executors with one stage, which starts nothing early."""
 
 
 class FlightListener(Protocol):
-    """Is told of each plan that begins after others, and may ask which requests the plans in flight hold."""
+    """A listener that is told of each plan that begins after others, and may ask which requests the plans in flight
+    hold."""
 
     in_flight: Container[str]
 
     def begun(self, plan: Plan, now: float) -> None:
-        """A plan was begun after others that are in flight."""
+        """Note a plan that was begun after others that are in flight."""
 
 
 class _Begun(NamedTuple):
-    """A plan, and the requests that it holds; none are noted for a plan that was begun alone: it lands first."""
+    """A plan that was begun, and the ids of its requests. The ids are empty for a plan that was begun alone, because it
+    lands first."""
 
     plan: Plan
     request_ids: frozenset[str]
 
 
 class PlansInFlight:
-    """most: plans whose results are still to come. begin: called once for each plan, in their order; it must not wait
-    for a result, and must not raise: what goes wrong is raised when the plan is executed.
+    """most: the most plans whose results are still to come. begin: called once for each plan, in their order. It must
+    not wait for a result, and must not raise: what goes wrong is raised when the plan is executed.
 
-    `request_id in flight`: whether one of them holds it, except for a plan that was begun alone.
+    `request_id in flight` is True when a plan holds the request, except for a plan that was begun alone.
     """
 
     def __init__(self, most: int = 1, begin: Callable[[Plan], None] = begin_nothing) -> None:
@@ -56,7 +58,7 @@ class PlansInFlight:
 
     @property
     def room(self) -> bool:
-        """Whether another plan may be begun."""
+        """True when another plan may be begun."""
         return len(self._open) < self._most
 
     @property
@@ -65,11 +67,11 @@ class PlansInFlight:
         return self._open[0].plan if self._open else None
 
     def tell(self, listener: FlightListener) -> None:
-        """From now on the listener is told of plans, and asks this object which requests are in flight."""
+        """Tell this listener of plans from now on. The listener asks this object which requests are in flight."""
         self._listener, listener.in_flight = listener, self
 
     def begin(self, plan: Plan, now: float) -> None:
-        """The plan was made now."""
+        """Begin a plan that was made now."""
         names: frozenset[str] = frozenset()
         if self._open:
             names = frozenset(each.request.request_id for each in plan.sequences)
@@ -79,5 +81,5 @@ class PlansInFlight:
         self._begin(plan)
 
     def landed(self) -> Plan:
-        """The oldest plan, which is not in flight any more."""
+        """Returns the oldest plan, which is not in flight any more."""
         return self._open.popleft().plan

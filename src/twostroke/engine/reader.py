@@ -2,8 +2,8 @@
 
     reader = engine.open(prompt, wake)      while (delta := reader.take()) is not None: ...
 
-`wake` says that there is something to take. A piece costs a reader the same whatever its number of tokens, so a reader
-that is behind gets the pieces that wait as one.
+`wake` is called when there is something to take. A piece costs a reader the same whatever its number of tokens, so a
+slow reader gets all waiting pieces as one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from twostroke.types.errors import TwostrokeError, UnreadOverflow
 from twostroke.types.output import Delta, Prompt
 
 MOST_TOKENS_TOGETHER = 256
-"""The most tokens in one piece for a reader that is behind: the event loop does other work between two pieces."""
+"""The most tokens in one piece for a slow reader: the event loop does other work between two pieces."""
 PIECE_BYTES, ID_BYTES, ENTRY_BYTES = 96, 8, 72
 
 
 class StreamReader(Struct, eq=False):
-    """Only its own loop touches `mail` (pieces with when each was sent, and its size in bytes) and what follows it.
+    """Only the reader's own loop touches `mail` and the fields after it. mail: pieces, each with the time when it was
+    sent and its size in bytes.
 
-    wake: called on the loop when there is news, once for all pieces that came together; it may be called again before
-    `take` is, and must not raise.
-    hang_up: ends the request in the engine; called with this reader, any number of times. parks: lets it rest there.
+    wake: called on the loop when there is news, once for all pieces that came together. It may be called again before
+    `take` is called, and must not raise. hang_up: ends the request in the engine; called with this reader, any number
+    of times. parks: lets the request rest in the engine, or go on.
     """
 
     prompt: Prompt
@@ -50,7 +51,7 @@ class StreamReader(Struct, eq=False):
 
     @property
     def request_id(self) -> str:
-        """The engine's name for it."""
+        """The engine's id of the request."""
         return self.prompt.request_id or ""
 
     @property
@@ -59,7 +60,8 @@ class StreamReader(Struct, eq=False):
         return not self.num_open
 
     def take(self) -> Delta | None:
-        """The oldest piece; None where there is none yet, and where all is done. Raises what ended the request."""
+        """Returns the oldest piece; None when there is none yet, and when all is done. Raises the error that ended the
+        request."""
         if not self.mail:
             if self.error is not None and self.num_open:
                 raise self.error
@@ -72,15 +74,15 @@ class StreamReader(Struct, eq=False):
         return delta
 
     def rest(self) -> None:
-        """The reader has done its work with all that it took, and waits for `wake` from now on."""
+        """Note that the reader has done its work with all the pieces that it took, and waits for `wake` from now on."""
         if self.busy:
             self.busy = False
             self.watch.back()
         self.waiting = True
 
     def put(self, sent_s: float, delta: Delta, most_unread_bytes: int) -> None:
-        """The engine's side, on the reader's loop; `wake` comes after it. A reader that lets more than that lie loses
-        its request."""
+        """Add a piece; the engine calls this on the reader's loop and `wake` afterwards. A reader with more than
+        most_unread_bytes unread bytes loses its request."""
         if isinstance(self.error, UnreadOverflow):
             return
         size = size_bytes(delta)
@@ -92,7 +94,7 @@ class StreamReader(Struct, eq=False):
             self.close()
 
     def fail(self, error: TwostrokeError) -> None:
-        """The engine's side, on the reader's loop: nothing more will come."""
+        """Note that nothing more will come, because of an error; the engine calls this on the reader's loop."""
         if not isinstance(self.error, UnreadOverflow):
             self.error = error
             self.wake()
@@ -102,11 +104,13 @@ class StreamReader(Struct, eq=False):
         self.hang_up(self)
 
     def park(self, parked: bool) -> None:
-        """The client has stopped reading while others wait for a place, or goes on. It may be said more than once."""
+        """Let the request rest, because the client has stopped reading while others wait for a place, or let it go on.
+        A repeated call changes nothing."""
         self.parks(self, parked)
 
     def _oldest(self) -> tuple[float, float, Delta]:
-        """When the oldest piece was sent, when the last of those that are joined to it was, and all of them as one."""
+        """Returns when the oldest piece was sent, when the last of the pieces joined to it was sent, and all of them as
+        one piece."""
         sent_s, piece, size = self.mail.popleft()
         last_sent_s = sent_s
         self.unread_bytes -= size
@@ -121,6 +125,6 @@ class StreamReader(Struct, eq=False):
 
 
 def size_bytes(delta: Delta) -> int:
-    """About what a piece takes in memory until it is read."""
+    """Returns about how many bytes a piece takes in memory until it is read."""
     entries = sum(1 + len(each.top) for each in delta.logprobs) if delta.logprobs else 0
     return PIECE_BYTES + len(delta.text) + ID_BYTES * len(delta.token_ids) + ENTRY_BYTES * entries

@@ -1,4 +1,4 @@
-"""How long pieces lay in a mailbox because their reader was busy with earlier ones.
+"""Measures how long pieces lay in a mailbox because their reader was busy with earlier ones.
 
 A reader that waits when a piece comes is never late, however long its event loop takes to wake it.
 """
@@ -27,10 +27,11 @@ class ReaderWatch:
         self._unread_s = 0.0
 
     def taken(self, sent_s: float, last_sent_s: float, delta: Delta) -> Delta:
-        """The piece; a last one has the delay in its timings, and its account gets it too.
+        """Returns the piece. A last piece has the delay in its timings, and its account gets the delay too.
 
-        sent_s, last_sent_s: when the first and the last of the pieces that were joined to this one were sent. Pieces
-        lay unread from the first on; the end is late from the last on, before which the engine was still at work.
+        sent_s, last_sent_s: when the first and the last of the pieces that were joined to this one were sent. The time
+        unread counts from the first piece. The lateness of the end counts from the last piece, because the engine was
+        still at work before.
         """
         busy_s = self._back_s - max(sent_s, self._before_s)
         self._unread_s += max(0.0, busy_s)
@@ -47,5 +48,5 @@ class ReaderWatch:
         return structs.replace(delta, timings=replace(timings, parts=parts))
 
     def back(self) -> None:
-        """The reader is done with the piece that was taken last."""
+        """Note that the reader is done with the piece that was taken last."""
         self._back_s = self._clock()

@@ -17,10 +17,10 @@ from twostroke.types.errors import ConfigError
 
 
 class RecordFile:
-    """Called from the thread that steps; a disk that is full ends the file, not the engine."""
+    """Writes records; called from the thread that steps. A disk that is full ends the file, not the engine."""
 
     def __init__(self, path: Path, cost_source: str, report: Callable[[str], None]) -> None:
-        """Raises ConfigError where the folder takes no file. report: called once where writing fails later."""
+        """Raises ConfigError when the folder takes no file. report: called once when writing fails later."""
         self._path = path
         self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         self._report = report

@@ -1,4 +1,4 @@
-"""Between callers and the heart: a prompt becomes n requests, events become text. No thread, no clock, no socket.
+"""Between callers and the core: a prompt becomes n requests, events become text. No thread, no clock, no socket.
 
     request_id = session.submit(prompt, now)       deltas = session.consume(events, now)
 
@@ -35,30 +35,31 @@ TEXT_FAULT = "The text of this answer could not be made."
 
 
 class Grammars(Protocol):
-    """What compiles grammars, in threads of its own; any thread may ask."""
+    """Compiles grammars, in threads of its own. Any thread may call it."""
 
     def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
         """Begin to compile `count` machines of a grammar, without waiting.
 
-        Raises InvalidRequest, Overloaded; the future raises them too, or has the machines.
+        Raises InvalidRequest, Overloaded. The future gives the machines, or raises the same errors.
         """
 
 
 class Adapters(Protocol):
-    """Which adapters there are, and which requests use them; any thread may ask."""
+    """The loaded adapters, and the requests that use them. Any thread may call it."""
 
     def check(self, name: str | None) -> None:
-        """Raises InvalidRequest for one that is not loaded."""
+        """Raises InvalidRequest for an adapter that is not loaded."""
 
     def take(self, name: str) -> TakenAdapter:
         """Take an adapter, which stays as it is until it is given back. Raises InvalidRequest."""
 
     def give_back(self, slot: int) -> None:
-        """The request has ended."""
+        """Give an adapter back, because its request has ended."""
 
 
 class Resources(Struct, frozen=True):
-    """What requests of one engine share and may not have: compiled grammars, and adapters."""
+    """Objects that the requests of one engine share: compiled grammars, and adapters. An engine may have none of them.
+    """
 
     grammars: Grammars | None = None
     adapters: Adapters | None = None
@@ -68,15 +69,15 @@ NO_RESOURCES = Resources()
 
 
 class Seeds(Struct, frozen=True):
-    """Where the seeds of completions come from. draw: a fresh 63-bit seed. sibling(seed, i): the seed of completion i
-    of a request with this seed."""
+    """The source of the seeds of completions. draw: returns a fresh 63-bit seed. sibling(seed, i): returns the seed of
+    completion i of a request with this seed."""
 
     draw: Callable[[], int]
     sibling: Callable[[int, int], int]
 
 
 class _Live(Struct):
-    """One completion that is not finished."""
+    """One completion that has not ended."""
 
     request: Request
     index: int
@@ -90,9 +91,9 @@ class _Live(Struct):
 
 
 class Session:
-    """All live requests of one engine. Not for several threads: the one that steps the scheduler owns it.
+    """All live requests of one engine. Only the thread that steps the scheduler may use it.
 
-    ledger: gets each completion's beginning and end here, and steps from the stepper.
+    ledger: gets each completion's beginning and end from the session, and steps from the stepper.
     """
 
     def __init__(
@@ -122,19 +123,20 @@ class Session:
 
     @property
     def num_live(self) -> int:
-        """Completions that are not finished."""
+        """The number of completions that are not finished."""
         return len(self._live)
 
     def new_request_id(self) -> str:
-        """An id that no live request has."""
+        """Returns an id that no live request has."""
         return next(name for name in map("req-{}".format, self._numbers) if name not in self._groups)
 
     def named(self, prompt: Prompt) -> Prompt:
-        """The prompt with a request id, its own or a new one."""
+        """Returns the prompt with a request id, its own or a new one."""
         return prompt if prompt.request_id else replace(prompt, request_id=self.new_request_id())
 
     def check(self, prompt: Prompt) -> int:
-        """The output tokens that `prompt` may have. Raises InvalidRequest. Changes nothing; any thread may call it."""
+        """Returns the number of output tokens that `prompt` may have. Raises InvalidRequest. Changes nothing; any
+        thread may call it."""
         if self._adapters is not None:
             self._adapters.check(prompt.adapter)
         elif prompt.adapter is not None:
@@ -142,9 +144,9 @@ class Session:
         return self.limits.check(prompt)
 
     def compiling(self, prompt: Prompt) -> Future[tuple[TokenMask, ...]] | None:
-        """The compilation of the prompt's grammar; None where nothing is to be compiled. Any thread may call it.
+        """Returns the compilation of the prompt's grammar; None when nothing is to be compiled. Any thread may call it.
 
-        Raises InvalidRequest, Overloaded, and so may the future.
+        Raises InvalidRequest, Overloaded. The future may raise the same errors.
         """
         grammar = prompt.params.grammar
         if grammar is None or prompt.masks:
@@ -154,13 +156,15 @@ class Session:
         return self._grammars.submit(grammar, prompt.params.num_answers)
 
     def prepare(self, prompt: Prompt) -> Prompt:
-        """Check, compile the grammar where there is one, and wait for it. Raises InvalidRequest, Overloaded."""
+        """Check the prompt, compile its grammar if it has one, and wait for the result. Raises InvalidRequest,
+        Overloaded."""
         self.check(prompt)
         future = self.compiling(prompt)
         return prompt if future is None else replace(prompt, masks=future.result())
 
     def submit(self, prompt: Prompt, now: float) -> str:
-        """Queue all completions of a prompt; returns its request id. Raises InvalidRequest and then queues none."""
+        """Queue all completions of a prompt and return its request id. When it raises InvalidRequest, none is queued.
+        """
         max_tokens, future = self.check(prompt), self.compiling(prompt)
         if future is not None:
             prompt = replace(prompt, masks=future.result())
@@ -222,14 +226,14 @@ class Session:
         return taken
 
     def _end_group(self, name: str) -> None:
-        """Forget a request of which nothing is live."""
+        """Forget a request that has no live completion."""
         self._groups.pop(name, None)
         taken = self._taken.pop(name, None)
         if taken is not None and self._adapters is not None:
             self._adapters.give_back(taken.slot)
 
     def abort(self, request_id: str, now: float) -> list[Delta]:
-        """End what is left of a request; an id that is not live changes nothing."""
+        """End all live completions of a request. An id that is not live changes nothing."""
         events: list[Event] = []
         for member in list(self._groups.get(request_id, ())):
             if member in self._live:
@@ -237,14 +241,16 @@ class Session:
         return self.consume(events, now)
 
     def park(self, request_id: str, parked: bool) -> None:
-        """Compute nothing for what is left of a request, or go on with it. An id that is not live changes nothing."""
+        """Stop computing the live completions of a request, or let them go on. An id that is not live changes nothing.
+        """
         move = self._book.parking.park if parked else self._book.parking.go_on
         for member in self._groups.get(request_id, ()):
             if member in self._live:
                 move(member)
 
     def consume(self, events: Sequence[Event], now: float) -> list[Delta]:
-        """Turn the scheduler's events into pieces for readers, and end what a stop string has ended.
+        """Turn the scheduler's events into pieces for readers, and end the completions in which a stop string was
+        found.
 
         Must be called with the events of each commit before the next schedule.
         """
@@ -276,7 +282,8 @@ class Session:
         return [chosen for delta in made for chosen in self._chosen(delta)] if self._choosing else made
 
     def _chosen(self, delta: Delta) -> Sequence[Delta]:
-        """The piece; where answers are compared, the best of them once all are there, and nothing before."""
+        """Returns the piece. When answers are compared, returns the best of them once all have ended, and nothing
+        before."""
         choosing = self._choosing.get(delta.request_id)
         if choosing is None:
             return (delta,)
@@ -306,7 +313,7 @@ class Session:
         live.last_token_s = at_s
 
     def _delta(self, live: _Live, end: FinishedEvent | None) -> Delta | None:
-        """One piece for all that happened to this completion; None where there is nothing to show."""
+        """Returns one piece for everything that happened to this completion; None when there is nothing to show."""
         pieces, live.pieces = live.pieces, []
         if end is None:
             if len(pieces) == 1 and not live.prompt_logprobs:
@@ -335,7 +342,7 @@ class Session:
             return Piece()
 
     def _of_one(self, live: _Live, piece: Piece) -> Delta | None:
-        """The same as `_joined` for one piece, which is the case for nearly every token."""
+        """Returns the same as `_joined` for one piece, which is the case for nearly every token."""
         text, token_ids = piece.text, piece.token_ids
         if not (text or token_ids):
             return None
@@ -384,5 +391,6 @@ class Session:
 
 
 def _ended_before(event: FinishedEvent, reason: FinishReason, num_tokens: int) -> FinishedEvent:
-    """The end of a completion whose text ended with an earlier token of the same step: later ones do not count."""
+    """Returns the end of a completion whose text ended with an earlier token of the same step: later tokens do not
+    count."""
     return replace(event, reason=reason, num_output_tokens=num_tokens, stopped_by=None, end_logprob=None)

@@ -30,8 +30,8 @@ def no_report(_error: BaseException) -> None:
 class StepLoop:
     """Owns the book of requests and the executor. One thread at a time uses it.
 
-    report_fault: gets every fault in full. probe: raises where the machine itself is broken; it is asked after three
-    faulty steps in a row. flight: the plans in flight, for an executor with several stages that computes some at a
+    report_fault: gets every fault in full. probe: raises when the machine itself is broken; it is called after three
+    faulty steps in a row. flight: the plans in flight, for an executor with several stages that computes several at a
     time. before: see EngineCore.
     """
 
@@ -52,7 +52,7 @@ class StepLoop:
         self._computed: Computed = do_nothing
 
     def listen(self, listener: FlightListener, computed: Computed) -> None:
-        """listener: is told of the plans in flight. computed: called before each commit."""
+        """Set two listeners. listener: is told of the plans in flight. computed: called before each commit."""
         self._flight.tell(listener)
         self._computed = computed
 
@@ -71,20 +71,21 @@ class StepLoop:
 
     @property
     def waited(self) -> bool:
-        """Did the last step wait for what its requests need?"""
+        """True when the last step waited for what its requests need."""
         return self._core.waited
 
     def step(self) -> Step | None:
-        """One step; None where no plan can be made. See EngineCore."""
+        """Run one step and return it; None when no plan can be made. See EngineCore."""
         return self._core.step(self.clock)
 
     def take_interrupted(self) -> Step | None:
-        """The step that Ctrl-C or the like ended, once."""
+        """Returns, once, the step that was ended by Ctrl-C or the like; None when there is none."""
         interrupted, self._core.interrupted = self._core.interrupted, None
         return interrupted
 
     def check_machine(self, stopped: EngineStopped) -> None:
-        """Raises `stopped` where three steps in a row were faulty and the probe is too: the machine is broken then."""
+        """Raises `stopped` when three steps in a row were faulty and the probe fails too: the machine is broken then.
+        """
         if self.forgiving.faults_in_a_row < MAX_FAULTS_IN_A_ROW:
             return
         try:

@@ -1,4 +1,4 @@
-"""One turn of the engine with its faults caught: a step of the core, and pieces for readers."""
+"""One turn of the engine with its faults caught: it runs a step of the core and makes the pieces for readers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def no_doubt() -> None:
 class Stepper:
     """Owns the loop of steps, and the session that makes texts of its events; used from one thread at a time.
 
-    The session's observer is called for each step. require_sound: asked before each step; raises EngineStopped where no
+    The session's observer is called for each step. require_sound: called before each step; raises EngineStopped when no
     answer can be trusted any more. alarm: rung when require_sound would raise from now on.
     """
 
@@ -45,11 +45,11 @@ class Stepper:
         return self.loop.has_work or self.alarm.rung
 
     def gauges(self) -> Any:
-        """The scheduler's counts."""
+        """Returns the scheduler's counts."""
         return self.loop.book.gauges()
 
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
-        """Queue a prompt that came now, or at arrival_s; its request id. Raises InvalidRequest."""
+        """Queue a prompt that came now, or at arrival_s, and return its request id. Raises InvalidRequest."""
         return self.session.submit(prompt, self.clock() if arrival_s is None else arrival_s)
 
     def abort(self, request_id: str) -> list[Delta]:
@@ -57,11 +57,11 @@ class Stepper:
         return self.session.abort(request_id, self.clock())
 
     def step(self) -> list[Delta] | None:
-        """One step; None where no plan can be made.
+        """Run one step and return its pieces; None when no plan can be made.
 
-        A fault of the executor ends the requests of that plan, with a general message. Raises EngineStopped where
-        three steps in a row were faulty and the probe is too (then the machine is broken, not a request), and where the
-        engine is not sound.
+        A fault of the executor ends the requests of that plan, with a general message. Raises EngineStopped when the
+        engine is not sound. Raises it also when three steps in a row were faulty and the probe fails (then the machine
+        is broken, not a request).
         """
         self._require_sound()
         if self._late:

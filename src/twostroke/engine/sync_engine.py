@@ -19,7 +19,8 @@ from twostroke.types.output import Delta, GenerationOutput, Prompt
 
 
 class SyncEngine:
-    """An engine for any number of threads and open streams: each step serves all, and pieces wait for their readers."""
+    """An engine for any number of threads and open streams: each step serves all streams, and pieces wait for their
+    readers."""
 
     def __init__(self, stepper: Stepper) -> None:
         self._stepper = stepper
@@ -32,7 +33,7 @@ class SyncEngine:
         self._stopped = False
 
     def generate(self, prompts: Sequence[Prompt]) -> list[GenerationOutput]:
-        """Answer all prompts, batched; outputs in the order of the prompts.
+        """Answer all prompts, batched, and return their outputs in the order of the prompts.
 
         Raises InvalidRequest before anything runs. A completion that failed has FinishReason.ERROR and its error.
         """
@@ -45,18 +46,19 @@ class SyncEngine:
         return [collector.output() for collector in collectors.values()]
 
     def stream(self, prompts: Sequence[Prompt]) -> Iterator[Delta]:
-        """Pieces of all prompts as they come; `Delta.request_id` says of which (ids are given where prompts have none).
+        """Yields the pieces of all prompts as they come. `Delta.request_id` is the id of the piece's prompt (prompts
+        without an id get one).
 
         Raises InvalidRequest at once. Closing the iterator, or Ctrl-C, aborts what is left and frees its pages.
         """
         return self._watched(self._drive(self._named(prompts)))
 
     def gauges(self) -> Any:
-        """The scheduler's counts."""
+        """Returns the scheduler's counts."""
         return self._stepper.gauges()
 
     def stop(self) -> None:
-        """Wait for the present step; every later one raises EngineStopped, in the threads that need it."""
+        """Wait for the present step. Every later step raises EngineStopped, in the threads that need it."""
         with self._turns:
             self._stopped = True
 
@@ -65,7 +67,8 @@ class SyncEngine:
         return [self._session.named(prompt) for prompt in ready]
 
     def _watched(self, deltas: Generator[Delta]) -> Iterator[Delta]:
-        """The engine stands still while its readers have pieces: the ledger must not take that for its own time."""
+        """Yields the pieces. The engine stands still while its readers have pieces: the ledger must not count that time
+        as the engine's own."""
         clock = self._stepper.clock
         with contextlib.closing(deltas):
             for delta in deltas:
@@ -104,7 +107,7 @@ class SyncEngine:
             self._stepper.abort(request_id)
 
     def _taken(self, wanted: dict[str, int]) -> list[Delta]:
-        """Waiting pieces of these requests, after a step where there are none."""
+        """Returns the waiting pieces of these requests, after a step when there are none."""
         with self._turns:
             taken = self._waiting(wanted)
             if taken:

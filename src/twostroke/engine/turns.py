@@ -1,7 +1,7 @@
-"""A lock for several threads that is given in the order of asking, and work that waits for it without blocking.
+"""A lock that several threads get in the order in which they asked, and work that waits for the lock without blocking.
 
 threading.Lock may be taken again at once by the thread that gave it back: a thread that steps an engine in a loop would
-keep every other thread out. Here the thread that has waited longest comes next.
+keep every other thread out. With this lock the thread that has waited longest comes next.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Place(Struct, eq=False):
 
 
 class FairLock:
-    """`with turns:` one thread at a time. Not reentrant.
+    """`with turns:` lets one thread at a time enter. Not reentrant.
 
     `soon` is for finalizers: the garbage collector may run them in the middle of this thread's own turn, where waiting
     would never end.
@@ -41,7 +41,8 @@ class FairLock:
         self._later: deque[Callable[[], object]] = deque()
 
     def soon(self, action: Callable[[], object]) -> None:
-        """Run `action` in a turn: now if none is under way, else at the end of the present or the start of the next."""
+        """Run `action` in a turn: now if no turn is under way, else at the end of the present turn or the start of the
+        next."""
         self._later.append(action)
         if not self._guard.acquire(blocking=False):
             return

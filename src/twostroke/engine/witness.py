@@ -1,4 +1,4 @@
-"""Writes down which requests a step computes before it begins, so that they are known after a crash in native code."""
+"""Records which requests a step computes before it begins, so that they are known after a crash in native code."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Witness(Protocol):
     """Called on the step thread, twice a step: it must be quick, and must not raise."""
 
     def begins(self, group_ids: Sequence[str]) -> None:
-        """A step for these requests begins; an id may stand there several times."""
+        """A step for these requests begins. An id may occur several times."""
 
     def ends(self) -> None:
-        """The step has ended, well or not."""
+        """The step has ended, successfully or not."""
 
 
 class WitnessedExecutor:
@@ -28,7 +28,7 @@ class WitnessedExecutor:
         self._witness = witness
 
     def execute(self, plan: Plan) -> StepResult:
-        """The inner one's result, or what it raises."""
+        """Returns the inner executor's result, or raises its error."""
         self._witness.begins([sequence.request.group_id for sequence in plan.sequences])
         try:
             return self._inner.execute(plan)

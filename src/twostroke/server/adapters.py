@@ -1,6 +1,6 @@
-"""Adapters by HTTP: the names that requests may ask for, loading and unloading (the routes of vLLM).
+"""Adapters over HTTP: the names that requests may ask for, loading and unloading (the routes of vLLM).
 
-Clients load from one folder that the server was started with, and from no other place; without it they load nothing.
+Clients load only from the folder that was given when the server was started. Without this folder they load nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ NOT_ALLOWED = Problem(
 
 @body_kind
 class LoadRequest(msgspec.Struct, kw_only=True):
-    """lora_path: a folder in the server's folder of adapters. load_inplace: in place of one of the same name."""
+    """lora_path: a folder in the server's folder of adapters. load_inplace: True to replace an adapter of the same
+    name."""
 
     lora_name: str
     lora_path: str
@@ -34,24 +35,26 @@ class LoadRequest(msgspec.Struct, kw_only=True):
 
 @body_kind
 class UnloadRequest(msgspec.Struct, kw_only=True):
-    """lora_int_id: vLLM's second name of an adapter, which is not needed."""
+    """lora_int_id: vLLM's number of an adapter, which is accepted and not needed."""
 
     lora_name: str
     lora_int_id: int | None = None
 
 
 class ServedAdapters(Struct, frozen=True):
-    """shelf: None where the engine has no place for any. folder: where clients may load from; None for nowhere."""
+    """shelf: None when the engine has no place for adapters. folder: the folder from which clients may load; None when
+    they may not load."""
 
     shelf: AdapterShelf | FixedAdapters | None = None
     folder: Path | None = None
 
     def names(self) -> tuple[str, ...]:
-        """What `model` may be, next to the model's own name."""
+        """Returns the names that `model` may have in addition to the model's own name."""
         return () if self.shelf is None else tuple(each.name for each in self.shelf.loaded())
 
     def load(self, request: LoadRequest) -> str:
-        """-> a sentence. Raises HttpProblem where it is not allowed, InvalidRequest where it cannot be loaded."""
+        """Load an adapter and return a sentence for the client. Raises HttpProblem when loading is not allowed,
+        InvalidRequest when the adapter cannot be loaded."""
         shelf, folder = self._allowed()
         if not request.lora_name or len(request.lora_name) > 200 or not request.lora_name.isprintable():
             raise InvalidRequest("lora_name must have 1 to 200 printable characters.", param="lora_name")
@@ -73,7 +76,8 @@ class ServedAdapters(Struct, frozen=True):
         return f"Success: LoRA adapter '{request.lora_name}' added successfully."
 
     def unload(self, request: UnloadRequest) -> str:
-        """-> a sentence. Raises HttpProblem: 404 where it is not allowed, or not loaded."""
+        """Unload an adapter and return a sentence for the client. Raises HttpProblem (404) when this is not allowed, or
+        the adapter is not loaded."""
         shelf, _ = self._allowed()
         try:
             shelf.unload(request.lora_name)

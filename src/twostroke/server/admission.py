@@ -1,4 +1,4 @@
-"""What decides which requests are taken, how much of each is read, and how long it may last."""
+"""Decides which requests are taken, how much of each is read, and how long it may last."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from twostroke.server.gate.reach import Reach
 
 
 class Limits(Struct, frozen=True):
-    """Caps that hold before any work is done for a request (the queue's are the door's).
+    """Limits that hold before any work is done for a request (the door has the limits of the queue).
 
-    deadline_s: longest time from a request's arrival to the end of its answer; None for no end.
-    heartbeat_s: silence on a stream after which a comment is sent. stalled_s: how long a client may take
-    nothing of an answer before its request is dropped; crowded_s: the same, after which it rests where its client's own
-    buffer is full and others wait for a place. body_idle_s: longest gap between two pieces of a request's body. body_s:
-    longest time for all of it. header_s: until a request's headers are complete.
+    deadline_s: the longest time from a request's arrival to the end of its answer; None for no limit. heartbeat_s: the
+    silence on a stream after which a comment is sent. stalled_s: how long a client may take nothing of an answer before
+    its request is dropped. crowded_s: the same, after which the request is parked when its client's own buffer is full
+    and others wait for a place. body_idle_s: the longest gap between two pieces of a request's body. body_s: the
+    longest time for the whole body. header_s: the longest time until a request's headers are complete.
     """
 
     body_bytes: int = most_of_one_body(BODY_MEMORY_BYTES)
@@ -36,17 +36,16 @@ class Limits(Struct, frozen=True):
 
 @dataclass(slots=True)
 class Closing:
-    """began: the server is asked to end; what streams without an end of its own should end now."""
+    """began: True when the server was asked to end; streams without an end of their own should end now."""
 
     began: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """door: bounds on what waits. bodies: bounds on what comes in. lanes: threads that read request bodies. desk: where
-    images are opened. quarantine: requests that ran at crashes. drain_s: seconds that running requests have after a
-    signal.
-    """
+    """door: the bounds on waiting requests. bodies: the bounds on incoming bodies. lanes: the threads that read request
+    bodies. desk: the place where images are opened. quarantine: the requests that ran at crashes. drain_s: the seconds
+    that running requests have after a signal."""
 
     limits: Limits = field(default_factory=Limits)
     door: Door = field(default_factory=Door)
@@ -60,8 +59,8 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who gets here. reach: how a proxy or a browser does. loopback_only: accept only Host and Origin headers that name
-    this machine (run() sets it from the address)."""
+    """Who may reach the server. reach: how a proxy or a browser reaches it. loopback_only: accept only Host and Origin
+    headers that name this machine (run() sets it from the address)."""
 
     api_key: str | None = None
     reach: Reach = field(default_factory=Reach)

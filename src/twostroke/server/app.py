@@ -90,7 +90,8 @@ log = logging.getLogger(__name__)
 
 
 def create_app(parts: ServerParts) -> ASGIApp:
-    """The app, behind the gate (Host, Origin, key), one form of paths, the boundary (request id, last net), and CORS.
+    """Returns the app, inside the gate (Host, Origin, key), one form of paths, the boundary (request id, last safety
+    net), and CORS.
 
     Call once for a ServerParts: it adds the engine's gauges to the metrics registry.
     """
@@ -102,14 +103,14 @@ def create_app(parts: ServerParts) -> ASGIApp:
 
 
 def attach_stored(app: ASGIApp, parts: ServerParts, may_run: MayRun = at_any_time) -> None:
-    """Let work that is kept ask this app, which stands inside the gate. may_run: see StoredWork.attach."""
+    """Let stored work send its requests to this app, which is inside the gate. may_run: see StoredWork.attach."""
     serving, door = parts.serving, parts.admission.door
     if serving.stored is not None:
         serving.stored.attach(app, lambda: door.draining or not serving.engine.alive, may_run)
 
 
 def open_app(parts: ServerParts) -> Starlette:
-    """All routes of one model, with nothing in front of them. Call once for a ServerParts, like create_app."""
+    """Returns all routes of one model, without the gate. Call once for a ServerParts, like create_app."""
     serving, metrics = parts.serving, parts.telemetry.metrics
     metrics.attach(serving.engine.gauges, parts.telemetry.work, serving.adapters.shelf)
     metrics.registry.register(HistoryCollector(serving.view.ledger, metrics.recent))
@@ -118,7 +119,7 @@ def open_app(parts: ServerParts) -> Starlette:
 
 
 def routed(routes: Sequence[Route]) -> Starlette:
-    """Routes, with errors in the form of each API."""
+    """Returns an app of these routes, with errors in the form of each API."""
     app = Starlette(
         routes=routes,
         exception_handlers={
@@ -134,7 +135,7 @@ def routed(routes: Sequence[Route]) -> Starlette:
 
 
 def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
-    """The app behind the gate, one form of paths, the boundary, and CORS."""
+    """Returns the app inside the gate, one form of paths, the boundary, and CORS."""
     access, serving, telemetry = parts.access, parts.serving, parts.telemetry
     gate = OnePath(Gate(app, access.api_key, access.loopback_only, access.reach), access.reach.root_path)
     boundary = Boundary(gate, telemetry.metrics, serving.new_id, telemetry.listeners, serving.wall_clock)
@@ -142,7 +143,7 @@ def guarded(app: ASGIApp, parts: ServerParts) -> ASGIApp:
 
 
 def routes_of(parts: ServerParts) -> list[Route]:
-    """Every path of the public API: all but the page and its view of the engine."""
+    """Returns every path of the public API: all but the page and its view of the engine."""
     serving, admission = parts.serving, parts.admission
     return [
         *_task_routes(parts),
@@ -173,7 +174,7 @@ def routes_of(parts: ServerParts) -> list[Route]:
 
 
 def _ollama_routes(parts: ServerParts) -> list[Route]:
-    """The paths of Ollama's API that do not run the model."""
+    """Returns the paths of Ollama's API that do not run the model."""
     told = ollama.facts_paths().items()
     facts = [Route(path, _constant(partial(make, parts.serving)), methods=["GET"]) for path, make in told]
     read = [Route(path, _read(parts, make), methods=["POST"]) for path, make in ollama.reading_paths().items()]
@@ -181,7 +182,7 @@ def _ollama_routes(parts: ServerParts) -> list[Route]:
 
 
 def _task_routes(parts: ServerParts) -> list[Route]:
-    """The paths that run the model, each for one task."""
+    """Returns the paths that run the model, each for one task."""
     made = {
         path: _for(task, parts.serving, _generate(parts, read, _answer(shape, task), kind))
         for path, task, read, shape, kind in _answering()
@@ -191,12 +192,12 @@ def _task_routes(parts: ServerParts) -> list[Route]:
 
 
 def answering_tasks() -> Mapping[str, Task]:
-    """The paths that run the model -> the task of each."""
+    """Returns the paths that run the model, each with its task."""
     return {path: task for path, task, *_ in _answering()}
 
 
 def _answering() -> list[tuple[str, Task, Any, Any, Any]]:
-    """Path, task, reader of the body, shape of the answer, kind of the body."""
+    """Returns for each path: path, task, reader of the body, shape of the answer, kind of the body."""
     return [
         ("/v1/chat/completions", Task.GENERATE, chat_call, _chat_shape, ChatRequest),
         ("/v1/completions", Task.GENERATE, completion_call, CompletionShape, CompletionRequest),
@@ -231,7 +232,7 @@ def _prepared(
     answer: Callable[[Call, ServerParts], Response],
     kind: type[msgspec.Struct],
 ) -> Prepare:
-    """What makes the answer of a body, which is read in a worker thread."""
+    """Returns a function that makes the answer for a body; the body is read in a worker thread."""
 
     serving, admission = parts.serving, parts.admission
 
@@ -261,7 +262,8 @@ def _responses(parts: ServerParts) -> Endpoint:
 
 
 def _answer(shape: Any, task: Task) -> Callable[[Call, ServerParts], Response]:
-    """shape: makes the Shape of an answer; a WholeShape where the task generates no text."""
+    """Returns a function that makes the answer of a call. shape: makes the Shape of an answer; a WholeShape when the
+    task generates no text."""
     made = Answer if task is Task.GENERATE else ComputedAnswer
     return lambda call, parts: made(call, shape(call, parts.serving), parts)
 
@@ -271,7 +273,8 @@ def _chat_shape(call: Call, serving: Serving) -> Shape:
 
 
 def _read(parts: ServerParts, make: Callable[[bytes, Serving], dict[str, Any] | Response]) -> Endpoint:
-    """An answer made of the body alone, and written as JSON, in a worker thread."""
+    """Returns an endpoint whose answer depends on the body alone. The answer is made and written as JSON in a worker
+    thread."""
     serving, admission = parts.serving, parts.admission
 
     def answer(body: bytes, looks: Looks | None) -> Response:
@@ -308,7 +311,7 @@ def _counted(body: bytes, serving: Serving) -> Response:
 
 
 def _for(task: Task, serving: Serving, endpoint: Endpoint) -> Endpoint:
-    """The endpoint, where the model is served for its task."""
+    """Returns the endpoint when the model is served for this task, else one that refuses."""
 
     async def refuse(_request: Request) -> Response:
         raise HttpProblem(other_task(serving.served_name, serving.task, task))
@@ -342,7 +345,7 @@ def _explain(telemetry: Telemetry) -> Endpoint:
 
 
 def _ready(parts: ServerParts) -> Endpoint:
-    """200 while requests are taken: what a load balancer asks."""
+    """Returns the readiness check for load balancers: 200 while requests are taken."""
 
     async def endpoint(_request: Request) -> Response:
         if not parts.serving.engine.alive:
@@ -353,7 +356,7 @@ def _ready(parts: ServerParts) -> Endpoint:
 
 
 def _live(serving: Serving) -> Endpoint:
-    """Liveness: 200 while the engine runs, also while draining."""
+    """Returns the liveness check: 200 while the engine runs, also while draining."""
 
     async def endpoint(_request: Request) -> Response:
         return _json({"status": "ok"}) if serving.engine.alive else _json({"status": "stopped"}, 503)
@@ -386,7 +389,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
-    """404 for an unknown path, 405 with Allow for a wrong method."""
+    """Returns 404 for an unknown path, 405 with Allow for a wrong method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     messages = {404: "There is nothing at this path.", 405: f"{request.method} is not allowed at this path."}

@@ -1,4 +1,4 @@
-"""A coroutine that is run at once as far as it goes without waiting. Most writes to a socket never wait."""
+"""Runs a coroutine at once as far as it goes without waiting. Most writes to a socket never wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 
 class Begun:
-    """Runs the work up to its first wait; raises what it raises until then. Where it is not `over`, await it, once."""
+    """Runs the work up to its first wait, and raises any error until then. When it is not `over`, it must be awaited,
+    once."""
 
     def __init__(self, work: Awaitable[Any]) -> None:
         self._rest = work.__await__()
@@ -18,7 +19,7 @@ class Begun:
             self.over = True
 
     def __await__(self) -> Generator[Any, Any, None]:
-        """The rest of the work, in the task that awaits it."""
+        """Run the rest of the work, in the task that awaits it."""
         if self.over:
             return
         self.over = True
@@ -31,7 +32,7 @@ class Begun:
 
 
 def _thrown(rest: Generator[Any, Any, Any], error: BaseException) -> Generator[Any, Any, None]:
-    """What the work does with an error that came while it waited."""
+    """Pass on an error that came while the work waited, and run the rest of the work."""
     try:
         waits_for = rest.throw(error)
     except StopIteration:

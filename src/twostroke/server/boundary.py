@@ -1,4 +1,4 @@
-"""The outermost layer: a request id on every response, a last net under every request."""
+"""The outermost layer: a request id on every response, and a last safety net for every request."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 def too_large(scope: Scope) -> bool:
-    """h11 bounds heads that come in pieces only."""
+    """Returns True when a request's head is too large. h11 bounds only heads that come in pieces."""
     headers = scope["headers"]
     size_bytes = sum(len(name) + len(value) for name, value in headers) + len(scope["path"])
     return size_bytes + len(scope.get("query_string", b"")) > MAX_HEADER_BYTES
 
 
 class Boundary:
-    """ASGI middleware. A client's x-request-id is echoed where it is harmless in a log, else a new one is made.
+    """ASGI middleware. A client's x-request-id is returned when it is harmless in a log; else a new one is made.
 
-    listeners: called for each request at its end. wall_clock: Unix seconds.
+    listeners: called for each request at its end. wall_clock: returns Unix seconds.
     """
 
     def __init__(
@@ -47,7 +47,8 @@ class Boundary:
         self._new_id = new_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Never raises an Exception; one that gets here is logged and, where nothing was sent yet, becomes a 500."""
+        """Never raises an Exception. An exception that gets here is logged, and becomes a 500 when nothing was sent
+        yet."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""The server's parts, built for real: engine, metrics, settings."""
+"""Builds the server's parts from its settings: engine, metrics, settings."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ SHOWN: tuple[Field[Any], ...] = (
     *(CpuSettings.threads, CpuSettings.cpu_level, DeviceSettings.device),
     *(CacheSettings.kv_tokens, CacheSettings.kv_memory, StepSettings.context),
 )
-"""Settings that a start prints."""
+"""The settings that are printed at a start."""
 SAME_BITS: tuple[Field[Any], ...] = (
     *(ModelSettings.model, ModelSettings.revision, ModelSettings.weights),
     *(CacheSettings.kv_format, CacheSettings.key_factors, CpuSettings.cpu_level, DeviceSettings.device),
 )
-"""Settings on which the bits of an answer depend."""
+"""The settings on which the bits of an answer depend."""
 
 
 def build_server(
@@ -136,7 +136,8 @@ def build_server(
 
 
 def adapter_folder(text: str | None) -> Path | None:
-    """Where clients may load adapters from. Raises ConfigError where it is no folder."""
+    """Returns the folder from which clients may load adapters; None when there is none. Raises ConfigError when it is
+    no folder."""
     folder = None if text is None else Path(text).expanduser()
     if folder is not None and not folder.is_dir():
         raise ConfigError(f"--adapter-folder {folder} is no folder.", fix="Give one that holds folders of adapters.")
@@ -150,7 +151,7 @@ def _forecast(found: Found) -> Forecast:
 
 
 def settled(serving: Serving, resolved: Resolved, folder: Path) -> Serving:
-    """With what settings and the model's folder say. Raises ConfigError."""
+    """Returns the serving with the values from the settings and from the model's folder. Raises ConfigError."""
     form = serving.format
     if serving.template is not None:
         asked = (resolved.talk.tool_format, resolved.talk.reasoning_format)
@@ -172,7 +173,7 @@ def settled(serving: Serving, resolved: Resolved, folder: Path) -> Serving:
 
 
 def stored_work(resolved: Resolved) -> StoredWork | None:
-    """What keeps responses, files and batches; None where nothing is kept. Raises ConfigError."""
+    """Returns the store of responses, files and batches; None when nothing is kept. Raises ConfigError."""
     folder = resolved.stored.stored_work
     if folder is None:
         return None
@@ -186,7 +187,7 @@ def slots_in(cache: Path, disk: SlotDisk) -> Slots:
 
 
 def stored_chats(resolved: Resolved) -> StoredChats | None:
-    """What keeps the page's chats; None where they stay in browsers. Raises ConfigError."""
+    """Returns the store of the page's chats; None when they stay in browsers. Raises ConfigError."""
     folder = resolved.stored.chats
     return None if folder is None else StoredChats(Path(folder).expanduser(), resolved.stored.chats_bytes)
 
@@ -197,7 +198,7 @@ def tool_servers(resolved: Resolved) -> tuple[ToolServer, ...]:
 
 
 def admission_of(resolved: Resolved, wait_s: Callable[[int, int], float]) -> Admission:
-    """How much of everything is taken at a time. wait_s: see Door."""
+    """Returns the limits on everything that is taken at a time. wait_s: see Door."""
     load = resolved.load
     rules = DoorRules(load.queued_requests, load.queued_tokens, load.key_requests, load.key_tokens)
     return Admission(
@@ -209,12 +210,13 @@ def admission_of(resolved: Resolved, wait_s: Callable[[int, int], float]) -> Adm
 
 
 def access_of(resolved: Resolved) -> Access:
-    """Who may ask, and from where."""
+    """Returns who may use the server, and from where."""
     listen = resolved.listen
     return Access(listen.api_key, Reach(listen.allow_host, listen.allow_origin, resolved.names.root_path))
 
 
 def resolved_fingerprint(resolved: Resolved) -> str:
-    """Same fingerprint, same bits: build, model, formats and kernels."""
+    """Returns a fingerprint of the build, the model, the formats and the kernels. The same fingerprint means the same
+    bits."""
     words = [__version__, *(str(value) for value in resolved.values(*SAME_BITS).values())]
     return "ts-" + hashlib.blake2b("\0".join(words).encode(), digest_size=6).hexdigest()

@@ -1,4 +1,5 @@
-"""A front put together: tokenizer, template, text and HTTP here, and a fleet of replicas in place of an engine."""
+"""Puts a front together: tokenizer, template, text and HTTP in this process, and a fleet of replicas in place of an
+engine."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ from twostroke.weights.generation import read_generation_defaults
 from twostroke.weights.packed.cache_choice import kept_folder
 
 FIRST_REPLICA_S = 120.0
-"""How long a front waits for the first replica: it may be loading."""
+"""How many seconds a front waits for the first replica, which may still be loading."""
 
 
 def build_front(
@@ -55,9 +56,10 @@ def build_front(
     say: Callable[[str], None],
     check: Callable[[], None] = no_check,
 ) -> BuiltServer:
-    """Everything but weights: those are the replicas'. Waits for the first one. Raises TwostrokeError.
+    """Build everything but the weights, which belong to the replicas. Waits for the first replica. Raises
+    TwostrokeError.
 
-    check: called while it waits; raises where no replica will come.
+    check: called while it waits; raises when no replica will come.
     """
     keep_little()
     resolver = Resolver(collect(options, asked_by_environment()))
@@ -133,6 +135,7 @@ def _limits(facts: ReplicaFacts, ends: frozenset[int], task: Task) -> EngineLimi
 
 
 def _fingerprint(facts: ReplicaFacts) -> str:
-    """Same fingerprint, same bits: the model and the arithmetic of all replicas."""
+    """Returns a fingerprint of the model and the arithmetic of all replicas. The same fingerprint means the same bits.
+    """
     arithmetic = facts.arithmetic
     return f"ts-{facts.model[:6]}{arithmetic.probe[:6]}"

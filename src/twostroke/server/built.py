@@ -1,4 +1,4 @@
-"""What a server needs to run, built: an engine of its own, or a front of replicas."""
+"""A built server, ready to run: with an engine of its own, or as a front of replicas."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from twostroke.server.parts import ServerParts
 
 @dataclass(eq=False)
 class BuiltServer:
-    """parts: for `run`. facts: what a start-up message says. make_app: the app of a server with several models;
-    None for the usual one. Used with `with`, which closes it at the end."""
+    """parts: the parts for `run`. facts: the facts of a start-up message. make_app: makes the app of a server with
+    several models; None for the usual app. Used with `with`, which closes it at the end."""
 
     parts: ServerParts
     resolved: Resolved

@@ -17,8 +17,7 @@ PLAIN = Format("plain")
 @dataclass(frozen=True, slots=True)
 class AnswerTurn:
     """How the answer of a chat is read. earlier_calls, earlier_ids: the number of tool calls earlier in the
-    conversation, and their ids. legacy_functions: calls are sent as `function_call`.
-    """
+    conversation, and their ids. legacy_functions: True when calls are sent as `function_call`."""
 
     form: Format = PLAIN
     tools: ToolUse = ToolUse()
@@ -28,23 +27,23 @@ class AnswerTurn:
     legacy_functions: bool = False
 
     def new_reader(self) -> TurnReader:
-        """A machine for one choice of a chat answer."""
+        """Returns a machine that reads one choice of a chat answer."""
         return TurnReader(self.form, Tools(self.tools.schemas), self.rendered_end)
 
     def new_counting_reader(self) -> TurnReader | None:
-        """A machine that tells thoughts from the rest, for counting; None where the model does not think."""
+        """Returns a machine that separates thoughts from the rest, for counting; None when the model does not think."""
         return self.new_reader() if self.form.thinks else None
 
     def new_call_id(self, fresh: str, name: str, place: int) -> str:
-        """The id of a tool call, in the form that the model's own template takes back. place: among those of a turn."""
+        """Returns the id of a tool call, in the form that the model's own template accepts. place: the place of the
+        call in its turn."""
         return self.form.ids.new(fresh, name, self.earlier_calls + place)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How the answer is sent. include_usage, continuous_usage: whether a stream reports usage at its end, and in each
-    piece. progress: report how far the first prompt is. timings: whether the answer says what it took.
-    """
+    """How the answer is sent. include_usage, continuous_usage: True when a stream reports usage at its end, and in each
+    piece. progress: report the progress of the first prompt. timings: True when the answer has its timings."""
 
     stream: bool = False
     include_usage: bool = False
@@ -55,13 +54,13 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """prompts: one for chat. n: completions of each prompt. echoes: text put before each completion of prompt i, or
-    None.
+    """prompts: one prompt for chat. n: completions of each prompt. echoes: text put before each completion of prompt i,
+    or None.
 
     logprobs: see SamplingParams. grammar_field: the client's name for the grammar. asked: the request as its API's
-    answers repeat it. ignored_fields: fields of the request that have no meaning here. warnings: what was changed in
-    the request. model: the name that the client used. slot: the number that the last answer of it has in llama.cpp's
-    API; None where it gets none.
+    answers repeat it. ignored_fields: the fields of the request that have no meaning here. warnings: the changes that
+    were made in the request. model: the name that the client used. slot: the number of the call's last answer in
+    llama.cpp's API; None when it gets no number.
     """
 
     response_id: str
@@ -81,17 +80,18 @@ class Call:
 
     @property
     def num_choices(self) -> int:
-        """Completions of all prompts; the choice index is prompt * n + index."""
+        """The number of completions of all prompts; the choice index is prompt * n + index."""
         return len(self.prompts) * self.n
 
     @property
     def num_answers(self) -> int:
-        """Completions that the engine makes; of those of a prompt, the best n are its choices."""
+        """The number of completions that the engine makes. Of the completions of a prompt, the best n are its choices.
+        """
         return sum(prompt.params.num_answers for prompt in self.prompts)
 
     @property
     def num_prompt_tokens(self) -> int:
-        """Sum over prompts; a prompt counts once, whatever n is."""
+        """The sum of the tokens of all prompts; a prompt counts once, whatever n is."""
         return sum(len(prompt.token_ids) for prompt in self.prompts)
 
     @property
@@ -101,5 +101,5 @@ class Call:
 
     @property
     def scores_prompt(self) -> bool:
-        """True where log probabilities of the prompt are part of the answer."""
+        """True when log probabilities of the prompt are part of the answer."""
         return self.echoes is not None and self.logprobs is not None

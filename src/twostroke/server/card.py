@@ -1,4 +1,4 @@
-"""What lists of models show of the model that is served: its family, its size, its shape."""
+"""Facts about the served model that lists of models show: its family, its size, its shape."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import msgspec
 
 
 class Counted(Protocol):
-    """What knows how many parameters it has."""
+    """A model that knows how many parameters it has."""
 
     def parameters(self) -> int:
-        """How many there are."""
+        """Returns the number of parameters."""
 
 
 class ModelCard(msgspec.Struct, frozen=True):
-    """family: as config.json calls it. parameters: how many. num_bytes: of the weights in memory. weights: the format.
-    shape: numbers of config.json by GGUF's names. digest: of the model and its format. license: its text, or "".
-    """
+    """family: the model type in config.json. parameters: the number of parameters. num_bytes: the bytes of the weights
+    in memory. weights: the weight format. shape: numbers of config.json under GGUF's names. digest: a digest of the
+    model and its format. license: the text of the license, or ""."""
 
     family: str = ""
     parameters: int = 0
@@ -32,7 +32,7 @@ class ModelCard(msgspec.Struct, frozen=True):
 
     @property
     def parameter_size(self) -> str:
-        """ "1.2B", "135M"."""
+        """The number of parameters as text, such as "1.2B", "135M"."""
         if self.parameters >= 1e9:
             return f"{self.parameters / 1e9:.1f}B"
         return f"{self.parameters / 1e6:.0f}M" if self.parameters >= 1e6 else f"{self.parameters / 1e3:.0f}K"
@@ -51,7 +51,7 @@ MAX_LICENSE_BYTES = 64 * 1024
 
 
 def card_of(folder: Path, name: str, weights: str, model: Counted, num_bytes: int) -> ModelCard:
-    """The card of a model's folder; fields that nothing is known of are empty."""
+    """Returns the card of a model's folder. A field about which nothing is known is empty."""
     config = _config(folder)
     inner = config.get("text_config")
     fields = {**config, **inner} if isinstance(inner, dict) else config

@@ -1,4 +1,4 @@
-"""Errors as clients see them: one table from exception class to status, one JSON shape."""
+"""Errors as clients see them: one table from exception class to status, and one JSON shape."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MOST_LISTED = 50
 class Problem:
     """A status and the four parts of OpenAI's error object.
 
-    messages_text: what Anthropic's clients look for, where that is not `message`.
+    messages_text: the text that Anthropic's clients look for, when it is not `message`.
     """
 
     status: int
@@ -50,19 +50,20 @@ class Problem:
     messages_text: str | None = None
 
     def body(self) -> bytes:
-        """JSON; all four keys are always there."""
+        """Returns the error as JSON; all four keys are always there."""
         return line_json(
             {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
         )
 
     @property
     def placed_message(self) -> str:
-        """The message for APIs whose errors name no field: it begins with the field where that is one of several."""
+        """The message for APIs whose errors name no field. It begins with the field's name when the field is one of
+        several."""
         named = self.param is not None and "[" in self.param and self.param not in self.message
         return f"{self.param}: {self.message}" if named else self.message
 
     def response(self, path: str = "") -> Response:
-        """The problem as an HTTP response, in the form of the API at this path."""
+        """Returns the problem as an HTTP response, in the form of the API at this path."""
         body = line_json(messages_problem(self)) if path.startswith(MESSAGES_PATH) else self.body()
         if path.startswith(OLLAMA_PATH):
             body = line_json({"error": self.placed_message})
@@ -70,7 +71,7 @@ class Problem:
 
 
 MODEL_STATE = "x-twostroke-model-state"
-"""The header of an answer that a model's failed load has ended."""
+"""The header of an answer that ended because a model could not be loaded."""
 
 
 class HttpProblem(Exception):
@@ -86,7 +87,7 @@ class EngineFault(TwostrokeError):
 
 
 class SlowReader(Exception):
-    """The client left a write unread for too long; its request is dropped."""
+    """The client did not read a write for too long; its request is dropped."""
 
 
 INTERNAL = Problem(500, "The server failed to answer this request; its log says why.", SERVER, code="internal_error")
@@ -109,7 +110,7 @@ BODY_TIMEOUT = Problem(408, "The request's body did not arrive in time.", code="
 
 
 def messages_problem(problem: Problem) -> dict[str, Any]:
-    """Anthropic's error object."""
+    """Returns Anthropic's error object."""
     kind = _MESSAGES_KINDS.get(problem.status, "api_error" if problem.status >= 500 else "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": problem.messages_text or problem.placed_message}}
 
@@ -125,14 +126,14 @@ _MESSAGES_KINDS = {
 
 
 def refused(error: Overloaded) -> Problem:
-    """503 with the predicted time to come again, in whole seconds."""
+    """Returns 503 with the predicted time, in whole seconds, after which the client should come again."""
     return Problem(
         503, str(error), SERVER, code="overloaded", headers={"retry-after": str(max(1, math.ceil(error.retry_after_s)))}
     )
 
 
 def unavailable(error: ModelUnavailable) -> Problem:
-    """503 with the reason why the model could not be loaded."""
+    """Returns 503 with the reason why the model could not be loaded."""
     if error.retry_after_s is None:
         headers = {"x-should-retry": "false"}
     else:
@@ -143,7 +144,7 @@ def unavailable(error: ModelUnavailable) -> Problem:
 
 
 def body_too_large(limit_bytes: int) -> Problem:
-    """The problem with status 413 that states the limit."""
+    """Returns the problem with status 413 that states the limit."""
     return Problem(
         413,
         f"The request's body is larger than {limit_bytes:,} bytes. Shorten it, or start the server with a larger "
@@ -153,7 +154,7 @@ def body_too_large(limit_bytes: int) -> Problem:
 
 
 def too_many_values(most: int) -> Problem:
-    """The problem with status 413 of a body whose values would take many times its size."""
+    """Returns the problem with status 413 for a body whose values would take many times its size."""
     return Problem(
         413,
         f"The request's JSON has more than {most:,} commas and brackets. Send it in several requests.",
@@ -162,7 +163,8 @@ def too_many_values(most: int) -> Problem:
 
 
 def too_long(error: ContextLengthExceeded) -> Problem:
-    """The problem in the words that agents look for, in order to shorten the conversation: Anthropic's and OpenAI's.
+    """Returns the problem in the words that agents look for, in order to shorten the conversation: Anthropic's and
+    OpenAI's.
 
     Numbers are written without commas, as the clients read them.
     """
@@ -182,21 +184,21 @@ def too_long(error: ContextLengthExceeded) -> Problem:
 
 
 def unknown_model(asked: str, served: str) -> Problem:
-    """404 as OpenAI's clients expect it."""
+    """Returns 404 as OpenAI's clients expect it."""
     return Problem(
         404, f"The model {asked[:200]!r} is not served here; use {served!r}.", param="model", code="model_not_found"
     )
 
 
 def unknown_among(asked: str, names: Sequence[str]) -> Problem:
-    """404 for a name that none of several models has, with the names that there are."""
+    """Returns 404 for a name that none of several models has, with the existing names."""
     listed = ", ".join(names[:MOST_LISTED]) + (f" and {len(names) - MOST_LISTED} more" * (len(names) > MOST_LISTED))
     message = f"The model {asked[:200]!r} is not served here; there are {listed}."
     return Problem(404, message, param="model", code="model_not_found")
 
 
 def unknown_request(asked: str) -> Problem:
-    """404 for an explanation of a request that has not ended here, or long ago."""
+    """Returns 404 for an explanation of a request that has not ended here, or ended long ago."""
     return Problem(
         404,
         f"No request with the id {asked[:200]!r} has ended here; it may still run, or newer ones took its place.",
@@ -206,7 +208,7 @@ def unknown_request(asked: str) -> Problem:
 
 
 def unknown_response(asked: str) -> Problem:
-    """404 for an answer of /v1/responses that a client wants back."""
+    """Returns 404 for an answer of /v1/responses that a client asks for again."""
     return Problem(
         404,
         f"No response with the id {asked[:200]!r} is kept. This server keeps none: `store` is answered with false. "
@@ -224,7 +226,7 @@ _TASK_PATHS = {
 
 
 def other_task(served: str, own: Task, wanted: Task) -> Problem:
-    """400: the model is served for another task than the path's."""
+    """Returns 400: the model is served for another task than the path's."""
     start = {
         Task.GENERATE: "serve a model that generates text",
         Task.EMBED: "serve a model that makes embeddings, or start this one with --task embed",
@@ -240,7 +242,8 @@ def other_task(served: str, own: Task, wanted: Task) -> Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """The table. What is not foreseen becomes a coded 500 without the exception's text."""
+    """Returns the problem of an exception, from the table. An unforeseen exception becomes a coded 500 without its
+    text."""
     if isinstance(error, HttpProblem):
         return error.problem
     if isinstance(error, ContextLengthExceeded) and error.prompt_tokens:
@@ -264,7 +267,7 @@ _PROBLEMS: dict[type[Exception], Problem] = {EngineFault: POISON, TokenizerFaile
 
 
 def fault_of(delta: Delta) -> TwostrokeError | None:
-    """The error that a piece carries, where the engine ended the request by itself."""
+    """Returns the error that a piece carries when the engine ended the request by itself; None when there is none."""
     if delta.finish_reason == FinishReason.ERROR and (delta.error or "").startswith(TOO_HEAVY):
         return InvalidRequest(
             TOO_HEAVY, param="grammar", code="grammar_too_heavy", fix="Ask for a simpler form, with fewer repetitions."

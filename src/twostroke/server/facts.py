@@ -1,4 +1,5 @@
-"""What is known of one HTTP request when it has ended: for logs and spans. Never a prompt's or an answer's text."""
+"""The facts of one HTTP request when it has ended, for logs and spans. They never contain a prompt's or an answer's
+text."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Listener(Protocol):
 
 
 def facts_of(scope: MutableMapping[str, Any]) -> RequestFacts:
-    """The facts of the request that has this scope. A bare scope (no boundary around it) gets new ones, which nothing
-    reads."""
+    """Returns the facts of the request that has this scope. A bare scope (no boundary around it) gets new facts, which
+    nothing reads."""
     found = scope.get(KEY)
     return found if isinstance(found, RequestFacts) else RequestFacts("", "", "", 0.0)

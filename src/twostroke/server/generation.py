@@ -1,4 +1,4 @@
-"""One call on the engine: the pieces of all its prompts one after the other, and everything given back at the end."""
+"""One call on the engine: yields the pieces of all its prompts as they come, and gives everything back at the end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from twostroke.types.errors import EngineStopped, InvalidRequest
 from twostroke.types.output import Delta, Prompt
 
 MOST_AT_ONCE = 32
-"""Pieces that are taken before the event loop does other work."""
+"""The number of pieces that are taken before the event loop does other work."""
 
 
 class Generation:
     """`async with Generation(call, parts, facts) as g: while (piece := await g.next(timeout_s)): ...`
 
-    `take` gives what is there already. `listen` spares the task a turn for each piece. Leaving the block closes the
-    engine's readers, which aborts whatever still runs.
+    `take` gives a piece that is there already. `listen` spares the task a turn for each piece. Leaving the block closes
+    the engine's readers, which aborts whatever still runs.
     """
 
     def __init__(self, call: Call, parts: ServerParts, facts: RequestFacts, visit: Visit | None = None) -> None:
@@ -58,16 +58,16 @@ class Generation:
 
     @property
     def cached_tokens(self) -> int:
-        """Prompt tokens found in the prefix cache, summed over prompts; final when all is finished."""
+        """The prompt tokens found in the prefix cache, summed over prompts; final when all prompts are finished."""
         return sum(self._cached)
 
     @property
     def completion_tokens(self) -> int:
-        """Tokens generated so far, those inside a stop string included."""
+        """The number of tokens generated so far, including those inside a stop string."""
         return self._total_tokens
 
     async def __aenter__(self) -> Generation:
-        """Start. Raises EngineStopped, HttpProblem (422, 429, 503, 504), InvalidRequest for a grammar."""
+        """Start the call. Raises EngineStopped, HttpProblem (422, 429, 503, 504), InvalidRequest for a grammar."""
         if not self._parts.serving.engine.alive:
             raise EngineStopped("The engine is not running.")
         with ExitStack() as held:
@@ -82,7 +82,8 @@ class Generation:
         return self
 
     async def _admit(self, held: ExitStack) -> list[Prompt]:
-        """The prompts, ready for the engine. held: gets what gives back all that the request has taken so far."""
+        """Returns the prompts, ready for the engine. held: gets the callbacks that give back everything that the
+        request has taken so far."""
         if any(prompt.params.grammar is not None for prompt in self.call.prompts):
             held.callback(self._parts.admission.lanes.trimmer.heavy_work_ended)  # a machine may have held much
         if self._visit.deadline_s is not None:
@@ -99,7 +100,7 @@ class Generation:
         return prompts
 
     async def _prepared(self) -> list[Prompt]:
-        """The prompts with their grammars compiled, before the first one is queued."""
+        """Returns the prompts with their grammars compiled, before the first one is queued."""
         try:
             return [await self._parts.serving.engine.prepare(prompt) for prompt in self.call.prompts]
         except InvalidRequest as error:
@@ -111,7 +112,8 @@ class Generation:
         return error
 
     async def _admitted(self, prompts: list[Prompt]) -> Stay:
-        """The stay of the prompts. It begins at once, but requests that ran at a crash take turns or are refused."""
+        """Returns the stay of the prompts. It begins at once, but requests that ran at a crash take turns or are
+        refused."""
         deadline_s, clock = self._visit.deadline_s, self._parts.admission.door.clock
         try:
             async with asyncio.timeout(None if deadline_s is None else deadline_s - clock()):
@@ -137,9 +139,9 @@ class Generation:
         facts.finish_reasons = tuple(reason for _, reason in sorted(self._reasons.items()))
 
     async def next(self, timeout_s: float | None = None) -> tuple[int, Delta] | None:
-        """The next piece as (choice index, delta), None after the last.
+        """Returns the next piece as (choice index, delta); None after the last.
 
-        Raises what the engine raised, TimeoutError, and HttpProblem (504) once the deadline has passed.
+        Raises the engine's error, TimeoutError, and HttpProblem (504) once the deadline has passed.
         """
         while True:
             if (piece := self.take()) is not None:
@@ -156,12 +158,13 @@ class Generation:
         return None
 
     def listen(self, receiver: Callable[[], bool]) -> None:
-        """Call `receiver` for news while `next` waits; it calls `take`. Where it gives True, it has dealt with all that
-        is there, and `next` waits on. What it raises, `next` raises."""
+        """Call `receiver` for news while `next` waits; it calls `take`. When it returns True, it has handled all pieces
+        that are there, and `next` waits on. What it raises, `next` raises."""
         self._receiver = receiver
 
     def take(self) -> tuple[int, Delta] | None:
-        """The next piece, where it is there; None where `next` would wait, and after the last. Raises as `next`."""
+        """Returns the next piece if it is there; None when `next` would wait, and after the last piece. Raises the
+        errors of `next`."""
         if self._fault is not None:
             raise self._fault
         for each in self._readers:
@@ -192,14 +195,14 @@ class Generation:
             self._waiter.set_result(news)
 
     def _rest(self) -> None:
-        """All that came was dealt with: the silence begins again."""
+        """Begin the time of silence again, because all pieces that came were handled."""
         for _, reader in self._readers:
             reader.rest()
         if self._timeout_s is not None:
             self._silence.set(self._timeout_s)
 
     def _news(self) -> None:
-        """The receiver gets it where there is one and `next` waits; the task goes on where something is left to do."""
+        """Call the receiver if there is one and `next` waits. The task goes on when something is left to do."""
         if self._waiter is None or self._waiter.done():
             return
         if self._receiver is not None:
@@ -213,17 +216,17 @@ class Generation:
         self._wake(True)
 
     def park(self, parked: bool) -> None:
-        """Let what makes the pieces rest, or go on. It may be said more than once."""
+        """Let the generation of the pieces rest, or go on. Repeated calls are allowed."""
         for _, reader in self._readers:
             reader.park(parked)
 
     def _close_readers(self) -> None:
-        """Aborts what runs: this is what frees the pages."""
+        """Abort the running requests, which frees their pages."""
         for _, reader in self._readers:
             reader.close()
 
     def _expire(self) -> None:
-        """The deadline is here: the engine's work ends now, whether or not a client reads."""
+        """End the engine's work now, because the deadline has passed, whether or not a client reads."""
         self._fault = HttpProblem(DEADLINE)
         self._close_readers()
         self._news()

@@ -1,5 +1,5 @@
-"""A timer that is set again and again and seldom rings: setting it costs one number, and the loop has one handle of it.
-"""
+"""A timer that is set again and again and seldom rings: setting it stores one number, and the loop has one handle of
+it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class LazyTimer:
-    """`ring` is called once when the time that was set last is over; `clear` takes that back. On one loop."""
+    """`ring` is called once when the time that was set last is over; `clear` cancels it. Used on one loop."""
 
     def __init__(self, ring: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -17,7 +17,7 @@ class LazyTimer:
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, delay_s: float) -> None:
-        """Call `ring` after delay_s seconds. An earlier call that was set is taken back."""
+        """Call `ring` after delay_s seconds. An earlier setting is cancelled."""
         self._at_s = self._loop.time() + delay_s
         if self._handle is None or self._handle.when() > self._at_s:
             self._arm(self._at_s)

@@ -1,4 +1,4 @@
-"""The page at `/`: plain files of the package, read once, sent as they are."""
+"""The page at `/`: plain files of the package, read once and sent unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ HEADERS = {
 
 
 def page_files() -> dict[str, tuple[str, bytes]]:
-    """Path of the URL -> (kind, bytes). These hold nothing secret; what they show is asked for with the key."""
+    """Returns a map of the URL's path -> (kind, bytes). The files hold nothing secret; the page requests its data with
+    the key."""
     found = {}
     for each in FOLDER.rglob("*"):
         kind = KINDS.get(each.suffix)
@@ -43,7 +44,7 @@ def page_files() -> dict[str, tuple[str, bytes]]:
 
 
 def page_routes() -> list[Route]:
-    """One route a file: no path of a client is ever opened."""
+    """Returns one route for each file: no path of a client is ever opened."""
     return [Route(path, _sender(*file), methods=["GET"]) for path, file in page_files().items()]
 
 

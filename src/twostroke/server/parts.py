@@ -1,4 +1,4 @@
-"""Everything the app is made of, as arguments; nothing is looked up."""
+"""Everything from which the app is made, as arguments; nothing is looked up."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from twostroke.server.telemetry.metrics import ServerMetrics
 
 
 def nothing_known(_request_id: str) -> Sequence[Explanation]:
-    """The explanations of a server without a ledger: none."""
+    """Returns the explanations of a server without a ledger: none."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What a server tells of itself. listeners: called for each HTTP request at its end. explain: returns the
-    explanations of a request's completions; none for an unknown id. work: FLOPs and bytes of all steps.
-    """
+    """What a server reports about itself. listeners: called for each HTTP request at its end. explain: returns the
+    explanations of a request's completions; none for an unknown id. work: returns the FLOPs and bytes of all steps."""
 
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
     listeners: Sequence[Listener] = (request_ended,)
@@ -33,7 +32,7 @@ class Telemetry:
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """What `create_app` needs. Each group of routes takes the part that it reads."""
+    """The parts that `create_app` needs. Each group of routes takes the part that it reads."""
 
     serving: Serving
     admission: Admission = field(default_factory=Admission)

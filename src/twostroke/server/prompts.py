@@ -1,4 +1,5 @@
-"""A checked request made into engine prompts: text to token ids, fields to SamplingParams, everything against caps.
+"""Makes a checked request into engine prompts: text to token ids, fields to SamplingParams, everything checked against
+limits.
 
 Runs in a worker thread: templates and tokenizers can take a while.
 """
@@ -54,7 +55,7 @@ from twostroke.types.sampling_params import SamplingParams
 _T = TypeVar("_T")
 DEFAULT_COMPLETION_TOKENS = 16
 ANY_SEED = -1
-"""What clients of other servers send for a seed that is drawn anew."""
+"""The value that clients of other servers send to get a new random seed."""
 RENDERED_END_CHARACTERS = 64
 _PLAIN_FIELDS = (
     "temperature",
@@ -78,7 +79,7 @@ _PLAIN_FIELDS = (
 
 
 class _Encoded(NamedTuple):
-    """A prompt in tokens, with what is asked for its answers. shown_token_ids, images: see Prompt."""
+    """A prompt in tokens, with the parameters of its answers. shown_token_ids, images: see Prompt."""
 
     token_ids: Sequence[int]
     params: SamplingParams
@@ -87,9 +88,11 @@ class _Encoded(NamedTuple):
 
 
 def salted(call: Call, client: str) -> Call:
-    """The call with its prompts' cache salts inside the client's own: prefix pages are never shared between keys.
+    """Returns the call with its prompts' cache salts inside the client's own: prefix pages are never shared between
+    keys.
 
-    client: a label of one length for all keys, so that no salt that a client writes reaches into another's.
+    client: a label whose length is the same for all keys, so that no salt that a client writes can equal another
+    client's.
     """
     own = tuple(replace(prompt, cache_salt=f"{client}:{prompt.cache_salt}") for prompt in call.prompts)
     return replace(call, prompts=own)
@@ -110,7 +113,8 @@ def chat_call(body: bytes, serving: Serving) -> Call:
 def call_of_chat(
     checked: CheckedChat, serving: Serving, prefix: str, *, prefill: str = "", asked: Any = None
 ) -> Call:
-    """A chat request from any API. prefix: the beginning of the answer's id. prefill: how the answer begins.
+    """Returns the call of a chat request from any API. prefix: the beginning of the answer's id. prefill: how the
+    answer begins.
 
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
@@ -143,16 +147,17 @@ def call_of_chat(
 
 
 def prompt_of_chat(checked: CheckedChat, serving: Serving, prefill: str = "") -> Rendered:
-    """The prompt's text. prefill: how the answer begins. Raises InvalidRequest, HttpProblem (404)."""
+    """Returns the prompt's text. prefill: how the answer begins. Raises InvalidRequest, HttpProblem (404)."""
     return _render(checked, tool_use(checked), serving, prefill)[0]
 
 
 def _render(
     checked: CheckedChat, tools: ToolUse, serving: Serving, prefill: str
 ) -> tuple[Rendered, str, bool]:
-    """The prompt, its text up to what the client wrote of the answer, and whether the answer goes on in a thought.
+    """Returns the prompt, its text up to the part of the answer that the client wrote, and whether the answer goes on
+    in a thought.
 
-    Control tokens in what the client wrote are quoted, unless it asks for them. continue_final_message: the last
+    Control tokens in the client's texts are quoted, unless the client asks for them. continue_final_message: the last
     message is how the answer begins.
     """
     request, notes = checked.request, checked.notes
@@ -200,7 +205,7 @@ def _template_for(request: ChatRequest, serving: Serving) -> ChatTemplate:
 
 
 def _form_of(asked: AskedGrammar, calls: Grammar | None) -> AskedGrammar:
-    """What the answer is held to: the request's own form, or that of the calls it must make."""
+    """Returns the grammar that the answer must fit: the request's own form, or that of the calls that it must make."""
     if calls is None:
         return asked
     if asked.grammar is not None:
@@ -213,14 +218,15 @@ def _form_of(asked: AskedGrammar, calls: Grammar | None) -> AskedGrammar:
 
 
 def _turn_form(own: Format, tools: ToolUse, asked: AskedGrammar) -> Format:
-    """How to read the answer: one that is held to the request's own form has no calls; it may have a thought."""
+    """Returns how to read the answer. An answer that must fit the request's own form has no calls; it may have a
+    thought."""
     if asked.grammar is None or tools.held is not None:
         return own
     return structs.replace(own, calls=()) if asked.grammar.thought else PLAIN
 
 
 def _shown(form: Format, tools: ToolUse, tokenizer: Tokenizer) -> frozenset[int]:
-    """Special tokens whose text the reader needs."""
+    """Returns the special tokens whose text the reader needs."""
     found = map(special_ids_of(tokenizer), form.tokens(calls=bool(tools.schemas)))
     return frozenset(token_id for token_id in found if token_id is not None)
 
@@ -231,7 +237,7 @@ def completion_call(body: bytes, serving: Serving) -> Call:
 
 
 def call_of_completion(request: CompletionRequest, serving: Serving, prefix: str) -> Call:
-    """A checked completion request from whatever API. prefix: of the answer's id.
+    """Returns the call of a checked completion request from any API. prefix: the beginning of the answer's id.
 
     Raises InvalidRequest, ContextLengthExceeded, HttpProblem.
     """
@@ -260,7 +266,7 @@ def call_of_completion(request: CompletionRequest, serving: Serving, prefix: str
 
 
 def _room(request: CompletionRequest, token_ids: Sequence[int], serving: Serving) -> int:
-    """OpenAI's default of 16 tokens, fewer where the context ends before."""
+    """Returns the most tokens of the answer: OpenAI's default is 16 tokens, fewer when the context ends earlier."""
     if request.max_tokens is not None:
         return request.max_tokens
     room = max(1, serving.context_tokens - len(token_ids))
@@ -354,13 +360,13 @@ def _params(
 
 
 def _check_all(prompts: Sequence[Prompt], param: str, serving: Serving) -> None:
-    """All prompts, before the first one is queued."""
+    """Check all prompts, before the first one is queued."""
     for prompt in prompts:
         _renamed(partial(serving.engine.check, prompt), param)
 
 
 def _renamed(work: Callable[[], _T], param: str) -> _T:
-    """The result of `work`; where it refuses the prompt, the field is named as the client wrote it."""
+    """Returns the result of `work`. When it refuses the prompt, the error names the field as the client wrote it."""
     try:
         return work()
     except InvalidRequest as error:

@@ -1,4 +1,4 @@
-"""Bind, announce, serve, stop: uvicorn around the app, the engine around uvicorn."""
+"""Bind, announce, serve, stop: runs uvicorn with the app, and starts and stops the engine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MakeApp = Callable[[ServerParts], ASGIApp]
 
 
 def no_watch() -> bool:
-    """A watch that never asks for an end."""
+    """Returns False: a watch that never asks for an end."""
     return False
 
 
@@ -57,11 +57,11 @@ def run(
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests in flight may finish (`drain_s`). Port 0 takes a free one.
 
-    listener: bound and listening already, to host and port; else they are bound here. make_app: makes the app of parts
-    once it is known who may reach them.
+    listener: a socket that is bound to host and port and listens already; None to bind one. make_app: makes the app of
+    parts once it is known who may reach them.
 
-    announce is called once with the base URL when the socket is bound and the engine runs. Raises ConfigError where
-    the address cannot be bound, or where it is not loopback and there is no key; EngineStopped as `serve` does.
+    announce is called once with the base URL when the socket is bound and the engine runs. Raises ConfigError when the
+    address cannot be bound, or when it is not loopback and there is no key. Raises EngineStopped as `serve` does.
     """
     check_address(host, parts.access.api_key)
     with listener or bind(host, port) as bound, short_turns():
@@ -71,7 +71,7 @@ def run(
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Threads of Python code take turns of SWITCH_S.
+    """Let threads of Python code take turns of SWITCH_S seconds.
 
     Each write to a socket gives the turn away; a thread that steps or reads a long text would keep it for 5 ms.
     """
@@ -84,7 +84,7 @@ def short_turns() -> Iterator[None]:
 
 
 def check_address(host: str, api_key: str | None) -> None:
-    """Raises ConfigError for an address that others reach, without a key."""
+    """Raises ConfigError for an address that other machines can reach, when there is no key."""
     if not api_key and not is_loopback(host):
         raise ConfigError(
             f"Listening on {host} without an API key is refused.",
@@ -100,10 +100,10 @@ async def serve(
     watch: Watch = no_watch,
     make_app: MakeApp = create_app,
 ) -> None:
-    """Start the engine, serve on a bound socket until a signal or `watch` ends it, stop the engine.
+    """Start the engine, serve on a bound socket until a signal or `watch` ends it, then stop the engine.
 
-    watch: about ten times a second while it serves; True asks for a clean end. Raises EngineStopped where the engine
-    ended by itself, or where requests did not finish in the time for draining.
+    watch: called about ten times a second while it serves; True asks for a clean end. Raises EngineStopped when the
+    engine ended by itself, or when requests did not finish in the time for draining.
     """
     await parts.serving.engine.start()
     server = make_server(parts, listener, announce, watch, make_app)
@@ -132,7 +132,7 @@ def make_server(
     watch: Watch = no_watch,
     make_app: MakeApp = create_app,
 ) -> Server:
-    """The uvicorn server; setting its `should_exit` stops it."""
+    """Returns the uvicorn server; setting its `should_exit` stops it."""
     admission, stored = parts.admission, parts.serving.stored
     limits = admission.limits
     patience = Patience(
@@ -158,9 +158,8 @@ def make_server(
 
 
 class ServerHooks(Struct, frozen=True):
-    """What a server calls. announce: once it listens. watch: each tick; True asks for a clean end.
-    resume: goes on with stored work.
-    """
+    """The functions that a server calls. announce: called once when it listens. watch: called at each tick; True asks
+    for a clean end. resume: continues stored work."""
 
     announce: Callable[[], None]
     engine_alive: Callable[[], bool]
@@ -171,7 +170,7 @@ class ServerHooks(Struct, frozen=True):
 class Server(uvicorn.Server):
     """uvicorn's server with an announcement, a drain, and signals that end it instead of the process.
 
-    cut: requests that did not finish in time.
+    cut: the number of requests that did not finish in time.
     """
 
     def __init__(
@@ -188,7 +187,7 @@ class Server(uvicorn.Server):
         self.cut = 0
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: is it time to go?"""
+        """Returns True when the server should end. uvicorn calls it ten times a second."""
         if self._hooks.watch():
             self._drain.begin()
         if self._drain.over or not self._hooks.engine_alive():
@@ -197,7 +196,8 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains: the socket stays open, so that new requests get 503. A second one ends it now.
+        """Drain at the first signal: the socket stays open, so that new requests get 503. End at once at the second
+        signal.
 
         A launcher that passes on what the terminal sends to every process makes two signals of one Ctrl-C.
         """
@@ -223,7 +223,7 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets=sockets)
 
     async def last_words(self) -> None:
-        """The engine has stopped: streams that were cut send their clients that error, and end."""
+        """Let cut streams send their clients the error and end, after the engine has stopped."""
         if tasks := list(self.server_state.tasks):
             await asyncio.wait(tasks, timeout=LAST_WORDS_S)
 
@@ -238,7 +238,8 @@ class Server(uvicorn.Server):
 
 @contextmanager
 def signals_to(server: Server) -> Iterator[None]:
-    """SIGINT and SIGTERM go to the server, until its engine has stopped: a signal meanwhile does not interrupt that."""
+    """Pass SIGINT and SIGTERM to the server until its engine has stopped: a signal meanwhile does not interrupt the
+    stop."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -247,7 +248,7 @@ def signals_to(server: Server) -> Iterator[None]:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening TCP socket. Raises ConfigError that says what is wrong with the address."""
+    """Returns a listening TCP socket. Raises ConfigError that explains what is wrong with the address."""
     where = f"{host} port {port}"
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -286,7 +287,7 @@ def _bind_error(error: OSError, where: str) -> ConfigError:
 
 
 def url_of(listener: socket.socket) -> str:
-    """The base URL of a bound socket, with its real port; unix:PATH for a socket of the file system."""
+    """Returns the base URL of a bound socket, with its real port; unix:PATH for a socket of the file system."""
     if (path := path_of(listener)) is not None:
         return f"{UNIX}{path}"
     host, port = listener.getsockname()[:2]

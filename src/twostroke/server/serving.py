@@ -1,4 +1,4 @@
-"""What reads the requests of one model and writes its answers."""
+"""The objects that read the requests of one model and write its answers."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 
 
 def new_hex_id() -> str:
-    """32 hexadecimal digits that cannot be guessed."""
+    """Returns 32 hexadecimal digits that cannot be guessed."""
     return uuid.uuid4().hex
 
 
 class RequestCaps(Struct, frozen=True):
-    """The most that one request may have. json_depth: levels of its JSON. choices: completions of all its prompts."""
+    """The limits of one request. json_depth: the most levels of its JSON. choices: the most completions of all its
+    prompts."""
 
     json_depth: int = 64
     choices: int = 512
@@ -94,12 +95,12 @@ class Serving:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the model itself, the one for messages first."""
+        """The names of the model itself; messages use the first."""
         return (self.served_name, *self.other_names)
 
     @property
     def task(self) -> Task:
-        """What the model is served for."""
+        """The task that the model is served for."""
         if self.embedder is not None:
             return Task.EMBED
         return Task.GENERATE if self.reranker is None else Task.RERANK

@@ -1,4 +1,4 @@
-"""A socket of the file system: no port to choose, and its permissions say who may use it."""
+"""A socket of the file system: no port to choose, and its permissions decide who may use it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from twostroke.types.errors import ConfigError
 UNIX = "unix:"
 BACKLOG = 2048
 MOST_PATH_BYTES = 107
-"""The system's own bound: sun_path has 108 bytes."""
+"""The most bytes of a path, which is the system's own limit: sun_path has 108 bytes."""
 
 
 @contextmanager
 def socket_file(path: str, mode: int) -> Iterator[socket.socket]:
-    """A listening socket at this path, removed at the end. Raises ConfigError that says what is wrong with the path.
+    """Yields a listening socket at this path, which is removed at the end. Raises ConfigError that explains what is
+    wrong with the path.
 
     A file that a killed server left is replaced. Permissions are set before the socket listens, so nobody else connects
     in between.
@@ -53,12 +54,13 @@ def socket_file(path: str, mode: int) -> Iterator[socket.socket]:
 
 
 def path_of(listener: socket.socket) -> str | None:
-    """The path of a socket of the file system; None for one with a port."""
+    """Returns the path of a socket of the file system; None for a socket with a port."""
     return str(listener.getsockname()) if here.is_socket_file(listener) else None
 
 
 def _remove_stale(place: Path) -> None:
-    """Remove a socket at which nobody listens. Raises ConfigError for one that is in use, and for any other file."""
+    """Remove a socket at which nobody listens. Raises ConfigError for a socket that is in use, and for any other file.
+    """
     try:
         if not stat.S_ISSOCK(place.lstat().st_mode):
             raise ConfigError(

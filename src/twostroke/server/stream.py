@@ -1,7 +1,7 @@
-"""Answers on the wire: one JSON body, or server-sent events, all that are there in one write.
+"""Answers on the wire: one JSON body, or server-sent events, of which all that are ready go into one write.
 
-Errors before the first byte are HTTP statuses (raised to the app); later ones are an event of the API at hand. A
-client that goes away, or that leaves a write unread for too long, ends its generation at once, streamed or not.
+Errors before the first byte are HTTP statuses (raised to the app); later errors are an event of the API. A client that
+disconnects, or that leaves a write unread for too long, ends its generation at once, streamed or not.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ WRITE_BYTES = 32 * 1024
 
 
 LOADING_S = 1.0
-"""Silence on a stream whose model is being loaded. What goes wrong before has a status of its own."""
+"""The seconds of silence after which a stream gets a comment while its model is being loaded. An error before the first
+comment has a status of its own."""
 
 
 class Answer(Response):
-    """An ASGI response that runs the generation while it is sent, and stops it when the client is gone."""
+    """An ASGI response that runs the generation while it is sent, and stops it when the client has disconnected."""
 
     def __init__(self, call: Call, shape: Shape, parts: ServerParts) -> None:
         self._call = call
@@ -59,7 +60,7 @@ class Answer(Response):
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises what happens before the first byte."""
+        """Run the answer. Raises the errors that happen before the first byte."""
         self._visit = visit_of(scope, self._parts.admission.limits.deadline_s, self._parts.admission.door.clock())
         self._facts = facts_of(scope)
         self._facts.ignored_fields, self._facts.warnings = self._call.ignored_fields, self._call.warnings
@@ -89,7 +90,7 @@ class Answer(Response):
         await response(scope, receive, send)
 
     async def _body(self, made: Callable[[], dict[str, Any]]) -> bytes:
-        """The JSON of an answer that is only put together here: that takes no time."""
+        """Returns the JSON of an answer that is only put together here, which takes no time."""
         return line_json(made())
 
     def _collect(self, generation: Generation) -> bool:
@@ -105,7 +106,7 @@ class Answer(Response):
             log.warning("dropped: its client stopped reading", extra=self._ids())
 
     async def _pieces(self, events: EventWriter) -> list[Event]:
-        """Send all pieces. -> the events after them, or those of what ended them."""
+        """Send all pieces. Returns the events after them, or the events of the error that ended them."""
         try:
             async with Generation(self._call, self._parts, self._facts, self._visit) as generation:
                 self._can_rest(generation.park)
@@ -132,7 +133,8 @@ class Answer(Response):
             return self._shape.problem_events(problem_of(error))
 
     def _send_now(self, generation: Generation, events: EventWriter) -> bool:
-        """Send what is there without a turn of the task: most tokens go this way. False where the task must go on."""
+        """Send the pieces that are there without a turn of the task; most tokens go this way. Returns False when the
+        task must go on."""
         if not events.takes_now:
             return False
         raw = b""
@@ -169,7 +171,8 @@ class Answer(Response):
                 await events.write(f": {words}\n\n".encode() if words else heartbeat)
 
     async def _first(self, generation: Generation, events: EventWriter) -> tuple[int, Delta] | None:
-        """Report the prompt's progress until a piece is there. Raises TimeoutError when there is no progress either."""
+        """Report the prompt's progress until a piece is there, and return the piece. Raises TimeoutError when there is
+        no progress either."""
         progress = PromptProgress(self._parts.serving.view, f"{self._call.prompts[0].request_id}/0")
         silent_s = 0.0
         while silent_s < self._parts.admission.limits.heartbeat_s:
@@ -188,7 +191,8 @@ def _counts(generation: Generation) -> Counts:
 
 
 class EventWriter:
-    """The headers go out with the first event. Raises SlowReader when a write stays unread too long."""
+    """Writes the events of one answer. The headers go out with the first event. Raises SlowReader when a write stays
+    unread too long."""
 
     def __init__(
         self,
@@ -206,16 +210,16 @@ class EventWriter:
         self._stalled_s = stalled_s
 
     async def send(self, events: Sequence[Event]) -> None:
-        """All of them in one write."""
+        """Send all events in one write."""
         if events:
             await self.write(b"".join(map(self._raw, events)))
 
     async def finish(self, raw: bytes) -> None:
-        """The last bytes and the end of the response, in one write."""
+        """Send the last bytes and the end of the response, in one write."""
         await self.write(raw, more=False)
 
     async def write(self, raw: bytes, *, more: bool = True) -> None:
-        """Bytes as they are. more: the response goes on."""
+        """Send bytes unchanged. more: True when the response goes on."""
         if not self.started:
             self.started = True
             await self._put({"type": "http.response.start", "status": 200, "headers": list(self._headers)})
@@ -223,16 +227,16 @@ class EventWriter:
 
     @property
     def takes_now(self) -> bool:
-        """True where `write_now` may be called: the connection has room, and its server can write a body directly."""
+        """True when `write_now` may be called: the connection has room, and its server can write a body directly."""
         return self.started and self._body_writer is not None and self._body_writer.takes_now
 
     def write_now(self, raw: bytes) -> None:
-        """The same bytes as `write`, without waiting and without a call of every layer in between."""
+        """Send the same bytes as `write`, without waiting and without a call of every layer in between."""
         if self._body_writer is not None:
             self._body_writer.write(raw)
 
     async def _put(self, message: dict[str, Any]) -> None:
-        """A write that has room is over at once: it needs no timer."""
+        """Send one message. A write that has room ends at once and needs no timer."""
         writing = Begun(self._send(message))
         if writing.over:
             return
@@ -244,7 +248,7 @@ class EventWriter:
 
 
 async def until_disconnect(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`; cancel it when the client goes away. Raises what `work` raises. The body must have been read."""
+    """Run `work`; cancel it when the client disconnects. Raises what `work` raises. The body must have been read."""
     task = asyncio.create_task(work)
     watcher = asyncio.create_task(_disconnected(receive))
     try:

@@ -1,10 +1,10 @@
 """A scheduler that knows beam searches: each beam is one of its sequences, and ends with one of the best answers.
 
 The requests of a beam search are the members of one group, as the completions of a request with n > 1 are. The first
-computes the prompt. Then each becomes a beam: the scheduler pauses it after each token, and when all beams of the group
-have computed theirs, the search says which go on (`Steering`). A beam that is dropped becomes a copy of another one: it
-shares the other's full pages. When the search is done, each member gets one answer, best first. Each of its tokens has
-the time at which it was computed.
+member computes the prompt. Then each member becomes a beam, and the scheduler pauses it after each token. When all
+beams of the group have computed their tokens, the search decides which beams go on (`Steering`). A beam that is dropped
+becomes a copy of another one: it shares the other's full pages. When the search is done, each member gets one answer,
+best first. Each token of an answer has the time at which it was computed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from twostroke.types.request import FinishReason, Request
 from twostroke.types.result import SampledToken, StepResult
 
 TextOf = Callable[[Request], BeamText | None]
-"""The empty text of a request; None where it has no stop strings."""
+"""Returns the empty text of a request; None when the request has no stop strings."""
 
 TEXT_FAULT = "The text of a beam could not be made."
 TOO_FEW = "the search found fewer answers than were asked for: the request allows no more"
 
 
 class _Group(Struct):
-    """One search. beams: the requests whose sequences are the search's beams, in its order. computed: what the last
-    step sampled for each beam, keyed by request id. ended: the events of members whose sequence the scheduler has
-    ended, keyed by request id.
-    """
+    """One search. beams: the requests whose sequences are the search's beams, in the search's order. computed: the
+    token that the last step sampled for each beam, keyed by request id. ended: the events of members whose sequence the
+    scheduler has ended, keyed by request id."""
 
     search: BeamSearch
     members: list[Request]
@@ -57,15 +56,16 @@ class BeamBook:
         return self._scheduler.has_work
 
     def gauges(self) -> Gauges:
-        """Counts of this moment."""
+        """Returns the counts of this moment."""
         return self._scheduler.gauges()
 
     def schedule(self, now: float) -> Plan | None:
-        """What the next step computes; None where nothing can be computed."""
+        """Returns what the next step computes; None when nothing can be computed."""
         return self._scheduler.schedule(now)
 
     def add(self, request: Request) -> None:
-        """Queue a request. All members of a group must be added before the next step. Raises as Scheduler.add."""
+        """Queue a request. All members of a group must be added before the next step. Raises the errors of
+        `Scheduler.add`."""
         group = self._groups.get(request.group_id)
         if not request.steered:
             self._scheduler.add(request)
@@ -95,11 +95,11 @@ class BeamBook:
 
     @property
     def parking(self) -> Parking:
-        """See Scheduler: beams do not rest."""
+        """See Scheduler. Beams are never parked."""
         return self._scheduler.parking
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
-        """Take in what a plan gave, and let searches go on whose beams are all computed."""
+        """Take in the result of a plan, and continue the searches whose beams are all computed."""
         events = self._scheduler.commit(plan, result, now)
         if not self._groups:
             return events
@@ -132,7 +132,7 @@ class BeamBook:
         return next(found, None)
 
     def _go_on(self, group: _Group, now: float) -> list[Event]:
-        """All beams are computed: begin the next ones, or give the answers."""
+        """Continue a search whose beams are all computed: begin its next beams, or give its answers."""
         search, beams = group.search, group.beams
         try:
             search.step([group.computed[beam.request_id] for beam in beams], now)
@@ -156,7 +156,7 @@ class BeamBook:
         return []
 
     def _give(self, group: _Group, now: float) -> list[Event]:
-        """Each member gets an answer, best first."""
+        """Returns the events that give each member an answer, best first."""
         self._close(group, FinishReason.STOP, now)
         outgoing: list[Event] = []
         for rank, request in enumerate(group.members):
@@ -170,7 +170,7 @@ class BeamBook:
         return outgoing
 
     def _end(self, group: _Group, why: FinishedEvent, now: float) -> list[Event]:
-        """All members end for the same reason, without an answer."""
+        """Returns the events that end all members for the same reason, without an answer."""
         self._close(group, why.reason, now)
         ends = [self._ended(group, request, now) for request in group.members]
         reason, error, late = why.reason, why.error, why.retry_after_s
@@ -180,14 +180,14 @@ class BeamBook:
         ]
 
     def _close(self, group: _Group, reason: FinishReason, now: float) -> None:
-        """End a group none of whose sequences is left."""
+        """End a group and all its sequences."""
         del self._groups[group.members[0].group_id]
         for request in group.members:
             events = self._scheduler.finish(request.request_id, reason, now)
             group.ended |= {event.request_id: event for event in events if isinstance(event, FinishedEvent)}
 
     def _ended(self, group: _Group, request: Request, now: float) -> FinishedEvent:
-        """How the scheduler ended a member; one that never became a beam waited until now."""
+        """Returns how the scheduler ended a member. A member that never became a beam has waited until now."""
         found = group.ended.get(request.request_id)
         length = len(request.prompt_token_ids)
         return found or FinishedEvent(request.request_id, FinishReason.STOP, now, length, 0, 0, 0, None)
@@ -205,8 +205,8 @@ def _rules(request: Request) -> Rules:
 
 
 def _continued(search: BeamSearch, beams: list[Request], members: list[Request]) -> list[Request]:
-    """Which member computes which of the search's new beams: the first that continues a beam has its sequence, others
-    take members that are free."""
+    """Returns which member computes which of the search's new beams. The first beam that continues an old beam keeps
+    its sequence; the others take members that are free."""
     placed: list[Request | None] = []
     kept: set[str] = set()
     for beam in search.beams:
@@ -218,7 +218,8 @@ def _continued(search: BeamSearch, beams: list[Request], members: list[Request])
 
 
 def _answer_events(request: Request, answer: FinishedBeam, end: FinishedEvent) -> Iterable[Event]:
-    """The events of one answer; the last one ends it. The code that makes text of them finds its stop string again."""
+    """Returns the events of one answer; the last one ends it. The code that makes text from the events finds the
+    answer's stop string again."""
     asked = request.params.logprobs
     tokens = [
         (each.token.token_id, None if asked is None else replace(each.token, top=each.token.top[:asked]), each.at_s)

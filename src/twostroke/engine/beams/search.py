@@ -1,15 +1,16 @@
 """Beam search over log probabilities, as transformers' generate(num_beams=..., do_sample=False) does it.
 
-Of all continuations of all beams by one token, the best `width` are looked at. Some of them end, because of an end
-token, a stop string, or the limit of tokens. These are finished answers. Their score is the sum of the scores of their
-tokens divided by (length ** length_penalty), the end token counted. A token's score is its log probability, with what
-the request changes. The best `width` finished answers are kept. The best `width` continuations that do not end are the
-next beams. Where scores are equal, the earlier beam is first, then the likelier token.
+A step considers the best continuations of all beams by one token (`num_looked_at`). Some of the best `width` of them
+end, because of an end token, a stop string, or the limit of tokens. These are finished answers. The score of an answer
+is the sum of the scores of its tokens divided by (length ** length_penalty), the end token counted. A token's score is
+its log probability, with the changes that the request asks for. The best `width` finished answers are kept. The best
+`width` continuations that do not end are the next beams. When scores are equal, the earlier beam is first, then the
+likelier token.
 
 Source: `_beam_search` of transformers 5 (generation/utils.py), for one prompt.
 
-Where few continuations may come, or stop strings end many, there are fewer than `width` beams; transformers computes
-ended ones on in their place, and keeps none of these.
+When few continuations are allowed, or stop strings end many, there are fewer than `width` beams. In this case
+transformers goes on with ended beams in their place, and keeps none of these.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from twostroke.types.result import Continuation, SampledToken, TokenLogprob
 
 
 class BeamText(Protocol):
-    """The text of a beam, which never changes. stopped: its last token completes a stop string."""
+    """The text of a beam, which never changes. stopped: True when the text's last token completes a stop string."""
 
     @property
     def stopped(self) -> bool:
         """See the class."""
 
     def after(self, token_id: int) -> BeamText:
-        """The text with one more token."""
+        """Returns the text with one more token."""
 
 
 class Chosen(NamedTuple):
@@ -44,9 +45,8 @@ class Chosen(NamedTuple):
 
 
 class Beam(Struct, frozen=True):
-    """An answer that goes on. total: sum of its log probabilities; place: index of the beam that it continues. text:
-    None without stop strings.
-    """
+    """An answer that goes on. total: the sum of its log probabilities. place: the index of the beam that it continues.
+    text: the beam's text; None without stop strings."""
 
     total: float = 0.0
     last: Chosen | None = None
@@ -54,12 +54,13 @@ class Beam(Struct, frozen=True):
     text: BeamText | None = None
 
     def tokens(self) -> list[Chosen]:
-        """All its tokens, in order."""
+        """Returns all tokens of the beam, in order."""
         return _chain(self.last)
 
 
 class FinishedBeam(Struct, frozen=True):
-    """A finished answer. ended: an end token ended it, which is its last token. stopped: a stop string ended it."""
+    """A finished answer. ended: True when an end token ended the answer; it is the answer's last token. stopped: True
+    when a stop string ended the answer."""
 
     score: float
     last: Chosen
@@ -67,14 +68,13 @@ class FinishedBeam(Struct, frozen=True):
     stopped: bool = False
 
     def tokens(self) -> list[Chosen]:
-        """All its tokens, in order."""
+        """Returns all tokens of the answer, in order."""
         return _chain(self.last)
 
 
 class Rules(Struct, frozen=True):
-    """width: the number of beams. end_ids: tokens that end an answer; none is offered where it may not. max_tokens: the
-    most tokens of an answer, at least 1. length_penalty, early_stopping: see SamplingParams.
-    """
+    """width: the number of beams. end_ids: the tokens that end an answer; they are not offered where an answer may not
+    end. max_tokens: the most tokens of an answer, at least 1. length_penalty, early_stopping: see SamplingParams."""
 
     width: int
     end_ids: Collection[int]
@@ -84,11 +84,11 @@ class Rules(Struct, frozen=True):
 
 
 class BeamSearch:
-    """beams: those that are to be continued, best first. answers: the finished ones, best first. done: nothing is left
-    to do. length: tokens of each beam."""
+    """beams: the beams to continue, best first. answers: the finished answers, best first. done: True when nothing is
+    left to do. length: the number of tokens of each beam."""
 
     def __init__(self, rules: Rules, text: BeamText | None = None) -> None:
-        """text: the empty one; None without stop strings."""
+        """text: the empty text; None without stop strings."""
         self._rules = rules
         self.beams: list[Beam] = [Beam(text=text)]
         self.answers: list[FinishedBeam] = []
@@ -96,9 +96,10 @@ class BeamSearch:
         self.done = False
 
     def step(self, sampled: Sequence[SampledToken], at_s: float) -> None:
-        """sampled: for each beam, in order, what is offered (`num_offered`), or fewer where fewer may come.
+        """Take in the sampled tokens. sampled: for each beam, in order, the offered continuations: `num_offered` of
+        them, or fewer when fewer are allowed.
 
-        Each of the new beams says in `place` which beam it continues. Raises what a text raises.
+        The `place` of each new beam is the index of the beam that it continues. Raises what a text raises.
         """
         rules = self._rules
         self.length += 1
@@ -119,7 +120,7 @@ class BeamSearch:
         self.done = full or not self.beams or not self._may_improve()
 
     def _continuations(self, sampled: Sequence[SampledToken], at_s: float) -> list[Beam]:
-        """Those that are looked at, best first, each with the text of the beam that it continues."""
+        """Returns the continuations to consider, best first, each with the text of the beam that it continues."""
         found = [
             Beam(beam.total + offered.score, Chosen(beam.last, _token_logprob(offered, token), at_s), place, beam.text)
             for place, (beam, token) in enumerate(zip(self.beams, sampled, strict=True))
@@ -129,7 +130,7 @@ class BeamSearch:
         return sorted(found, key=lambda beam: -beam.total)[:looked_at]
 
     def _may_improve(self) -> bool:
-        """Could a beam still give an answer that is kept?"""
+        """Returns True when a beam could still give an answer that is kept."""
         rules = self._rules
         if len(self.answers) < rules.width:
             return True
@@ -150,6 +151,6 @@ def _chain(last: Chosen | None) -> list[Chosen]:
 
 
 def _token_logprob(offered: Continuation, sampled: SampledToken) -> TokenLogprob:
-    """A token of an answer: its log probabilities are the model's, whatever beams are compared by."""
+    """Returns a token of an answer. Its log probability is the model's, whatever score beams are compared by."""
     top = () if sampled.logprob is None else sampled.logprob.top
     return TokenLogprob(offered.token_id, offered.logprob, top)

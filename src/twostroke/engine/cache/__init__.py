@@ -1,1 +1,1 @@
-"""KV pages: which sequences hold and share them, which may be taken back."""
+"""KV pages: which sequences hold and share them, and which pages may be evicted."""

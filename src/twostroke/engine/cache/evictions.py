@@ -1,4 +1,4 @@
-"""Which pages were evicted lately, in a table whose size never changes."""
+"""Remembers which pages were evicted lately, in a table whose size never changes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ NOTHING = 0
 
 
 class Evictions:
-    """A path has one place, which the latest path to come there takes. Of the last n evictions about n / (2 x places)
-    are forgotten too early. Only evicted pages are remembered, except that two paths may have the same hash.
+    """Remembers evicted pages by their paths. A path has one place in the table, which the latest path with that place
+    takes. Of the last n evictions about n / (2 x places) are forgotten too early. Only evicted pages are remembered,
+    except that two paths may have the same hash.
 
-    8 bytes a place, all of them from the start on: a server that evicts for days does not grow by it.
+    The table takes 8 bytes a place, all of them from the start on: it does not grow on a server that evicts for days.
     """
 
     def __init__(self, num_pages: int) -> None:
@@ -22,7 +23,7 @@ class Evictions:
         self._paths = array("q", [NOTHING]) * self._num_places
 
     def add(self, path: int) -> None:
-        """The page at the end of this path is gone."""
+        """Note that the page at the end of this path was evicted."""
         self._paths[path % self._num_places] = path
 
     def __contains__(self, path: int) -> bool:

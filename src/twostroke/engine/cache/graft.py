@@ -5,8 +5,8 @@
     graft.finish(parts)                   pages of windows and the slot of the state, to be written now
     graft.close()                         all of it stays cached, and may be evicted as anything else
 
-It is called between two steps. A place that `finish` gives holds nothing until the caller has written it, so the caller
-writes it before anything else happens.
+A graft is used between two steps. A page or slot that `finish` gives holds nothing until the caller has written it, so
+the caller writes it before anything else happens.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from twostroke.engine.cache.page_group import PageTable
 from twostroke.engine.cache.window_group import WindowGroup
 
 PagePlace = tuple[int, int, int]
-"""(group, index of the page in the prompt, page id)."""
+"""The place of a page, as (group, index of the page in the prompt, page id)."""
 
 
 class GraftEnd(Struct, frozen=True):
-    """What is to be written so that a prompt can be gone on from. slot: the slot of its state; None where it needs
-    none."""
+    """The pages and the slot that must be written before a sequence can go on from the prompt. slot: the slot of its
+    state; None when it needs none."""
 
     pages: tuple[PagePlace, ...] = ()
     slot: int | None = None
 
 
 class Graft:
-    """keys: the tokens of the prompt, as the prefix tree knows them. most: the full pages that are wanted. at: those
-    that stay and are here."""
+    """keys: the tokens of the prompt, as the prefix tree knows them. most: the number of full pages that are wanted.
+    at: the number of pages that stay and are in the cache."""
 
     def __init__(self, cache: CacheManager, salt: str, keys: Sequence[int], most: int) -> None:
         self._cache, self.salt, self.keys, self.most = cache, salt, keys, most
@@ -48,11 +48,12 @@ class Graft:
 
     @property
     def tables(self) -> Mapping[int, PageTable]:
-        """What it holds, by the number of the group."""
+        """The page tables that the graft holds, by the number of the group."""
         return self._tables
 
     def reserve(self, count: int) -> list[PagePlace] | None:
-        """The next pages that stay, for the caller to write; None, with nothing changed, where there is no room."""
+        """Returns the next pages that stay, for the caller to write. Returns None, with nothing changed, when there is
+        no room."""
         groups, end = self._cache.groups, self.at + count
         for place, number in enumerate(self._staying):
             if not groups[number].grow(self._tables[number], end):
@@ -63,15 +64,16 @@ class Graft:
         return [(number, index, pages[index]) for index in range(self.at, end) for number, pages in tables]
 
     def commit(self, count: int) -> None:
-        """The reserved pages are written."""
+        """Put the next `count` reserved pages, which are written now, into the prefix tree."""
         for number in self._staying:
             self._cache.groups[number].commit(self._tables[number], self._pages[self.at : self.at + count])
         self.at += count
 
     def finish(self, windows: Collection[tuple[int, int]], state: bool) -> GraftEnd:
-        """Reserve what windows and the state need, as far as there is room. All pages that stay must be here.
+        """Reserve the pages of windows and the slot of the state, as far as there is room. All pages that stay must be
+        in the cache.
 
-        windows: (group, index) of the pages that can be written now. state: whether the state can be written. Where
+        windows: (group, index) of the pages that can be written now. state: True when the state can be written. When
         another page is missing because it was evicted meanwhile, nothing can be used, and nothing is to be written.
         """
         places: list[PagePlace] = []
@@ -88,7 +90,7 @@ class Graft:
         return GraftEnd(tuple(places), slot)
 
     def close(self) -> None:
-        """Give everything back; what was committed stays cached. Closing twice changes nothing."""
+        """Give everything back; committed pages stay cached. Closing twice changes nothing."""
         if self in self._cache.grafts:
             self._cache.grafts.remove(self)
             for number, table in self._tables.items():

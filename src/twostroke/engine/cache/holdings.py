@@ -1,4 +1,4 @@
-"""What a prompt finds in the caches, and what a sequence holds of them."""
+"""What a prompt finds in the caches, and which pages and slots a sequence holds in them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Tables = tuple[tuple[int, ...], ...]
 
 
 class Prefix(Struct, frozen=True):
-    """Cached pages that a prompt begins with. num_pages: those that every group can go on from.
+    """Cached pages that a prompt begins with. num_pages: the number of pages that every group can go on from.
 
-    paths: for each page group, and last for the states, the nodes that the group's tree has. points: where a prompt
-    with this prefix should stop for snapshots of its state, positions in order.
+    paths: for each page group, and last for the states, the nodes that the group's tree has. points: the positions, in
+    order, where a prompt with this prefix should stop for snapshots of its state.
     """
 
     num_pages: int
@@ -33,11 +33,11 @@ NOTHING_CACHED = Prefix(0, ())
 
 
 class SequenceCache(Struct):
-    """What one sequence holds.
+    """The pages and the slot that one sequence holds.
 
-    full_pages: pages whose tokens are in the trees. copied_tokens: positions of its own pages that were copied from
-    another sequence, which may still hold the same. planned: the tables of the latest plan, valid while planned_pages
-    is not -1. planned_pages: their length, or -1 after the tables have changed.
+    full_pages: the number of pages whose tokens are in the trees. copied_tokens: the number of positions of its own
+    pages that were copied from another sequence, which may still hold the same. planned: the tables of the latest plan,
+    valid while planned_pages is not -1. planned_pages: the length of these tables, or -1 after the tables have changed.
     """
 
     salt: str
@@ -51,12 +51,12 @@ class SequenceCache(Struct):
 
 
 Closing = Callable[[str, SequenceCache], None]
-"""Called with the id of a sequence and what it holds, before it gives that back."""
+"""Called with the id of a sequence and its SequenceCache, before the sequence gives its pages back."""
 
 
 class HeldTables(Protocol):
-    """What holds pages next to the sequences, while it brings some from outside."""
+    """An object that holds pages in addition to the sequences, while it brings pages from outside."""
 
     @property
     def tables(self) -> Mapping[int, PageTable]:
-        """Its tables, by the number of the group."""
+        """The object's page tables, by the number of the group."""

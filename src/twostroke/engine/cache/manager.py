@@ -1,8 +1,8 @@
-"""What each running sequence holds in every cache group, and what of it is shared.
+"""The pages and slots that each running sequence holds in every cache group, and which of them are shared.
 
 A model's caches fall into groups (`program.cache_groups`): pages that stay, pages behind a window, slots of states. A
 sequence has a page table in each page group, with an entry for each page index, and one slot where there are states.
-Groups have pools and prefix trees of their own. A prefix is usable where every group can go on from it.
+Groups have pools and prefix trees of their own. A prefix is usable when every group can go on from it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from twostroke.types.prefix import MissReason, PrefixMiss
 __all__ = ["NOTHING_CACHED", "CacheManager", "PageState", "Prefix"]
 
 class CacheManager:
-    """All caches of one engine. pools: their sizes; a number is that of pages that stay, without any other group.
+    """All caches of one engine. pools: the sizes of the pools; a single number means that many pages that stay, and no
+    other group.
 
-    on_fresh: see PagePool; called for the first group's pages. shares: False where no sequence can go on from another's
-    beginning; then nothing is kept of a sequence that has ended. closing: may be set before the first sequence.
-    grafts: those that are open.
+    on_fresh: see PagePool; called for the first group's pages. shares: False when no sequence can go on from another's
+    beginning; then nothing is kept of a sequence that has ended. closing: may be set before the first sequence. grafts:
+    the grafts that are open.
     """
 
     def __init__(
@@ -59,32 +60,32 @@ class CacheManager:
 
     @property
     def num_pages(self) -> int:
-        """Pages of all pools."""
+        """The number of pages of all pools."""
         return sum(group.num_pages for group in self.groups)
 
     @property
     def pages_free(self) -> int:
-        """Pages that hold nothing."""
+        """The number of pages that hold nothing."""
         return sum(group.pool.num_free for group in self.groups)
 
     @property
     def pages_cached(self) -> int:
-        """Pages that only a prefix tree holds: free when needed."""
+        """The number of pages that only a prefix tree holds: they are free when needed."""
         return sum(group.tree.num_unshared for group in self.groups)
 
     @property
     def pages_used(self) -> int:
-        """Pages that sequences hold."""
+        """The number of pages that sequences hold."""
         return self.num_pages - self.pages_free - self.pages_cached
 
     @property
     def pages_left(self) -> int:
-        """Pages that could be allocated in each group."""
+        """The number of pages that could be allocated in each group."""
         return min((group.pages_left for group in self.groups), default=UNBOUNDED)
 
     @property
     def pages_stay(self) -> bool:
-        """True where a sequence gives nothing back before it ends: there are neither windows nor states."""
+        """True when a sequence gives nothing back before it ends, because there are neither windows nor states."""
         return self.states is None and not any(group.window for group in self.groups)
 
     @property
@@ -94,42 +95,43 @@ class CacheManager:
 
     @property
     def chunk_tokens(self) -> int:
-        """Positions of one sequence that a step may compute: a window's pool must hold them next to the window."""
+        """The most positions of one sequence that a step may compute: a window's pool must hold them and the window."""
         return min((group.chunk_tokens for group in self.groups), default=UNBOUNDED)
 
     @property
     def waste_tokens(self) -> int:
-        """Positions of sequences' pages that hold nothing yet, or what they hold is a copy of another sequence's."""
+        """The number of positions of sequences' pages that hold nothing yet, or a copy of another sequence's positions.
+        """
         size, holdings = self.page_tokens, self._holdings.values()
         return sum(len(h.tables[0].page_ids) * size - h.filled_tokens + h.copied_tokens for h in holdings if h.tables)
 
     def page_states(self) -> bytes:
-        """A PageState for each page, group by group. Other threads may ask while this one works: then not all are of
-        one moment."""
+        """Returns a PageState for each page, group by group. Other threads may call it while this thread works: then
+        not all states are of one moment."""
         return b"".join(group.page_states() for group in self.groups)
 
     def pages_for(self, num_tokens: int) -> int:
-        """Pages that this many positions take."""
+        """Returns the number of pages that `num_tokens` positions take."""
         return -(-num_tokens // self.page_tokens)
 
     def pages_of(self, sequence_id: str) -> list[int]:
-        """The first group's page table, in order of position; live until the next call."""
+        """Returns the first group's page table, in order of position. The list is live until the next call."""
         return self._holdings[sequence_id].tables[0].page_ids
 
     def slot_of(self, sequence_id: str) -> int:
-        """Where the sequence's states are; -1 for a model without states."""
+        """Returns the slot of the sequence's states; -1 for a model without states."""
         state = self._holdings[sequence_id].state
         return -1 if state is None else state.slot
 
     def missing_pages(self, wanted: Iterable[tuple[str, int]]) -> list[int]:
-        """wanted: (sequence id, num_tokens). -> for each group, how many more pages the sequences need until each has
-        computed its num_tokens tokens."""
+        """Returns, for each group, how many more pages the sequences need until each has computed its num_tokens
+        tokens. wanted: pairs (sequence id, num_tokens)."""
         holdings, size = self._holdings, self.page_tokens
         listed = [(holdings[sequence_id].tables, -(-num_tokens // size)) for sequence_id, num_tokens in wanted]
         return [_missing(index, group.most_held, listed) for index, group in enumerate(self.groups)]
 
     def match(self, salt: str, tokens: Sequence[int]) -> Prefix:
-        """What is cached of the full pages of these tokens."""
+        """Returns what is cached of the full pages of these tokens."""
         if not self._shares:
             return NOTHING_CACHED
         most, num_tokens = len(tokens) // self.page_tokens, len(tokens)
@@ -148,8 +150,8 @@ class CacheManager:
         return Prefix(num_pages, tuple(paths), points)
 
     def extend(self, paths: Sequence[list[Node]], salt: str, tokens: Sequence[int], max_pages: int) -> int:
-        """Bring the paths of an earlier `match` up to date, one for each page group; -> the pages that all of them
-        have. For caches whose pages stay."""
+        """Bring the paths of an earlier `match` up to date, one for each page group, and return the number of pages
+        that all of them have. Use it only for caches whose pages stay."""
         return min(g.tree.extend(path, salt, tokens, max_pages) for g, path in zip(self.groups, paths, strict=True))
 
     def most_shared_pages(self, num_tokens: int) -> int:
@@ -158,7 +160,7 @@ class CacheManager:
         return (num_tokens if self.states is None else num_tokens - 1) // self.page_tokens
 
     def spared_tokens(self, matched: Prefix, num_tokens: int) -> int:
-        """How many of num_tokens tokens need not be computed where the pages in `matched` were found.
+        """Returns how many of num_tokens tokens need not be computed when the pages in `matched` were found.
 
         The last token is always computed, because its logits are needed. It is written into its page a second time,
         with the same bits by the exactness law.
@@ -166,7 +168,7 @@ class CacheManager:
         return min(len(matched) * self.page_tokens, num_tokens - 1)
 
     def miss(self, salt: str, tokens: Sequence[int], matched: Prefix) -> PrefixMiss | None:
-        """Why no more of these tokens were found than `matched`; None where that is all that can be shared."""
+        """Returns why no more of these tokens were found than `matched`; None when that is all that can be shared."""
         if self._notes is None:
             return None
         size, most, found = self.page_tokens, len(tokens) // self.page_tokens, len(matched)
@@ -179,7 +181,8 @@ class CacheManager:
         return self._notes.miss(self.groups[0].tree, salt, tokens, path, most)
 
     def forget_misses(self) -> None:
-        """`miss` will not be asked: nothing is noted for it. Raises ValueError where something was noted already."""
+        """Note nothing for `miss`, because it will not be called. Raises ValueError when something was noted already.
+        """
         if any(group.tree.num_nodes for group in self.groups):
             raise ValueError("pages are in the prefix tree already")
         self._notes = None
@@ -187,7 +190,8 @@ class CacheManager:
             group.watch(None)
 
     def fits(self, num_tokens: int, matched: Prefix, promised: Sequence[int]) -> bool:
-        """True where each group has pages for a new sequence of num_tokens, next to `promised`, and a slot is free."""
+        """Returns True when each group has pages for a new sequence of num_tokens tokens in addition to `promised`, and
+        a slot is free."""
         num_pages, found = -(-num_tokens // self.page_tokens), len(matched)
         for index, group in enumerate(self.groups):
             path = matched.paths[index][:found] if found else ()
@@ -197,7 +201,8 @@ class CacheManager:
         return self.states is None or self.states.slots_left > 0
 
     def open(self, sequence_id: str, salt: str, matched: Prefix) -> int:
-        """Start tables with the matched pages; returns the tokens they hold. Raises ValueError for a known id."""
+        """Open page tables that begin with the matched pages, and return the number of tokens in these pages. Raises
+        ValueError for a known id."""
         if sequence_id in self._holdings:
             raise ValueError(f"sequence {sequence_id!r} has pages already")
         found = len(matched)
@@ -209,10 +214,11 @@ class CacheManager:
         return filled
 
     def fork(self, source_id: str, sequence_id: str) -> bool:
-        """A new sequence that has computed what `source_id` has: full pages are shared, the last page and the state are
-        copied before the next step (`take_page_copies`, `take_copies`).
+        """Make a new sequence that has computed what `source_id` has. Full pages are shared; the last page and the
+        state are copied before the next step (`take_page_copies`, `take_copies`).
 
-        False, with nothing changed, where there is no page or no slot for a copy. Raises ValueError for a known id.
+        Returns False, with nothing changed, when there is no page or no slot for a copy. Raises ValueError for a known
+        id.
         """
         if sequence_id in self._holdings:
             raise ValueError(f"sequence {sequence_id!r} has pages already")
@@ -236,10 +242,11 @@ class CacheManager:
         return True
 
     def reserve(self, sequence_id: str, num_tokens: int, left: int = 0) -> Tables | None:
-        """Own pages for positions [0, num_tokens), as `grow`, and say which, a table for each group; None where there
-        are not enough, or no more than `left`. In a window's table, pages behind the window are -1.
+        """Own pages for positions [0, num_tokens), as `grow` does, and return them as one table for each group. Returns
+        None when there are not enough pages, or no more than `left`. In a window's table, pages behind the window are
+        -1.
 
-        The same object as long as they are the same pages.
+        Returns the same object as before while the pages have not changed.
         """
         holding = self._holdings[sequence_id]
         needed = -(-num_tokens // self.page_tokens)
@@ -252,7 +259,8 @@ class CacheManager:
         return planned
 
     def grow(self, sequence_id: str, num_tokens: int) -> bool:
-        """Own pages for positions [0, num_tokens); False, with nothing changed, where there are not enough."""
+        """Own pages for positions [0, num_tokens). Returns False, with nothing changed, when there are not enough
+        pages."""
         tables = self._holdings[sequence_id].tables
         needed = -(-num_tokens // self.page_tokens)
         if not tables or needed <= len(tables[0].page_ids):
@@ -266,14 +274,14 @@ class CacheManager:
         return True
 
     def hold_state(self, sequence_id: str) -> bool:
-        """Keep what the sequence's state is before the next step, until `settle_state` or its end. False where there is
-        no slot for that; True for a model without states."""
+        """Keep a copy of the sequence's state as it is before the next step, until `settle_state` or the sequence's
+        end. Returns False when there is no slot for the copy; True for a model without states."""
         state = self._holdings[sequence_id].state
         return state is None or self.states is None or self.states.hold(state)
 
     def settle_state(self, sequence_id: str, right: bool) -> None:
-        """The step was run. right: its state is that after all its positions; else what was held is its state
-        again."""
+        """The step was run. right: True keeps the state after all positions of the step; False makes the held copy its
+        state again."""
         state = self._holdings[sequence_id].state
         if state is None or self.states is None:
             return
@@ -283,9 +291,9 @@ class CacheManager:
             self.states.go_back(state)
 
     def truncate(self, sequence_id: str, num_tokens: int) -> None:
-        """Positions from num_tokens on are not known any more: give the pages back that hold none of the others.
+        """Forget the positions from num_tokens on, and give back the pages that hold no other positions.
 
-        They must not have been committed.
+        These positions must not have been committed.
         """
         holding = self._holdings[sequence_id]
         needed = max(holding.full_pages, -(-num_tokens // self.page_tokens))
@@ -295,9 +303,8 @@ class CacheManager:
                 holding.planned_pages = -1
 
     def commit(self, sequence_id: str, computed_tokens: int, known_tokens: Sequence[int]) -> None:
-        """Positions [0, computed_tokens) are filled. Puts newly full pages into the prefix trees, releases pages that
-        have left a window, and takes a snapshot of the state where a page ends here.
-        """
+        """Note that positions [0, computed_tokens) are filled. Puts newly full pages into the prefix trees, releases
+        pages that have left a window, and takes a snapshot of the state when a page ends at computed_tokens."""
         holding = self._holdings[sequence_id]
         holding.filled_tokens = computed_tokens
         size, begin = self.page_tokens, holding.full_pages
@@ -313,7 +320,8 @@ class CacheManager:
             self.states.commit(holding.state, computed_tokens, known_tokens)
 
     def close(self, sequence_id: str) -> None:
-        """Give everything back; what is in the trees stays cached. An unknown id changes nothing."""
+        """Give back everything that a sequence holds; what is in the trees stays cached. An unknown id changes nothing.
+        """
         holding = self._holdings.pop(sequence_id, None)
         if holding is None:
             return
@@ -325,16 +333,18 @@ class CacheManager:
             self.states.close(holding.state)
 
     def take_copies(self) -> tuple[tuple[int, int], ...]:
-        """Copies of states that the next plan must make before its step, in order: see `Plan.state_copies`."""
+        """Returns the copies of states that the next plan must make before its step, in order: see `Plan.state_copies`.
+        """
         return () if self.states is None else self.states.take_copies()
 
     def take_page_copies(self) -> tuple[tuple[int, int, int], ...]:
-        """Copies of pages that the next plan must make before its step, in order: see `Plan.page_copies`."""
+        """Returns the copies of pages that the next plan must make before its step, in order: see `Plan.page_copies`.
+        """
         copies, self._page_copies = tuple(self._page_copies), []
         return copies
 
     def settle_copies(self, failed: bool) -> None:
-        """The plan with the last copies was run. failed: perhaps not all of them were made."""
+        """The plan with the last copies was run. failed: True when perhaps not all of the copies were made."""
         if self.states is not None:
             self.states.settle_copies(failed)
 
@@ -346,7 +356,7 @@ class CacheManager:
             self.states.drop_cached()
 
     def check(self) -> None:
-        """Raise ValueError where an invariant is broken (for tests; walks everything)."""
+        """Raise ValueError when an invariant is broken (for tests; walks everything)."""
         holdings = self._holdings.items()
         for index, group in enumerate(self.groups):
             tables = [(sequence_id, holding.tables[index]) for sequence_id, holding in holdings]

@@ -1,4 +1,5 @@
-"""Why pages are missing from the prefix tree: what was evicted, and where a prompt departs from what is there."""
+"""Why pages are missing from the prefix tree: which pages were evicted, and where a prompt departs from the cached
+ones."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from twostroke.engine.cache.prefix_tree import Node, PrefixTree, root_path
 from twostroke.types.prefix import MissReason, PrefixMiss
 
 COMPARED_SIBLINGS = 256
-"""How many successors of a page, the latest ones, are compared with a prompt to find where it departs from them."""
+"""How many successors of a page, the latest ones, are compared with a prompt to find the token at which it departs from
+them."""
 
 
 class MissNotes:
@@ -35,7 +37,7 @@ class MissNotes:
     def miss(
         self, tree: PrefixTree, salt: str, tokens: Sequence[int], matched: Sequence[Node], max_pages: int
     ) -> PrefixMiss | None:
-        """Why no more than `matched` of these tokens were found; None where that is all there could be."""
+        """Returns why no more than `matched` of these tokens were found; None when there could be no more."""
         size, found = tree.page_tokens, len(matched)
         if found >= max_pages:
             return None if found else PrefixMiss(MissReason.SHORT, 0)
@@ -54,7 +56,7 @@ class MissNotes:
         return PrefixMiss(MissReason.DIFFERS, found * size + position, min(lost_pages * size, spared))
 
     def _count_evicted(self, path: int, pages: Sequence[tuple[int, ...]]) -> int:
-        """How many of these pages, from the first on, were here and were evicted."""
+        """Returns how many of these pages, from the first on, were cached and have been evicted."""
         for count, page in enumerate(pages):
             path = hash((path, hash(page)))
             if path not in self._evicted:
@@ -62,9 +64,10 @@ class MissNotes:
         return len(pages)
 
     def _departure(self, parent: Node, pages: Sequence[tuple[int, ...]]) -> tuple[int, Node | None]:
-        """(tokens that the first page has in common with the successor most like it, that successor).
+        """Returns (tokens that the first page has in common with the successor most like it, that successor).
 
-        Where no cached prefix has its first token, and none its second page, it does not matter which is most like it.
+        When no cached prefix has the page's first token, and none has its second page, it does not matter which
+        successor is most like it.
         """
         page, first = pages[0], pages[0][0]
         alike = [tokens for tokens in _latest(parent) if tokens[0] == first]
@@ -83,18 +86,18 @@ class MissNotes:
 
 
 def _latest(parent: Node) -> Iterator[tuple[int, ...]]:
-    """The tokens of its latest successors, latest first."""
+    """Returns the tokens of the parent's latest successors, latest first."""
     return itertools.islice(reversed(parent.children), COMPARED_SIBLINGS)
 
 
 def _likeness(page: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int]:
-    """(tokens in common before the first that differs, tokens in common) of two different pages."""
+    """Returns (tokens in common before the first that differs, tokens in common) of two different pages."""
     equal = list(map(operator.eq, page, other))
     return equal.index(False), sum(equal)
 
 
 def _also_cached(node: Node, pages: Sequence[tuple[int, ...]]) -> int:
-    """How many of these pages follow `node` in the tree."""
+    """Returns how many of these pages follow `node` in the tree."""
     for count, page in enumerate(pages):
         child = node.children.get(page)
         if child is None:

@@ -1,4 +1,4 @@
-"""One group's pages: its pool, its prefix tree, and its table of each sequence.
+"""One group's pages: its pool, its prefix tree, and its page table of each sequence. The pages of a table:
 
     [0, len(nodes))                 owned together with the prefix tree; full; what a page holds never changes again
     [len(nodes), len(page_ids))     owned by this sequence alone
@@ -17,12 +17,12 @@ from twostroke.engine.cache.prefix_tree import Node, PrefixTree, TreeWatch
 UNBOUNDED = 1 << 60
 
 GIVEN_BACK = -1
-"""The entry of a page table whose page was given back because it lies behind the window."""
+"""The entry of a page table for a page that was given back because it is behind the window."""
 
 
 class PageState(enum.IntEnum):
-    """OWN: one sequence's, not full yet. KEPT: one sequence's and the prefix tree's. SHARED: several sequences'.
-    CACHED: the tree's alone, taken back when needed."""
+    """The owners of a page. OWN: one sequence, and the page is not full yet. KEPT: one sequence and the prefix tree.
+    SHARED: several sequences. CACHED: the tree alone, which evicts the page when needed."""
 
     FREE = 0
     OWN = 1
@@ -32,9 +32,10 @@ class PageState(enum.IntEnum):
 
 
 class PageTable(Struct):
-    """page_ids of one sequence in order of position; the first len(nodes) of them are in the tree.
+    """page_ids: the pages of one sequence in order of position; the first len(nodes) of them are in the tree.
 
-    first_held: the pages before were given back, or never taken, because they are behind the window.
+    first_held: the index of the first page that is held. Earlier pages were given back, or never taken, because they
+    are behind the window.
     """
 
     salt: str
@@ -46,8 +47,8 @@ class PageTable(Struct):
 class PageGroup:
     """Pages that stay as long as their sequence lives. on_fresh: see PagePool.
 
-    window: 0. most_held: pages that one sequence may hold at once. chunk_tokens: positions of one sequence that a step
-    may compute, as far as this pool is concerned.
+    window: 0. most_held: the most pages that one sequence may hold at once. chunk_tokens: the most positions of one
+    sequence that a step may compute, as far as this pool is concerned.
     """
 
     window = 0
@@ -63,55 +64,55 @@ class PageGroup:
 
     @property
     def num_pages(self) -> int:
-        """Pages of the pool."""
+        """The number of pages of the pool."""
         return self.pool.num_pages
 
     @property
     def pages_left(self) -> int:
-        """Pages that could be allocated: free ones, and those that only the tree owns."""
+        """The number of pages that could be allocated: free ones, and those that only the tree owns."""
         return self.pool.num_free + self.tree.num_unshared
 
     def page_states(self) -> bytes:
-        """A PageState for each page."""
+        """Returns a PageState for each page."""
         return bytes(map(_page_state, self.pool.counts(), self.tree.holds()))
 
     def watch(self, watch: TreeWatch | None) -> None:
-        """Call this listener at each change of the tree from now on."""
+        """Call the listener `watch` at each change of the tree from now on."""
         self.tree.watch = watch
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """How many of the first num_pages nodes of `path` a sequence can go on from. num_tokens: the length of its
-        known text."""
+        """Returns how many of the first num_pages nodes of `path` a sequence can go on from. num_tokens: the length of
+        its known text, in tokens."""
         return num_pages
 
     def first_needed(self, num_pages: int) -> int:
-        """The first page that a sequence still reads when it has this number of full pages."""
+        """Returns the index of the first page that a sequence still reads when it has num_pages full pages."""
         return 0
 
     def open(self, salt: str, matched: Sequence[Node]) -> PageTable:
-        """A table that begins with the matched pages."""
+        """Returns a table that begins with the matched pages."""
         first = self.first_needed(len(matched))
         pages = [GIVEN_BACK] * first + [self.tree.share(node) for node in matched[first:]]
         return PageTable(salt, pages, list(matched), first)
 
     def fork(self, table: PageTable) -> PageTable:
-        """A table with the full pages of this one, which both own from now on."""
+        """Returns a new table with the full pages of `table`. Both tables own these pages from now on."""
         nodes, first = table.nodes, table.first_held
         pages = [GIVEN_BACK] * first + [self.tree.share(node) for node in nodes[first:]]
         return PageTable(table.salt, pages, list(nodes), first)
 
     def needed(self, matched: Sequence[Node], num_pages: int) -> int:
-        """Pages that a new sequence needs next to the matched ones, until it has num_pages."""
+        """Returns how many pages a new sequence needs in addition to the matched ones, until it has num_pages."""
         held = len(matched) - self.first_needed(len(matched))
         return min(num_pages - len(matched), self.most_held - held)
 
     def available(self, matched: Sequence[Node]) -> int:
-        """Pages that could be allocated while the matched ones that are still read are held."""
+        """Returns how many pages could be allocated while the matched pages that are still read are held."""
         held = matched[self.first_needed(len(matched)) :]
         return self.pages_left - self.pool.num_single([node.page_id for node in held])
 
     def grow(self, table: PageTable, num_pages: int) -> bool:
-        """Own this number of pages; False, with nothing changed, where there are not enough."""
+        """Own num_pages pages. Returns False, with nothing changed, when there are not enough."""
         added = self.take(num_pages - len(table.page_ids))
         if added is None:
             return False
@@ -119,7 +120,8 @@ class PageGroup:
         return True
 
     def take(self, count: int) -> list[int] | None:
-        """Pages that nobody uses, now the caller's; None, with nothing changed, where there are not enough."""
+        """Returns `count` pages that nobody uses, now the caller's; None, with nothing changed, when there are not
+        enough."""
         added: list[int] = []
         while len(added) < count:
             page_id = self.pool.allocate()
@@ -133,15 +135,15 @@ class PageGroup:
         return added
 
     def shrink(self, table: PageTable, num_pages: int) -> None:
-        """Give back the last pages, which are this sequence's alone, beyond num_pages."""
+        """Give back the last pages beyond num_pages, which this sequence alone owns."""
         while len(table.page_ids) > num_pages:
             self.pool.release(table.page_ids.pop())
 
     def commit(self, table: PageTable, pages: Iterable[tuple[int, ...]]) -> bool:
-        """These are the tokens of the next pages, which are full: put them into the prefix tree.
+        """Put the next pages, which are full, into the prefix tree. pages: the tokens of each page.
 
-        Where the tree has a page for the same tokens, this sequence's copy is released, and the tree's page is used
-        from now on. Both are equal bit for bit by the exactness law. -> has the table changed?
+        When the tree has a page for the same tokens, this sequence's copy is released, and the tree's page is used from
+        now on. Both are equal bit for bit by the exactness law. Returns True when the table has changed.
         """
         tree, page_ids, nodes = self.tree, table.page_ids, table.nodes
         node = nodes[-1] if nodes else tree.root(table.salt)
@@ -157,7 +159,7 @@ class PageGroup:
         return changed
 
     def close(self, table: PageTable) -> None:
-        """Give all pages back; those in the tree stay cached."""
+        """Give all pages of the table back; those in the tree stay cached."""
         for page_id in table.page_ids[len(table.nodes) :]:
             self.pool.release(page_id)
         # Deepest first, so that leaves are the least recently used of one sequence.
@@ -170,9 +172,8 @@ class PageGroup:
             self.pool.release(page_id)
 
     def check(self, tables: Iterable[tuple[str, PageTable]]) -> None:
-        """Raise ValueError where an invariant is broken (for tests; walks everything). tables: pairs of a sequence's id
-        and its page table.
-        """
+        """Raise ValueError when an invariant is broken (for tests; walks everything). tables: pairs of a sequence's id
+        and its page table."""
         expected = [0] * self.num_pages
         writers: dict[int, str] = {}
         for sequence_id, table in tables:

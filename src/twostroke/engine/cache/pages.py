@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 
 class PagePool:
-    """num_pages page ids. A page is free (count 0) or held by one or more owners.
+    """A pool of `num_pages` page ids. A page is free (count 0) or held by one or more owners.
 
     owners: the count of each page; live, to be read only. on_fresh: called for each page that is taken for the first
-    time; they are taken in the order of their ids.
+    time; new pages are taken in the order of their ids.
     """
 
     def __init__(self, num_pages: int, on_fresh: Callable[[int], None] | None = None) -> None:
@@ -24,24 +24,24 @@ class PagePool:
 
     @property
     def num_free(self) -> int:
-        """Pages without an owner."""
+        """The number of pages without an owner."""
         return len(self._free)
 
     def count(self, page_id: int) -> int:
-        """Owners of a page."""
+        """Returns the number of owners of a page."""
         return self.owners[page_id]
 
     def num_single(self, page_ids: Iterable[int]) -> int:
-        """How many of these pages have one owner."""
+        """Returns how many of these pages have one owner."""
         counts = self.owners
         return sum([counts[page_id] == 1 for page_id in page_ids])
 
     def counts(self) -> list[int]:
-        """Owners of each page: a copy."""
+        """Returns the number of owners of each page, as a copy."""
         return list(self.owners)
 
     def allocate(self) -> int | None:
-        """A free page with one owner, or None."""
+        """Returns a free page, which has one owner now; None when no page is free."""
         if not self._free:
             return None
         page_id = self._free.pop()
@@ -53,7 +53,7 @@ class PagePool:
         return page_id
 
     def retain(self, page_id: int) -> int:
-        """One more owner; how many there are now. Raises ValueError for a free page."""
+        """Add one owner to a page and return how many it has now. Raises ValueError for a free page."""
         owners = self.owners[page_id]
         if owners < 1:
             raise ValueError(f"page {page_id} is free and cannot be shared")
@@ -61,7 +61,8 @@ class PagePool:
         return owners + 1
 
     def release(self, page_id: int) -> int:
-        """One owner less; how many are left. Without owners it is free. Raises ValueError for a page that is free."""
+        """Remove one owner of a page and return how many are left. A page without owners is free. Raises ValueError for
+        a page that is free."""
         owners = self.owners[page_id] - 1
         if owners < 0:
             raise ValueError(f"page {page_id} was freed twice")

@@ -1,6 +1,7 @@
 """Names of pages by all tokens up to their end, and digests that tell a damaged page from a whole one.
 
-They are the same in every process: pages that travel to another replica and pages on a disk are found by them.
+Names and digests are the same in every process: pages that travel to another replica and pages on a disk are found by
+them.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 DIGEST_BYTES = 16
 KEY_BYTES = 33
-"""Keys of images are numbers below zero of 256 bits (`types/images.py`)."""
+"""The bytes of one key of an image. Such keys are numbers below zero of 256 bits (`types/images.py`)."""
 
 
 def page_places(salt: str, tokens: Sequence[int], page_tokens: int, first: int = 0) -> Iterator[bytes]:
-    """For each full page from `first` on, a hash of the salt and of all tokens up to the page's end."""
+    """Yields, for each full page from `first` on, a hash of the salt and of all tokens up to the page's end."""
     before = hashlib.blake2b(salt.encode(), digest_size=DIGEST_BYTES).digest()
     for index in range(len(tokens) // page_tokens):
         page = tokens[index * page_tokens : (index + 1) * page_tokens]
@@ -25,22 +26,25 @@ def page_places(salt: str, tokens: Sequence[int], page_tokens: int, first: int =
 
 
 def hash_of(data: bytes) -> bytes:
-    """The hash of a page's bytes. The thread that receives a page computes it, so that no step waits for it."""
+    """Returns the hash of a page's bytes. The thread that receives a page computes it, so that no step waits for it."""
     return hashlib.blake2b(data, digest_size=32).digest()
 
 
 def page_digest(place: bytes, found: bytes) -> bytes:
-    """Against damage on the way, and against a page of other tokens. found: the hash of the page's bytes."""
+    """Returns the digest that detects damage on the way, and pages of other tokens. found: the hash of the page's
+    bytes."""
     return hashlib.blake2b(found, digest_size=DIGEST_BYTES, key=place).digest()
 
 
 def part_place(place: bytes, part: int) -> bytes:
-    """The name of what another group of layers keeps for the same tokens. part: 0 for the first group."""
+    """Returns the name of the part that another group of layers keeps for the same tokens. part: 0 for the first group.
+    """
     return hashlib.blake2b(struct.pack("<i", part), digest_size=DIGEST_BYTES, key=place).digest() if part else place
 
 
 def _packed(page: Sequence[int]) -> bytes:
-    """Tokens take four bytes each; a page with a key of an image takes more, so no two pages have the same bytes."""
+    """Returns the tokens as bytes. Tokens take four bytes each; a page with a key of an image takes more, so no two
+    pages have the same bytes."""
     try:
         return struct.pack(f"<{len(page)}i", *page)
     except struct.error:

@@ -16,14 +16,14 @@ from typing import Protocol
 from twostroke.engine.cache.pages import PagePool
 
 STALE_ENTRIES = 1024
-"""How many entries beyond two for each node the queue of evictable nodes may hold before it is rebuilt."""
+"""The queue of evictable nodes is rebuilt when it has more than two entries for each node and this many in addition."""
 
 
 class Node:
-    """One full page below its parent. page_id is -1 for roots, which alone have a salt. content: a hash of `tokens`.
-    path: a hash of all tokens from the root on. The cache's listener uses both to explain why a page is missing; pages
-    are never found by them.
-    pins: sequences that need the node to stay, though it may hold nothing (`SparseTree`)."""
+    """One full page below its parent. page_id: the page; -1 for roots, which alone have a salt. content: a hash of
+    `tokens`. path: a hash of all tokens from the root on. The cache's listener uses `content` and `path` to explain why
+    a page is missing; pages are never found by them. pins: the number of sequences that need the node to stay, though
+    it may hold nothing (`SparseTree`)."""
 
     __slots__ = ("children", "content", "last_use", "page_id", "parent", "path", "pins", "salt", "tokens")
 
@@ -39,7 +39,7 @@ class Node:
 
 
 class TreeWatch(Protocol):
-    """Remembers what the tree held."""
+    """A listener that remembers what the tree held."""
 
     def inserted(self, parent: Node, child: Node) -> None:
         """A node was added to the tree."""
@@ -69,25 +69,26 @@ class PrefixTree:
 
     @property
     def num_unshared(self) -> int:
-        """Pages that only the tree owns: all of them can be evicted, one leaf after another."""
+        """The number of pages that only the tree owns: all of them can be evicted, one leaf after another."""
         return self._num_unshared
 
     def holds(self) -> bytes:
-        """One byte for each page: 1 where the tree is one of the page's owners."""
+        """Returns one byte for each page: 1 when the tree is one of the page's owners."""
         return bytes(self._holds)
 
     def root(self, salt: str) -> Node:
-        """The root of a salt."""
+        """Returns the root of a salt; it is made when there is none."""
         if salt not in self._roots:
             self._roots[salt] = Node((), -1, None, salt)
         return self._roots[salt]
 
     def known_root(self, salt: str) -> Node | None:
-        """The root of a salt that was used."""
+        """Returns the root of a salt; None when the salt was never used."""
         return self._roots.get(salt)
 
     def match(self, salt: str, tokens: Sequence[int], max_pages: int) -> list[Node]:
-        """Nodes of the longest cached prefix of `tokens`, at most max_pages, in order. Nothing is retained."""
+        """Returns the nodes of the longest cached prefix of `tokens`, at most max_pages, in order. Nothing is retained.
+        """
         node = self._roots.get(salt)
         found: list[Node] = []
         if node is None:
@@ -100,9 +101,10 @@ class PrefixTree:
         return found
 
     def extend(self, path: list[Node], salt: str, tokens: Sequence[int], max_pages: int) -> int:
-        """Bring what `match` found earlier up to date: nodes that were evicted go, new ones are added. -> its length.
+        """Bring a path that `match` found earlier up to date, and return its length. Evicted nodes are removed from the
+        path, new ones are added.
 
-        It costs what has changed, not what is there. Nothing is retained.
+        The cost depends on what has changed, not on the length of the path. Nothing is retained.
         """
         while path and ((parent := path[-1].parent) is None or parent.children.get(path[-1].tokens) is not path[-1]):
             path.pop()  # leaves are evicted first, so the last one that is there has all others
@@ -115,16 +117,17 @@ class PrefixTree:
         return len(path)
 
     def share(self, node: Node) -> int:
-        """One more owner of the node's page; returns the page id."""
+        """Add one owner to the node's page, and return the page id."""
         page_id = node.page_id
         if self._pool.retain(page_id) == 2:
             self._num_unshared -= 1
         return page_id
 
     def insert(self, parent: Node, tokens: tuple[int, ...], page_id: int) -> Node:
-        """The child of `parent` for these tokens: the one that is there, or a new one that takes over shared ownership.
+        """Returns the child of `parent` for these tokens. It is the existing child, or a new one that shares the
+        ownership of page_id.
 
-        Where one is there with another page, the caller should give its own page back and share that one.
+        When an existing child has another page, the caller should give its own page back and share the child's page.
         """
         children = parent.children
         child = children.get(tokens) if children else None  # hashing a page is not free
@@ -138,7 +141,7 @@ class PrefixTree:
         return child
 
     def give_back(self, node: Node) -> None:
-        """One owner less of the node's page, which stays in the tree, now the most recently used."""
+        """Remove one owner of the node's page. The page stays in the tree, and is now the most recently used."""
         self._uses += 1
         node.last_use = self._uses
         if self._pool.release(node.page_id) == 1:
@@ -146,7 +149,8 @@ class PrefixTree:
             self._offer(node)
 
     def evict_one(self) -> int | None:
-        """Give up the least recently used page that only the tree owns: now the caller's; None where there is none."""
+        """Evict the least recently used page that only the tree owns, and return its id. The caller owns the page now.
+        Returns None when there is no such page."""
         evictable, by_use, owners = self._evictable, self._by_use, self._owners
         while evictable:
             use = heapq.heappop(evictable)
@@ -157,7 +161,7 @@ class PrefixTree:
         return None
 
     def nodes(self) -> Iterator[Node]:
-        """Every node but the roots, parents first."""
+        """Yields every node but the roots, parents first."""
         waiting = list(self._roots.values())
         while waiting:
             node = waiting.pop()
@@ -166,7 +170,7 @@ class PrefixTree:
                 yield node
 
     def pages(self, tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
-        """Full pages of these tokens, in order."""
+        """Yields the full pages of these tokens, in order."""
         return zip(*[iter(tokens)] * self.page_tokens, strict=False)
 
     def _offer(self, node: Node) -> None:
@@ -181,11 +185,11 @@ class PrefixTree:
         self._evictable = sorted(self._by_use)
 
     def _evicts(self, use: int, node: Node) -> bool:
-        """False for an entry that is stale. An evicted node is not in _by_use."""
+        """Returns False for a stale entry of the queue. An evicted node is not in _by_use."""
         return node.last_use == use and not node.children and self._owners[node.page_id] == 1
 
     def _remove(self, node: Node) -> None:
-        """A leaf that alone owns its page, which it owns no longer."""
+        """Remove a leaf that alone owns its page; it does not own the page any longer."""
         parent = node.parent
         if self.watch is not None:
             self.watch.evicted(node)
@@ -207,5 +211,5 @@ class PrefixTree:
 
 
 def root_path(salt: str) -> int:
-    """A hash of the salt. It is the same in every process, unlike the hash of a string."""
+    """Returns a hash of the salt. It is the same in every process, unlike the hash of a string."""
     return hash(tuple(salt.encode()))

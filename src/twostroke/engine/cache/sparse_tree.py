@@ -33,7 +33,8 @@ class SparseTree(PrefixTree):
         return child
 
     def touch(self, node: Node, bonus: int = 0) -> None:
-        """Note that what the node holds was used just now, or as if `bonus` uses later. Only the tree owns it."""
+        """Note that what the node holds was used just now, or as if it were used `bonus` uses later. Only the tree owns
+        it."""
         self._uses += 1
         if self._by_use.get(node.last_use) is node:
             del self._by_use[node.last_use]
@@ -45,15 +46,14 @@ class SparseTree(PrefixTree):
         self._offer(node)
 
     def give_back(self, node: Node) -> None:
-        """Decrement the owners of what the node holds. It stays in the tree, now as the most recently used."""
+        """Remove one owner of the page or slot that the node holds. It stays in the tree, now as the most recently
+        used."""
         if self._pool.release(node.page_id) == 1:
             self._num_unshared += 1
             self.touch(node)
 
     def evict_one(self) -> int | None:
-        """Evict the least recently used page or slot that no sequence holds, and return it. None where there is no such
-        one.
-        """
+        """Evict the least recently used page or slot that no sequence holds, and return it; None when there is none."""
         while self._evictable:
             use = heapq.heappop(self._evictable)
             node = self._by_use.pop(use, None)
@@ -89,7 +89,7 @@ class SparseTree(PrefixTree):
         return page_id
 
     def _prune(self, node: Node) -> None:
-        """Take out the node, and what is above it, as far as nothing is there or below."""
+        """Remove the node and its ancestors, as far as they hold nothing, have no children and are not pinned."""
         while node.page_id == NOTHING and not node.children and not node.pins:
             parent = node.parent
             if parent is None:

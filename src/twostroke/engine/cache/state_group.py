@@ -31,8 +31,8 @@ from twostroke.engine.cache.prefix_tree import Node
 from twostroke.engine.cache.sparse_tree import NOTHING, SparseTree
 
 GRID_TOKENS = 2048
-"""Tokens between two snapshots of a long prompt. A snapshot takes as many bytes as a thousand tokens of K and V, so a
-finer grid would cost more memory than the prefixes that it makes reusable."""
+"""The tokens between two snapshots of a long prompt. A snapshot takes as many bytes as a thousand tokens of K and V, so
+a finer grid would cost more memory than the prefixes that it makes reusable."""
 
 ZEROS = -1
 NOTHING_HELD = -1
@@ -69,19 +69,19 @@ class StateGroup:
 
     @property
     def slots_left(self) -> int:
-        """Slots that a sequence could have: free ones, and those of snapshots."""
+        """The number of slots that a sequence could have: free ones, and those of snapshots."""
         return self.pool.num_free + self.tree.num_unshared
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """The most pages that end with a snapshot. The last token is always computed, so at least one is left
-        after it."""
+        """Returns the largest number of pages that end with a snapshot. The last token is always computed, so at least
+        one token is left after them."""
         most = min(num_pages, (num_tokens - 1) // self.page_tokens)
         return next((count for count in range(most, 0, -1) if path[count - 1].page_id != NOTHING), 0)
 
     def points(self, num_tokens: int, usable: int, shared: int) -> tuple[int, ...]:
-        """The positions at which a prompt's chunks should end for snapshots, in order.
+        """Returns the positions at which a prompt's chunks should end for snapshots, in order.
 
-        usable: pages that the prompt goes on from. shared: pages that are in any tree.
+        usable: the number of pages that the prompt goes on from. shared: the number of pages that are in any tree.
         """
         size = self.page_tokens
         last, first = (num_tokens - 1) // size * size, usable * size
@@ -90,7 +90,8 @@ class StateGroup:
         return tuple(sorted(point for point in wanted if point > first))
 
     def open(self, salt: str, matched: Sequence[Node], points: Iterable[int]) -> SlotTable:
-        """A slot with the snapshot after the matched pages, or with zeros. Raises ValueError where none is left."""
+        """Returns a slot with the snapshot after the matched pages, or with zeros. Raises ValueError when no slot is
+        left."""
         node, source = (matched[-1], matched[-1].page_id) if matched else (self.tree.root(salt), ZEROS)
         node.pins += 1
         if matched:
@@ -105,7 +106,7 @@ class StateGroup:
         return SlotTable(slot, node, len(matched), frozenset(points))
 
     def fork(self, table: SlotTable) -> SlotTable | None:
-        """A slot with a copy of this sequence's state; None where no slot is left."""
+        """Returns a slot with a copy of this sequence's state; None when no slot is left."""
         slot = self._take_slot()
         if slot is None:
             return None
@@ -114,8 +115,8 @@ class StateGroup:
         return SlotTable(slot, table.node, table.num_pages, table.points)
 
     def hold(self, table: SlotTable) -> bool:
-        """Keep a copy of the state as it is before the next step. False where that would take the last slot, which is
-        left to a sequence that waits."""
+        """Keep a copy of the state as it is before the next step. Returns False when the copy would take the last slot,
+        which is left to a waiting sequence."""
         if self.slots_left < 2:
             return False
         slot = self._take_slot()
@@ -126,18 +127,18 @@ class StateGroup:
         return True
 
     def go_back(self, table: SlotTable) -> None:
-        """The state is again what `hold` kept; nothing is held any more."""
+        """Make the copy that `hold` kept the state again, and release that copy's slot."""
         self._copies.append((table.held, table.slot))
         self.go_on(table)
 
     def go_on(self, table: SlotTable) -> None:
-        """Give up what `hold` kept, if anything."""
+        """Release the copy that `hold` kept, if there is one."""
         if table.held != NOTHING_HELD:
             self.pool.release(table.held)
             table.held = NOTHING_HELD
 
     def commit(self, table: SlotTable, computed: int, known_tokens: Sequence[int]) -> None:
-        """The sequence has computed this many of its tokens: take a snapshot where a page ends here."""
+        """Note that the sequence has computed `computed` of its tokens, and take a snapshot when a page ends there."""
         if computed % self.page_tokens or computed // self.page_tokens == table.num_pages:
             return
         before = node = table.node
@@ -157,8 +158,8 @@ class StateGroup:
         self.tree.unpin(before)
 
     def _snapshot(self, table: SlotTable, moved: Node | None) -> bool:
-        """Keep the state that table.slot has now at table.node, in the slot of the snapshot that is moved, or in
-        another one. False where none can be had."""
+        """Keep the state that table.slot has now at table.node, in the slot of the snapshot `moved` or in another one.
+        Returns False when no slot can be had."""
         slot = self._take_slot() if moved is None else self.tree.forget(moved)
         if slot is None:
             return False
@@ -176,8 +177,8 @@ class StateGroup:
         self.tree.unpin(table.node)
 
     def snapshot_for(self, salt: str, pages: Sequence[tuple[int, ...]]) -> int | None:
-        """A slot that is now the snapshot after these pages, for the caller to write at once. None where that snapshot
-        is there already, or no slot is left that no pending copy touches."""
+        """Returns a slot that is now the snapshot after these pages; the caller must write it at once. Returns None
+        when that snapshot exists already, or when every slot that is left is part of a pending copy."""
         node = self.tree.known_root(salt)
         for tokens in pages:
             node = None if node is None else node.children.get(tokens)
@@ -195,14 +196,14 @@ class StateGroup:
         return slot
 
     def content_of(self, slot: int) -> int:
-        """The slot that has, at this moment, what `slot` has after the pending copies."""
+        """Returns the slot that holds, at this moment, the content that `slot` will have after the pending copies."""
         for source, target in reversed(self._copies):
             if target == slot:
                 slot = source
         return slot
 
     def _take_untouched(self) -> int | None:
-        """A slot that no pending copy reads or writes."""
+        """Returns a slot that no pending copy reads or writes; None when there is none."""
         touched = {slot for copy in self._copies for slot in copy}
         refused: list[int] = []
         while (slot := self._take_slot()) is not None and slot in touched:
@@ -212,14 +213,14 @@ class StateGroup:
         return slot
 
     def take_copies(self) -> tuple[tuple[int, int], ...]:
-        """The copies for the next plan, in order."""
+        """Returns the copies for the next plan, in order."""
         if not self._copies:
             return ()
         self._in_flight, self._copies = self._copies, []
         return tuple(self._in_flight)
 
     def settle_copies(self, failed: bool) -> None:
-        """The plan with the last copies was run. failed: perhaps not all of them were made."""
+        """The plan with the last copies was run. failed: True when perhaps not all of the copies were made."""
         if failed:
             for _, slot in self._in_flight:
                 node = self._node_of.get(slot)
@@ -233,7 +234,7 @@ class StateGroup:
             self.pool.release(slot)
 
     def check(self, tables: Iterable[tuple[str, SlotTable]]) -> None:
-        """Raise ValueError where an invariant is broken (for tests; walks everything)."""
+        """Raise ValueError when an invariant is broken (for tests; walks everything)."""
         owners: dict[int, object] = {}
         pins: dict[Node, int] = {}
         for sequence_id, table in tables:

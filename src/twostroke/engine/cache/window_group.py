@@ -1,10 +1,10 @@
-"""The pages of layers that see a window: given back when the window has passed them.
+"""The pages of layers that see a window: a page is given back when the window has passed it.
 
 A query at position p sees the positions from p - window + 1 on. A page is behind the window when no later query sees
-any of its positions. It is given back when the next page is full, so a table holds one page more than it must at most.
+any of its positions. It is given back when the next page is full, so a table holds at most one page more than it must.
 The tree keeps pages that were given back, while there is room: another request may begin with the same tokens and
-depart at any of them. A prefix can be gone on from where the pages of its last window are there; those before need not
-be.
+depart at any of them. A sequence can go on from a prefix when the pages of the prefix's last window are cached; earlier
+pages need not be.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from twostroke.types.cache_pools import window_pages
 
 
 class WindowGroup(PageGroup):
-    """Pages of one window. chunk_tokens: the most positions of one sequence that a step computes, as far as the pool
-    allows: `chunk_tokens` says how many. Raises ValueError where the pool is too small for a window and one page."""
+    """Pages of one window. chunk_tokens: the most positions of one sequence that a step may compute, as far as the pool
+    allows. Raises ValueError when the pool is too small for a window and one page."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class WindowGroup(PageGroup):
         return SparseTree(self.pool, self.page_tokens)
 
     def first_needed(self, num_pages: int) -> int:
-        """Index of the first page that must be held by a sequence whose first num_pages pages are full. It computes the
-        position after them next, or their last position again (`CacheManager.spared_tokens`). The last full page is
-        always held: its node is where the tree goes on."""
+        """Returns the index of the first page that a sequence must hold when its first num_pages pages are full. It
+        computes the next position after these pages, or their last position again (`CacheManager.spared_tokens`). The
+        last full page is always held, because its node is where the tree goes on."""
         return max(0, num_pages * self.page_tokens - self.window) // self.page_tokens
 
     def usable(self, path: Sequence[Node], num_pages: int, num_tokens: int) -> int:
-        """The most pages whose last window is still in the cache."""
+        """Returns the largest number of pages whose last window is still in the cache."""
         while num_pages:
             needed = range(num_pages - 1, self.first_needed(num_pages) - 1, -1)
             gap = next((index for index in needed if path[index].page_id < 0), None)
@@ -71,9 +71,9 @@ class WindowGroup(PageGroup):
     def last_window(
         self, salt: str, pages: Sequence[tuple[int, ...]], writable: Collection[int]
     ) -> tuple[PageTable, list[int]] | None:
-        """A table of these full pages that holds those of the last window, and the indices of pages that the caller
-        must write now. None, with nothing changed, where there are not enough pages, or one that is missing is not
-        writable."""
+        """Returns a table of these full pages that holds those of the last window, and the indices of pages that the
+        caller must write now. Returns None, with nothing changed, when there are not enough pages, or when a missing
+        page is not writable."""
         first, tree = self.first_needed(len(pages)), self.tree
         found = list(itertools.zip_longest(range(len(pages)), tree.match(salt, _flat(pages), len(pages))))
         nodes = {index: node for index, node in found if index >= first and node is not None and node.page_id >= 0}

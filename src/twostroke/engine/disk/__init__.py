@@ -1,1 +1,2 @@
-"""Keeps pages of prompts on a disk: it chooses what to write and read between steps, in threads of its own."""
+"""Keeps pages of prompts on a disk. It chooses between steps what to write and read, and does so in threads of its own.
+"""

@@ -1,4 +1,4 @@
-"""What the decisions about pages on a disk ask of the disk itself, which may be a real one or a simulated one."""
+"""The interface between the decisions about pages on a disk and the disk itself, which may be real or simulated."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from msgspec import Struct
 from twostroke.engine.disk.index import DiskPart
 
 QUEUED_BYTES = 64 << 20
-"""The most bytes that wait to be written."""
+"""The most bytes that may wait to be written."""
 
 NewParts = Sequence[tuple[bytes, bytes]]
-"""(place, bytes) of each part."""
+"""The new parts, each as (place, bytes)."""
 
 
 def size_of(parts: NewParts) -> int:
-    """The bytes of all these parts."""
+    """Returns the number of bytes of all these parts."""
     return sum(len(data) for _, data in parts)
 
 
 class DiskCounts(Struct):
-    """What has happened so far. refused: readings that would not have been worth it. lost: parts that were not
-    written."""
+    """Counts of what has happened so far. refused: the readings that would not have been worth their time. lost: the
+    parts that were not written."""
 
     written_bytes: int = 0
     read_bytes: int = 0
@@ -35,7 +35,8 @@ class DiskCounts(Struct):
 
 
 class DiskWriting(Struct, frozen=True):
-    """What to write in one file. stay_s: how long it leaves after all others. files: those that stay as long."""
+    """The parts to write in one file. stay_s: how many seconds this file stays after all others have left. files: names
+    of existing files that should stay as long."""
 
     parts: NewParts
     stay_s: float = 0.0
@@ -43,14 +44,15 @@ class DiskWriting(Struct, frozen=True):
 
 
 class DiskReading(Struct, frozen=True):
-    """What to read in one go. key: the asker's number. parts: where each part is, and its place."""
+    """The parts to read together. key: a number that the caller chooses. parts: for each part, where its bytes are, and
+    its place."""
 
     key: int
     parts: tuple[tuple[DiskPart, bytes], ...]
 
 
 class DiskAnswer(Struct, frozen=True):
-    """What came. parts: the bytes of the first parts, up to the first that is missing or damaged."""
+    """The answer to one reading. parts: the bytes of the first parts, up to the first that is missing or damaged."""
 
     key: int
     parts: tuple[bytes, ...]
@@ -58,61 +60,61 @@ class DiskAnswer(Struct, frozen=True):
 
 
 class PartStore(Protocol):
-    """What is kept, and whether it can be used."""
+    """The parts that are kept. readable, writable: whether they can be read, and whether new ones can be written."""
 
     counts: DiskCounts
     readable: bool
     writable: bool
 
     def part_id(self, place: bytes) -> bytes:
-        """The id of what is kept for this place."""
+        """Returns the id of the part that is kept for this place."""
 
     def find(self, part_id: bytes) -> DiskPart | None:
-        """Where the part is, if it is there."""
+        """Returns where the part is; None when it is not kept."""
 
 
 class PartReader(Protocol):
-    """Reads while the engine computes."""
+    """Reads parts while the engine computes."""
 
     def ask(self, reading: DiskReading) -> None:
-        """Read these parts; there is one answer."""
+        """Read these parts. Each call gives one answer."""
 
     def owes(self, key: int) -> bool:
-        """Has a reading of this key no answer yet?"""
+        """Returns True when a reading with this key has no answer yet."""
 
     def take(self, seconds: float = 0.0) -> list[DiskAnswer]:
-        """The answers that have come. Where there are none, wait for one, no longer than this."""
+        """Returns the answers that have come. When there are none, wait for one, for at most `seconds`."""
 
     def close(self) -> None:
-        """Read no more."""
+        """End the reading."""
 
 
 class PartWriter(Protocol):
-    """Writes while the engine computes."""
+    """Writes parts while the engine computes."""
 
     @property
     def has_room(self) -> bool:
-        """May more be given to it?"""
+        """True when the writer can take another writing."""
 
     @property
     def idle(self) -> bool:
-        """Is all written that was given to it?"""
+        """True when everything that was given to the writer is written."""
 
     def give(self, writing: DiskWriting) -> None:
-        """Let this be written later."""
+        """Queue a writing, which is written later."""
 
     def wait_room(self, seconds: float) -> bool:
-        """Wait until there is room, no longer than this; whether there is."""
+        """Wait until there is room, for at most `seconds`. Returns True when there is room."""
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all is written, no longer than this; whether it is."""
+        """Wait until everything is written, for at most `seconds`. Returns True when it is."""
 
     def close(self) -> None:
-        """Write no more."""
+        """End the writing."""
 
 
 class DiskSides(Struct, frozen=True):
-    """A disk as its user sees it."""
+    """The three interfaces of a disk: its store, its reader and its writer."""
 
     store: PartStore
     reader: PartReader

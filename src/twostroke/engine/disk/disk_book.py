@@ -1,4 +1,4 @@
-"""A book of requests whose prompts may be read from a disk: such a request rests until its pages are here."""
+"""A book of requests whose prompts may be read from a disk: such a request rests until its pages have been read."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from twostroke.types.result import StepResult
 
 
 class DiskBook:
-    """Satisfies PlanningBook. told: called for each request that goes on, with the tokens that
-    were read and the seconds that it rested."""
+    """Satisfies PlanningBook. told: called for each request that goes on, with the number of tokens that were read and
+    the seconds that the request rested."""
 
     def __init__(self, book: PlanningBook, disk: DiskPages, told: Callable[[str, int, float], None]) -> None:
         self._book, self.disk, self._told = book, disk, told
 
     @property
     def has_work(self) -> bool:
-        """True while a request is waiting, rests or runs, and while pages are to be copied for the disk."""
+        """True while a request waits, rests or runs, and while pages are to be copied for the disk."""
         return self._book.has_work or self.disk.has_work
 
     @property
@@ -32,7 +32,8 @@ class DiskBook:
         return self._book.parking
 
     def before_step(self) -> bool:
-        """Called before each step, and before its time begins. Whether a reading was all that there was to wait for."""
+        """Take in what was read, before each step and before its time begins. Returns True when there was nothing to do
+        but wait for a reading."""
         if not self.disk.has_work:
             return False
         reading = self.disk.reading

@@ -13,9 +13,10 @@ from twostroke.engine.disk.parts import PartMemory
 from twostroke.engine.disk.saving import DiskSaving
 
 WAIT_S = 0.02
-"""The longest wait for a reading where nothing else can be computed: requests that come meanwhile wait as long."""
+"""The longest wait for a reading when nothing else can be computed, in seconds. A request that comes meanwhile may wait
+as long."""
 COPY_S, FLUSH_S = 5.0, 10.0
-"""At the end: the longest wait for room in the writer's queue, and for its last file."""
+"""The longest waits at the end, in seconds: for room in the writer's queue, and for the writer's last file."""
 
 
 class DiskPages:
@@ -40,55 +41,55 @@ class DiskPages:
 
     @property
     def counts(self) -> DiskCounts:
-        """What has happened so far; any thread may ask."""
+        """Counts of what has happened so far. Any thread may read them."""
         return self._store.counts
 
     @property
     def rate(self) -> float:
-        """Bytes a second of readings, as measured so far; any thread may ask."""
+        """The speed of readings in bytes a second, as measured so far. Any thread may read it."""
         return self._price.rate
 
     @property
     def settled(self) -> bool:
-        """Is all written that was to be written? Any thread may ask."""
+        """True when everything that should be written is written. Any thread may read it."""
         return not self._saving.pending and self._writer.idle
 
     @property
     def reading(self) -> bool:
-        """Does a request wait for the disk?"""
+        """True while a request waits for the disk."""
         return len(self._fetching) > 0
 
     @property
     def has_work(self) -> bool:
-        """Is there something to do between steps?"""
+        """True when there is something to do between steps."""
         return self.reading or self._saving.pending
 
     def wish(self, request_id: str, disk_s: float) -> None:
-        """A request came. disk_s: see Request."""
+        """Note the `disk_s` of a new request. disk_s: see Request."""
         if disk_s:
             self._wishes[request_id] = disk_s
 
     def begin(self, request_id: str, salt: str, keys: Sequence[int], *, may_skip: bool) -> bool:
-        """A request came. Whether pages are read for it, so that it should rest. may_skip: may cached positions be
-        left out of its computation?"""
+        """Begin to read pages for a new request. Returns True when pages are read, so that the request should rest.
+        may_skip: True when cached positions may be left out of the request's computation."""
         self._prompts[request_id] = len(keys) // self._size
         return may_skip and self._fetching.begin(request_id, salt, keys)
 
     def cancel(self, request_id: str) -> None:
-        """A request is over."""
+        """Forget a request that is over."""
         self._prompts.pop(request_id, None)
         self._wishes.pop(request_id, None)
         self._fetching.cancel(request_id)
 
     def between_steps(self, idle: bool) -> list[CameBack]:
-        """Take what was read, and copy what is to be written; -> requests that go on. idle: nothing can be computed
-        before a reading ends."""
+        """Take what was read, copy what should be written, and return the requests that go on. idle: True when nothing
+        can be computed before a reading ends."""
         answers = self._reader.take(WAIT_S if idle and self.reading else 0.0) if self.reading else []
         self._saving.go_on(idle)
         return self._fetching.take(answers)
 
     def close(self) -> None:
-        """No step comes any more: write what is left, and end the threads."""
+        """Write what is left, and end the threads. No step comes after this call."""
         self._saving.finish(COPY_S, FLUSH_S)
         self._writer.close()
         self._reader.close()

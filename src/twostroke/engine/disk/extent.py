@@ -5,7 +5,7 @@
     a digest of all of that
 
 A file is written whole under another name and renamed, and never changed. Each part is guarded by its own digest, which
-is that of a page on the wire. The key of the digest is the place of the page, so bytes of other tokens fit nowhere.
+is that of a page on the wire. The key of the digest is the place of the page, so bytes of other tokens never match.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PART = struct.Struct("<16s16sQ")
 
 
 class UnusableExtent(Exception):
-    """A file that is not what this process could have written."""
+    """Raised for a file that this process cannot have written."""
 
 
 class NewPart(Struct, frozen=True):
@@ -39,14 +39,15 @@ class NewPart(Struct, frozen=True):
 
 
 def head_of(identity: bytes, parts: Sequence[NewPart]) -> bytes:
-    """What stands before the parts."""
+    """Returns the head of a file, which comes before the parts."""
     head = _FIRST.pack(MAGIC, FORMAT, identity, len(parts))
     head += b"".join(_PART.pack(part.part_id, part.digest, len(part.data)) for part in parts)
     return head + _guard(head)
 
 
 def head_bytes(first: bytes) -> int:
-    """How long the head is of which these are the first `FIRST_BYTES` bytes. Raises UnusableExtent."""
+    """Returns the number of bytes of a file's head. first: the first `FIRST_BYTES` bytes of the head. Raises
+    UnusableExtent."""
     if len(first) < FIRST_BYTES:
         raise UnusableExtent("it is cut")
     magic, version, _, count = _FIRST.unpack_from(first)
@@ -56,7 +57,7 @@ def head_bytes(first: bytes) -> int:
 
 
 def parts_of(name: str, head: bytes, identity: bytes, file_bytes: int) -> list[tuple[bytes, DiskPart]]:
-    """The parts of a file of this size by their ids. Raises UnusableExtent."""
+    """Returns the parts of a file of file_bytes bytes, each with its id. Raises UnusableExtent."""
     size = head_bytes(head)
     if len(head) < size or file_bytes < size:
         raise UnusableExtent("it is cut")
@@ -75,7 +76,8 @@ def parts_of(name: str, head: bytes, identity: bytes, file_bytes: int) -> list[t
 
 
 def name_of(parts: Sequence[NewPart]) -> str:
-    """The name of a file with these parts: equal for equal parts, and silent about what they hold."""
+    """Returns the name of a file with these parts. It is equal for equal parts, and reveals nothing of their content.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(part.part_id)

@@ -2,8 +2,8 @@
 
     begin(request) -> is something read for it? then it should rest      take(answers) -> requests that go on
 
-Pages are put into the prefix tree between two steps, where the scheduler finds them as it finds any prefix. What is
-damaged, late or gone is computed.
+Pages are put into the prefix tree between two steps, where the scheduler finds them as it finds any prefix. Pages that
+are damaged, late or gone are computed.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from twostroke.engine.disk.index import DiskPart
 from twostroke.engine.disk.parts import STATES, PartMemory, longest_end, place_of
 
 ASKED_BYTES = 8 << 20
-"""Read in one go, and put into the pool between two steps; at least one page."""
+"""The most bytes that are read together and put into the pool between two steps; at least one page is read."""
 LEFT_SHARE = 8
-"""Pages are read as long as more than one in this many of the pool can be allocated."""
+"""Pages are read as long as more than one in LEFT_SHARE pages of the pool can be allocated."""
 PATIENCE = 2.0
-"""A reading may take this many times what computing would, or PATIENCE_S; then the prompt is computed."""
+"""A reading may take PATIENCE times as long as computing would, or PATIENCE_S; then the prompt is computed."""
 PATIENCE_S = 0.25
 
 Part = tuple[int, int]
-"""(group, index of a page)."""
+"""A part, as (group, index of a page)."""
 
 
 class CameBack(Struct, frozen=True):
-    """A request that goes on. tokens: those of its prompt that were read, and in how many seconds."""
+    """A request that goes on. tokens: the number of tokens of its prompt that were read. seconds: how long that took.
+    """
 
     request_id: str
     tokens: int
@@ -43,8 +44,8 @@ class CameBack(Struct, frozen=True):
 
 
 class _Fetch(Struct, eq=False):
-    """One prompt that is read. stays: pages that stay and are not asked for yet, in order. others: the parts that are
-    read after them."""
+    """One prompt that is read. stays: the pages that stay and are not asked for yet, in order. others: the parts that
+    are read after `stays`."""
 
     key: int
     graft: Graft
@@ -62,7 +63,7 @@ class _Fetch(Struct, eq=False):
 
 
 class DiskFetching:
-    """Belongs to the thread that steps. clock: seconds."""
+    """Reads prompts from the disk. Belongs to the thread that steps. clock: returns the time in seconds."""
 
     def __init__(
         self,
@@ -80,11 +81,12 @@ class DiskFetching:
         self._late: set[int] = set()  # readings that were given up and have no answer yet
 
     def __len__(self) -> int:
-        """How many prompts are being read."""
+        """Returns how many prompts are being read."""
         return len(self._fetches)
 
     def begin(self, request_id: str, salt: str, keys: Sequence[int]) -> bool:
-        """keys: the tokens of its prompt, as the prefix tree knows them."""
+        """Begin to read a request's prompt. Returns False when nothing is read. keys: the tokens of the prompt, as the
+        prefix tree knows them."""
         self._late = {key for key in self._late if self._reader.owes(key)}
         if not self._store.readable or self._late:
             return False
@@ -121,7 +123,7 @@ class DiskFetching:
         return True
 
     def cancel(self, request_id: str) -> None:
-        """A request waits no more."""
+        """End the waiting of a request. A reading ends when no request waits for it."""
         for fetch in list(self._fetches.values()):
             if request_id in fetch.waiting:
                 fetch.waiting.remove(request_id)
@@ -129,7 +131,7 @@ class DiskFetching:
                     self._end_of(fetch)
 
     def take(self, answers: Iterable[DiskAnswer]) -> list[CameBack]:
-        """What was read; -> the requests that wait for nothing more."""
+        """Take in what was read, and return the requests that wait for nothing more."""
         ready: list[CameBack] = []
         for answer in answers:
             self._price.observe(sum(map(len, answer.parts)), answer.seconds)
@@ -144,7 +146,7 @@ class DiskFetching:
         return ready
 
     def _places(self, salt: str, keys: Sequence[int], most: int) -> list[bytes]:
-        """The places of its pages, as far as pages that stay are here or on the disk."""
+        """Returns the places of the prompt's pages, as far as the pages that stay are cached or on the disk."""
         groups = [number for number, group in enumerate(self._cache.groups) if not group.window]
         here = min((len(self._cache.groups[g].tree.match(salt, keys, most)) for g in groups), default=most)
         places: list[bytes] = []
@@ -156,7 +158,7 @@ class DiskFetching:
         return places
 
     def _end(self, places: Sequence[bytes], salt: str, keys: Sequence[int], most: int) -> int:
-        """The most pages that the prompt could be gone on from."""
+        """Returns the most pages from which the prompt could go on."""
         held = {
             number: self._cache.groups[number].tree.match(salt, keys, most)
             for number, group in enumerate(self._cache.groups)
@@ -176,7 +178,7 @@ class DiskFetching:
     def _missing(
         self, graft: Graft, places: Sequence[bytes], end: int, salt: str, keys: Sequence[int]
     ) -> tuple[list[Part], list[Part]]:
-        """Pages that stay, and the other parts, which are on the disk alone."""
+        """Returns the pages that stay, and the other parts that are only on the disk."""
         stays: list[Part] = []
         others: list[Part] = []
         for number, group in enumerate(self._cache.groups):
@@ -205,7 +207,7 @@ class DiskFetching:
         return found if found is not None and found.num_bytes == self._memory.part_bytes(group) else None
 
     def _ask(self, fetch: _Fetch) -> bool:
-        """Ask for the next parts; False where all have come, or one is gone."""
+        """Ask for the next parts. Returns False when all parts have come, or one is gone."""
         if not fetch.waiting:
             return False
         asked: list[Part] = []
@@ -226,7 +228,8 @@ class DiskFetching:
         return True
 
     def _keep(self, fetch: _Fetch, answer: DiskAnswer) -> bool:
-        """Put what came into the caches, up to the first page that is not whole. Whether all was whole."""
+        """Put the parts that came into the caches, up to the first page that is not whole. Returns True when all parts
+        were whole."""
         asked, whole = fetch.asked, len(answer.parts) == len(fetch.asked)
         if fetch.graft.at < fetch.graft.most:
             return self._keep_staying(fetch, answer.parts) and whole

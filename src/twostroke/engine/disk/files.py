@@ -1,4 +1,4 @@
-"""The file operations that pages on a disk need, and nothing of what the files contain."""
+"""The file operations that pages on a disk need. This module knows nothing of the files' content."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from twostroke.system import here
 
 OWN_FOLDER, OWN_FILE = 0o700, 0o600
 KV_FOLDER = "kv"
-"""The part of a cache folder that pages are kept in."""
+"""The part of a cache folder in which pages are kept."""
 SECRET = "secret"
-"""The file there that has the key of all ids."""
+"""The name of the file in this folder that holds the key of all ids."""
 PARTIAL = ".part"
 ABANDONED_S, MOST_STAY_S = 600.0, 86_400.0
-"""A partial file that nobody has written to for so long is of a process that was killed. The longest stay of a file."""
+"""A partial file that nobody has written to for ABANDONED_S seconds is of a process that was killed. MOST_STAY_S: the
+longest stay of a file, in seconds."""
 
 _NUMBERS = itertools.count(1)
 
 
 class DiskFiles:
-    """Everything raises OSError. Names are paths below the folder."""
+    """All methods raise OSError. Names are paths below the folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def make_folder(self, name: str) -> None:
-        """A folder of this user alone. Raises PermissionError for a link and for what another user owns."""
+        """Make a folder that only this user can read. Raises PermissionError for a link and for a folder of another
+        user."""
         path = self.folder / name
         path.mkdir(mode=OWN_FOLDER, parents=True, exist_ok=True)
         found = os.lstat(path)
@@ -45,7 +47,7 @@ class DiskFiles:
             raise PermissionError("another user owns it")
 
     def list(self) -> list[FoundFile]:
-        """All files, partial ones too."""
+        """Returns all files, partial ones too."""
         return list(_found(self.folder, ""))
 
     def remove_abandoned(self) -> None:
@@ -56,7 +58,8 @@ class DiskFiles:
                 self.remove(file.name)
 
     def write(self, name: str, pieces: Iterable[bytes]) -> int:
-        """Write a whole file under another name and rename it; -> its bytes. Nothing is left where that fails."""
+        """Write a whole file under another name, rename it, and return its number of bytes. Nothing is left when the
+        writing fails."""
         partial = self.folder / f"{name}.{os.getpid()}-{next(_NUMBERS)}{PARTIAL}"
         written = 0
         try:
@@ -73,7 +76,7 @@ class DiskFiles:
         return written
 
     def read(self, name: str, offset: int, num_bytes: int) -> bytes:
-        """Bytes of a file, fewer at its end."""
+        """Returns num_bytes bytes of a file from `offset` on; fewer at the file's end."""
         descriptor = os.open(self.folder / name, os.O_RDONLY | here.file_flags(follow=False))
         try:
             return here.read_at(descriptor, num_bytes, offset)
@@ -81,11 +84,12 @@ class DiskFiles:
             os.close(descriptor)
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is gone already is as good."""
+        """Remove a file. A file that is gone already is no error."""
         (self.folder / name).unlink(missing_ok=True)
 
     def touch(self, name: str, stay_s: float = 0.0) -> None:
-        """The file is used now, or at a time to come. A later time that it has stays, unless a clock was wrong."""
+        """Set the file's time of use to now, or to `stay_s` seconds from now. A later time that the file already has
+        stays, unless a clock was wrong."""
         now_ns = time.time_ns()
         before_ns = os.stat(self.folder / name, follow_symlinks=False).st_mtime_ns
         known_ns = before_ns if before_ns <= now_ns + int(MOST_STAY_S * 1e9) else 0

@@ -1,4 +1,4 @@
-"""Which parts of prompts are in which files, and which files leave a folder that is too large. Pure."""
+"""Which parts of prompts are in which files, and which files are removed from a folder that is too large. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DiskPart(Struct, frozen=True):
 
 
 class FoundFile(Struct, frozen=True):
-    """A file of the folder. name: its path below the folder. used_ns: when it was used last."""
+    """A file of the folder. name: its path below the folder. used_ns: the time of its last use, in nanoseconds."""
 
     name: str
     num_bytes: int
@@ -25,7 +25,7 @@ class FoundFile(Struct, frozen=True):
 
 
 class DiskIndex:
-    """Parts by their ids. Not for several threads at once."""
+    """The parts by their ids. Only one thread at a time may use it."""
 
     def __init__(self) -> None:
         self._parts: dict[bytes, DiskPart] = {}
@@ -39,26 +39,27 @@ class DiskIndex:
 
     @property
     def files(self) -> Sequence[str]:
-        """The names of the files that it knows."""
+        """The names of the files in the index."""
         return tuple(self._files)
 
     def knows(self, file: str) -> bool:
-        """Is this file in it?"""
+        """Returns True when this file is in the index."""
         return file in self._files
 
     def find(self, part_id: bytes) -> DiskPart | None:
-        """Where the part with this id is."""
+        """Returns where the part with this id is; None when it is not in the index."""
         return self._parts.get(part_id)
 
     def add(self, file: str, parts: Sequence[tuple[bytes, DiskPart]]) -> None:
-        """A file is in the folder. The part of a file that came earlier counts where two files have one id."""
+        """Add a file that is in the folder. When two files have a part with the same id, the file that was added first
+        counts."""
         self.forget(file)
         self._files[file] = tuple(part_id for part_id, _ in parts)
         for part_id, part in parts:
             self._parts.setdefault(part_id, part)
 
     def forget(self, file: str) -> None:
-        """A file is gone, or cannot be trusted."""
+        """Remove a file that is gone or cannot be trusted."""
         for part_id in self._files.pop(file, ()):
             found = self._parts.get(part_id)
             if found is not None and found.file == file:
@@ -66,7 +67,8 @@ class DiskIndex:
 
 
 def leaving(files: Iterable[FoundFile], limit_bytes: int, new_bytes: int) -> list[FoundFile]:
-    """The files to remove before new_bytes are added, so that all fit in limit_bytes: those used longest ago first."""
+    """Returns the files to remove before new_bytes are added, so that all fit in limit_bytes. The least recently used
+    come first."""
     known = sorted(files, key=lambda file: (file.used_ns, file.name))
     over = sum(file.num_bytes for file in known) + new_bytes - limit_bytes
     gone: list[FoundFile] = []

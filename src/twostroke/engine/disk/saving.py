@@ -1,7 +1,8 @@
 """Pages of sequences that have ended are copied out between steps, a few at a time, and written by another thread.
 
 A sequence that ends leaves its pages in the prefix tree. They are copied while they are there, so those that leave the
-tree later are on the disk already. What is evicted before its turn, or comes while too many wait, is not written.
+tree later are on the disk already. Pages that are evicted before their turn are not written. A sequence that ends while
+too many others wait is not written either.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from twostroke.engine.disk.contract import DiskWriting, PartStore, PartWriter
 from twostroke.engine.disk.parts import STATES, PartMemory, place_of
 
 LEAST_TOKENS = 256
-"""Shorter sequences are not written."""
+"""The fewest tokens of a sequence that is written."""
 MOST_JOBS = 256
 FILE_BYTES, FILE_PARTS = 16 << 20, 64
-"""The most of one file; a larger part has a file of its own."""
+"""The most bytes and the most parts of one file; a larger part has a file of its own."""
 BUSY_BYTES, IDLE_BYTES = 1 << 20, 16 << 20
-"""Copied between two steps while requests run, and while none does."""
+"""The most bytes that are copied between two steps while requests run, and while none runs."""
 KEPT_STATES = 2
 """Snapshots of one sequence that are written: the last ones."""
 DEPART_PAGES = 4
@@ -32,12 +33,13 @@ DEPART_PAGES = 4
 the history, such as an empty thought."""
 
 Wanted = tuple[int, int]
-"""(group, index of a page)."""
+"""A part to write, as (group, index of a page)."""
 
 
 class DiskSaving:
-    """Belongs to the thread that steps. trusted(seconds): are the weights known to be undamaged? It waits at most so
-    long. Until then nothing is written, because pages of damaged weights must not outlive the process."""
+    """Belongs to the thread that steps. trusted(seconds): returns True when the weights are known to be undamaged; it
+    waits for at most `seconds`. Until then nothing is written, because pages of damaged weights must not outlive the
+    process."""
 
     def __init__(
         self,
@@ -55,12 +57,12 @@ class DiskSaving:
 
     @property
     def pending(self) -> bool:
-        """Is there something to copy, now or later?"""
+        """True when there is something to copy, now or later."""
         return bool(self._jobs)
 
     def ended(self, holding: SequenceCache, prompt_pages: int, stay_s: float = 0.0) -> None:
-        """A sequence gives its pages back. prompt_pages: full pages of its prompt, where its next turn may depart.
-        stay_s: how long its files leave after all others."""
+        """Queue the pages of a sequence that gives them back. prompt_pages: the number of full pages of its prompt,
+        where its next turn may depart. stay_s: how many seconds its files stay after all others have left."""
         if holding.full_pages * self._cache.page_tokens < LEAST_TOKENS or not self._store.writable:
             return
         if len(self._jobs) >= MOST_JOBS:
@@ -69,7 +71,7 @@ class DiskSaving:
         self._jobs.append(_Job(holding.salt, _nodes_of(holding), min(prompt_pages, holding.full_pages), stay_s))
 
     def go_on(self, idle: bool) -> None:
-        """Copy some, if it can be written. idle: no request runs."""
+        """Copy some parts, if they can be written. idle: True when no request runs."""
         if not self._store.writable:
             self._jobs.clear()
         left = IDLE_BYTES if idle else BUSY_BYTES
@@ -84,7 +86,7 @@ class DiskSaving:
                 self._jobs.popleft()
 
     def finish(self, seconds: float, flush_s: float) -> None:
-        """Copy all, as long as the disk takes it: no step comes after this."""
+        """Copy all parts, as long as the disk takes them. No step comes after this call."""
         if self._jobs and not self._trusted(seconds):
             self._jobs.clear()
         while self._jobs and self._store.writable and self._writer.wait_room(seconds):
@@ -92,7 +94,7 @@ class DiskSaving:
         self._writer.flush(flush_s)
 
     def _begin(self, job: _Job) -> None:
-        """Find out what of a sequence is to be written."""
+        """Find out which parts of a sequence should be written."""
         cache, tokens = self._cache, list(itertools.chain.from_iterable(node.tokens for node in job.nodes))
         count = len(job.nodes)
         job.tokens, job.places = tokens, list(page_places(job.salt, tokens, cache.page_tokens))
@@ -137,7 +139,8 @@ class DiskSaving:
         return place in self._given or self._store.find(self._store.part_id(place)) is not None
 
     def _copy(self, job: _Job, most: int) -> int:
-        """Copy some parts of a sequence, `most` bytes about; -> how many. Parts of a whole file go to the writer."""
+        """Copy some parts of a sequence, about `most` bytes, and return how many bytes. When the parts fill a file,
+        they are given to the writer."""
         copied = 0
         paths: dict[int, list[Node]] = {}
         while job.wanted and copied < most:
@@ -177,8 +180,8 @@ def _is_here(path: Sequence[Node], index: int) -> bool:
 
 
 class _Job:
-    """One sequence. wanted: parts that are to be written, in order, once it has begun. batch:
-    those that were copied for the next file."""
+    """One sequence to write. wanted: the parts to write, in order, once the job has begun. batch: the parts that were
+    copied for the next file."""
 
     __slots__ = (
         *("batch", "batch_bytes", "begun", "nodes", "places"),
@@ -196,7 +199,7 @@ class _Job:
 
 
 def _nodes_of(holding: SequenceCache) -> Sequence[Node]:
-    """The nodes of its full pages, from the first on."""
+    """Returns the nodes of the sequence's full pages, from the first on."""
     if holding.tables:
         return tuple(holding.tables[0].nodes)
     nodes: list[Node] = []

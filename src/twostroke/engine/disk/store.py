@@ -1,10 +1,11 @@
-"""The folder of pages on a disk: found by ids that say nothing of prompts, bounded, and trusted by digests alone.
+"""The folder of pages on a disk. Pages are found by ids that reveal nothing of prompts, the folder is bounded, and
+pages are trusted by their digests alone.
 
     folder/secret               32 bytes: the key of all ids
     folder/<identity>/*.kv      pages that one model computed by one arithmetic (extent.py)
 
 Several processes may use one folder. Files are named after their contents, written under another name and renamed, and
-never changed. A reader that finds one missing, cut or damaged computes its pages. There is no lock and no database.
+never changed. A reader that finds a file missing, cut or damaged computes its pages. There is no lock and no database.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from twostroke.engine.disk.index import DiskIndex, DiskPart, FoundFile, leaving
 ENDING = ".kv"
 SECRET_BYTES = 32
 LISTED_EVERY = 16
-"""Files that are written before the folder is listed again: other processes write to it, too."""
+"""How many files are written before the folder is listed again, because other processes write to it, too."""
 MOST_DAMAGED = 8
-"""Readings in a row that may fail before the disk is left alone."""
+"""How many readings in a row may fail before the disk is not used any more."""
 
 
 class DiskStore:
-    """Satisfies PartStore. Any thread may use it. identity: 16 bytes that stand for what computes the pages. report:
-    told of each trouble once.
+    """Satisfies PartStore. Any thread may use it. identity: 16 bytes that stand for the model and the arithmetic that
+    compute the pages. report: called once for each kind of trouble.
 
-    Trouble with the disk is never an error: `find` then finds nothing and `write` writes nothing. Each is switched off
-    for good after an error of the disk itself.
+    Trouble with the disk is never an error: `find` then finds nothing and `write` writes nothing. Reading or writing is
+    switched off for good after an error of the disk itself.
     """
 
     def __init__(self, files: DiskFiles, identity: bytes, limit_bytes: int, report: Callable[[str], None]) -> None:
@@ -48,7 +49,7 @@ class DiskStore:
         self._in_folder, self._until_listed, self._failed = 0, 0, 0
 
     def open(self) -> None:
-        """Make the folder and learn what is in it."""
+        """Make the folder and list its files."""
         try:
             for name in ("", self._below):
                 self._files.make_folder(name)
@@ -64,16 +65,17 @@ class DiskStore:
             self._say(f"Pages cannot be read from {self._files.folder}", error, "Prompts are computed.")
 
     def part_id(self, place: bytes) -> bytes:
-        """The id of what is kept for this place. Without the secret of the folder it says nothing of the tokens."""
+        """Returns the id of the part that is kept for this place. Without the secret of the folder, the id reveals
+        nothing of the tokens."""
         return hashlib.blake2b(place, digest_size=16, key=self._secret).digest()
 
     def find(self, part_id: bytes) -> DiskPart | None:
-        """Where the part is, if it is there."""
+        """Returns where the part is; None when it is not kept."""
         with self._guard:
             return self._index.find(part_id) if self.readable else None
 
     def look(self) -> None:
-        """Learn of files that came since, and of those that are gone. Raises OSError."""
+        """List the folder again: add new files, and forget those that are gone. Raises OSError."""
         listed = self._files.list()
         mine = (file for file in listed if file.name.startswith(f"{self._below}/") and file.name.endswith(ENDING))
         own = {file.name: file for file in mine}
@@ -91,7 +93,8 @@ class DiskStore:
             self._files.remove_abandoned()
 
     def write(self, parts: Sequence[tuple[bytes, bytes]], stay_s: float = 0.0) -> None:
-        """Keep these parts, (place, bytes), in a file; nothing where that fails. stay_s: see `stay`."""
+        """Keep these parts, each (place, bytes), in a file. Nothing is kept when the writing fails. stay_s: see `stay`.
+        """
         if not self.writable or not parts:
             self.counts.lost += len(parts)
             return
@@ -117,7 +120,7 @@ class DiskStore:
             self.stay((name,), stay_s)
 
     def read(self, part: DiskPart, place: bytes) -> bytes | None:
-        """The bytes of a part; None where they are not what was written for this place."""
+        """Returns the bytes of a part; None when they are not the bytes that were written for this place."""
         try:
             data = self._files.read(part.file, part.offset, part.num_bytes)
             whole = len(data) == part.num_bytes and page_digest(place, hash_of(data)) == part.digest
@@ -136,13 +139,15 @@ class DiskStore:
         return None
 
     def used(self, names: Sequence[str]) -> None:
-        """These files were read, from the beginning of the prompt on: the last of them leaves first."""
+        """Note that these files were read. They are in the order of the prompt, so the last of them is removed first.
+        """
         for name in reversed(names):
             with contextlib.suppress(OSError):
                 self._files.touch(name)
 
     def stay(self, names: Sequence[str], seconds: float) -> None:
-        """For so long these files leave after all others. Their times say so, and so each process knows it."""
+        """Let these files stay for `seconds` after all others have left. The files' times record it, so each process
+        knows it."""
         for name in names:
             with contextlib.suppress(OSError):
                 self._files.touch(name, min(seconds, MOST_STAY_S))
@@ -176,7 +181,8 @@ class DiskStore:
             )
 
     def _make_room(self, num_bytes: int) -> bool:
-        """Remove the files that were used longest ago, where these bytes have no room. False where they never have."""
+        """Remove the least recently used files when num_bytes more bytes do not fit. Returns False when they can never
+        fit."""
         if num_bytes > self._limit:
             return False
         if self._until_listed <= 0 or self._in_folder + num_bytes > self._limit:
@@ -195,7 +201,7 @@ class DiskStore:
         return [file for file in self._files.list() if file.name != SECRET]
 
     def _known_secret(self) -> bytes:
-        """The secret of the folder, made where there is none."""
+        """Returns the secret of the folder; it is made when there is none."""
         with contextlib.suppress(FileNotFoundError):
             found = self._files.read(SECRET, 0, SECRET_BYTES + 1)
             if len(found) == SECRET_BYTES:

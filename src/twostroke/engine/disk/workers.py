@@ -1,4 +1,4 @@
-"""Two threads: one writes parts to the disk and never holds up who gives them, one reads parts and checks them."""
+"""Two threads: one writes parts to the disk and never delays its caller, one reads parts and checks them."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ class DiskWriter:
 
     @property
     def has_room(self) -> bool:
-        """May more be given to it? One batch more than the bound may wait."""
+        """True when the writer can take another writing. One batch more than the bound may wait."""
         return self._queued_bytes < QUEUED_BYTES and not self._ending
 
     @property
     def idle(self) -> bool:
-        """Is all written that was given to it?"""
+        """True when everything that was given to the writer is written."""
         with self._changed:
             return not (self._queue or self._busy)
 
     def give(self, writing: DiskWriting) -> None:
-        """Let this be written later."""
+        """Queue a writing, which is written later."""
         with self._changed:
             self._queue.append(writing)
             self._queued_bytes += size_of(writing.parts)
             self._changed.notify_all()
 
     def wait_room(self, seconds: float) -> bool:
-        """Wait until there is room, no longer than this; whether there is."""
+        """Wait until there is room, for at most `seconds`. Returns True when there is room."""
         with self._changed:
             return self._changed.wait_for(lambda: self.has_room, seconds)
 
     def flush(self, seconds: float) -> bool:
-        """Wait until all is written, no longer than this; whether it is."""
+        """Wait until everything is written, for at most `seconds`. Returns True when it is."""
         with self._changed:
             return self._changed.wait_for(lambda: self.idle, seconds)
 
     def close(self) -> None:
-        """End after the present file; what waits is dropped."""
+        """End after the present file; writings that wait are dropped."""
         with self._changed:
             self._ending = True
             self._queue.clear()
@@ -76,7 +76,7 @@ class DiskWriter:
 
 
 class DiskReader:
-    """Satisfies PartReader. Each reading has one answer. There is one reading of a key at a time."""
+    """Satisfies PartReader. Each reading has one answer. A key has at most one reading at a time."""
 
     def __init__(self, store: DiskStore) -> None:
         self._store = store
@@ -89,19 +89,19 @@ class DiskReader:
         self._thread.start()
 
     def ask(self, reading: DiskReading) -> None:
-        """Read these parts; there is one answer."""
+        """Read these parts. Each call gives one answer."""
         with self._changed:
             self._asked.append(reading)
             self._owed.add(reading.key)
             self._changed.notify_all()
 
     def owes(self, key: int) -> bool:
-        """Has a reading of this key no answer yet?"""
+        """Returns True when a reading with this key has no answer yet."""
         with self._changed:
             return key in self._owed
 
     def take(self, seconds: float = 0.0) -> list[DiskAnswer]:
-        """The answers that have come. Where there are none, wait for one, no longer than this."""
+        """Returns the answers that have come. When there are none, wait for one, for at most `seconds`."""
         with self._changed:
             if seconds:
                 self._changed.wait_for(lambda: self._answers or self._ending, seconds)
@@ -110,7 +110,7 @@ class DiskReader:
             return found
 
     def close(self) -> None:
-        """End after the present part."""
+        """End the reader after the part that it reads at present."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()

@@ -1,1 +1,1 @@
-"""What the next step computes, of which sequence: queues, budgets, admission, preemption."""
+"""Decides what the next step computes, and of which sequences: queues, budgets, admission, preemption."""

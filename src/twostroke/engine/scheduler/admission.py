@@ -1,5 +1,5 @@
-"""Which waiting sequence may enter: enough pages for all of its known tokens, and no sibling computing the same prompt.
-"""
+"""Which waiting sequence may enter: there must be enough pages for all of its known tokens, and no sibling may be
+computing the same prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from twostroke.engine.scheduler.sequence import Sequence
 
 
 class PageAdmission:
-    """Counts the pages that running sequences still need for what they know, and a watermark, as taken."""
+    """Decides which sequences fit. The pages that running sequences still need for their known tokens, and a watermark,
+    count as taken."""
 
     def __init__(self, cache: CacheManager, watermark_pages: int) -> None:
         self._cache = cache
@@ -18,20 +19,22 @@ class PageAdmission:
         self._most_positions = cache.most_positions
 
     def cached_tokens(self, sequence: Sequence) -> int:
-        """How many of its known tokens are in the prefix tree at this moment, so that they need not be computed."""
+        """Returns how many of the sequence's known tokens are in the prefix tree at this moment, so that they need not
+        be computed."""
         matched = self._cache.match(sequence.request.cache_salt, sequence.keys)
         return self._cache.spared_tokens(matched, len(sequence.known))
 
     def fits_ever(self, sequence: Sequence) -> bool:
-        """Would it fit an empty pool, with one more token?"""
+        """Returns True when the sequence, with one more token, would fit an empty pool."""
         return len(sequence.known) < self._most_positions
 
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
-        """Are there pages for all its known tokens and one more, next to what was promised?"""
+        """Returns True when there are pages for all known tokens of the sequence and one more, in addition to promised
+        pages."""
         return self.fits_beside(sequence, matched, 0, running)
 
     def fits_beside(self, sequence: Sequence, matched: Prefix, promised: int, others: Collection[Sequence]) -> bool:
-        """See fits_now. `promised` pages of each group are promised to sequences that are not among the others."""
+        """See fits_now. `promised` pages of each group are promised to sequences that are not in `others`."""
         promised += self._watermark_pages * len([each for each in others if each.computed])
         missing = self._cache.missing_pages([(each.request.request_id, len(each.known) + 1) for each in others])
         return self._cache.fits(len(sequence.known) + 1, matched, [promised + count for count in missing])
@@ -44,11 +47,11 @@ class SiblingRule:
         self._page_tokens = page_tokens
 
     def holds_back(self, sequence: Sequence, running: Iterable[Sequence]) -> bool:
-        """True where the sequence should wait."""
+        """Returns True when the sequence should wait."""
         group = sequence.request.group_id
         siblings = [other for other in running if other.request.group_id == group]
         return any(other.prompt_under_way or other.computed < self._shared(other) for other in siblings)
 
     def _shared(self, sequence: Sequence) -> int:
-        """Tokens of the prompt's full pages that a sibling can take over."""
+        """Returns the number of tokens of the prompt's full pages, which a sibling can take over."""
         return len(sequence.request.prompt_token_ids) // self._page_tokens * self._page_tokens

@@ -1,4 +1,4 @@
-"""Draft tokens of a step: guesses of what follows the known tokens, verified next to the last of them."""
+"""Draft tokens of a step: guesses of the tokens after the known ones, verified together with the last known token."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from twostroke.types.result import StepResult
 
 
 class Drafter(Protocol):
-    """What guesses, and decides how many guesses pay (`speculate.guesser.Guesser`). It must not raise."""
+    """An object that guesses, and decides how many guesses pay (`speculate.guesser.Guesser`). It must not raise."""
 
     @property
     def asleep(self) -> Mapping[str, int]:
-        """For each request that need not be asked about now, the length of its text at which it is asked about again.
-        """
+        """For each request that need not be asked about now, the length of its text, in tokens, at which the drafter is
+        asked about it again."""
 
     def guess(self, streams: Sequence[Stream], shape: StepShape) -> Mapping[str, Guesses]:
-        """Guesses for the next step by request id: tokens of the vocabulary, no more than a stream has room for."""
+        """Returns guesses for the next step by request id: tokens of the vocabulary, no more than a stream has room
+        for."""
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
-        """The step was run. accepted: for each request that had draft tokens, how many were accepted. measured_s: 0
-        where the step's time is no measure of later ones.
-        """
+        """Note that a step was run. accepted: for each request that had draft tokens, how many were accepted.
+        measured_s: the step's seconds; 0 when its time is no measure of later ones."""
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """A request has ended."""
+        """Note that a request has ended."""
 
 
 PROMISED_SHARE = 0.8
@@ -41,42 +41,43 @@ PROMISED_SHARE = 0.8
 LONGEST_PAUSE_STEPS = 32
 """The drafter is asked at least once in this many steps, to learn how long steps without guesses take."""
 STREAMS_A_STEP = 4
-"""With this many streams they are looked at one step later than the first of them must be, with twice as many two steps
-later: so those that can be asked for again are asked for together, and most steps ask for none."""
+"""With this many streams the drafter is asked one step later than the first stream needs it; with twice as many, two
+steps later. So streams that can be asked for again are asked for together, and most steps ask for none."""
 
 
 class Pause:
-    """How many steps come before any stream need be asked for. A step without guesses has one more token of each stream
-    that decodes, so this is known before."""
+    """Counts the steps in which the drafter need not be asked for any stream. In a step without guesses each decoding
+    stream gets one more token, so the count is known in advance."""
 
     def __init__(self) -> None:
         self._steps_left = self._streams = 0
 
     def goes_on(self, streams: int) -> bool:
-        """Whether this step, too, is without guesses. A stream more ends the pause."""
+        """Returns True when this step, too, is without guesses. An additional stream ends the pause."""
         self._steps_left = self._steps_left - 1 if streams <= self._streams else 0
         self._streams = streams
         return self._steps_left > 0
 
     def begin(self, decoding: Sequence[Decoding], asleep: Mapping[str, int]) -> None:
-        """The step that was just asked for has no guesses. asleep: see Drafter."""
+        """Begin a pause after a step that has no guesses. asleep: see Drafter."""
         until = asleep.get
         rests = [until(s.request.request_id, 0) - len(s.known) for s in decoding if not s.request.steered]
         rest = min(rests, default=LONGEST_PAUSE_STEPS)
         self._steps_left = min(LONGEST_PAUSE_STEPS, rest + len(decoding) // STREAMS_A_STEP) if rest > 0 else 0
 
     def end(self) -> None:
-        """Another stream may come in the place of one that has left."""
+        """End the pause, because another stream may come in the place of one that has left."""
         self._steps_left = 0
 
 
 class Drafts:
-    """Asks the drafter once a step and keeps its draft tokens within the limits of the step. Without a drafter:
-    nothing.
+    """Asks the drafter once a step and keeps its draft tokens within the limits of the step. Without a drafter there
+    are no draft tokens.
 
-    state_page_tokens: 0 where nothing is kept but K and V. A state goes back after a wrong guess to where the step
-    began. It never goes back twice over the same rows, because what is computed again has no guesses after it. Guesses
-    end where a page does, so that snapshots are taken there as without guesses.
+    state_page_tokens: the tokens of a page when states are kept; 0 when only K and V are kept. After a wrong guess a
+    state goes back to the beginning of the step. It never goes back twice over the same rows, because rows that are
+    computed again have no guesses after them. Guesses end at the end of a page, so that snapshots are taken there as
+    without guesses.
     """
 
     def __init__(self, drafter: Drafter | None, limits: SchedulerLimits, state_page_tokens: int = 0) -> None:
@@ -85,7 +86,8 @@ class Drafts:
         self._pause, self._asked = Pause(), False
 
     def of_step(self, decoding: Sequence[Decoding], beside_prompts: bool) -> dict[str, tuple[int, ...]]:
-        """The guesses by request id. decoding: all sequences that decode in the step."""
+        """Returns the guesses by request id. decoding: all sequences that decode in the step. beside_prompts: True when
+        prompts are to be computed in the same step."""
         self._asked = False
         if self._drafter is None or not decoding or self._pause.goes_on(len(decoding)):
             return {}
@@ -118,7 +120,7 @@ class Drafts:
         return found
 
     def observe(self, plan: Plan, result: StepResult, measured_s: float) -> None:
-        """A step was run."""
+        """Note that a step was run."""
         if self._drafter is not None and self._asked:
             drafted = [each for each in plan.sequences if each.draft_token_ids] if plan.num_draft_tokens else ()
             tokens = result.sampled
@@ -126,19 +128,18 @@ class Drafts:
             self._drafter.observe(accepted, measured_s)
 
     def ended(self, sequence: Decoding) -> None:
-        """A sequence has left."""
+        """Note that a sequence has left."""
         self._pause.end()
         if self._drafter is not None:
             self._drafter.ended(sequence.request, sequence.known)
 
     def _most(self, sequence: Decoding) -> int:
-        """Guesses that this sequence may have, whatever the step has room for."""
+        """Returns how many guesses this sequence may have, whatever the step has room for."""
         left = sequence.request.max_tokens - sequence.num_output - 1
         return min(left, -len(sequence.known) % self._page_tokens) if self._page_tokens else left
 
     def _room(self, decoding: Sequence[Decoding], beside_prompts: bool) -> int:
-        """The most draft tokens that this step may verify. Where prompts are to be computed, draft tokens leave half of
-        the rows, and at least one, or prompts could wait for ever.
-        """
+        """Returns the most draft tokens that this step may verify. When prompts are to be computed, draft tokens leave
+        half of the rows, and at least one, or prompts could wait for ever."""
         left = self._limits.max_step_tokens - sum(sequence.remaining for sequence in decoding)
         return max(0, min(left // 2 if beside_prompts else left, self._limits.max_draft_tokens))

@@ -12,9 +12,8 @@ from twostroke.types.result import SampledToken
 
 
 class Ending(Struct, frozen=True):
-    """stopped_by: the end token. refusal: the sequence is refused because it would have been late. num_output_tokens:
-    where the caller counts fewer.
-    """
+    """stopped_by: the end token. refusal: the error when the sequence is refused because it would have been late.
+    num_output_tokens: the caller's number of output tokens, when the caller counts fewer."""
 
     reason: FinishReason
     stopped_by: SampledToken | None = None
@@ -23,7 +22,7 @@ class Ending(Struct, frozen=True):
     num_output_tokens: int | None = None
 
     def event(self, sequence: Sequence, now: float) -> FinishedEvent:
-        """The event."""
+        """Returns the event for the end of this sequence."""
         stopped_by, refusal, counted = self.stopped_by, self.refusal, self.num_output_tokens
         return FinishedEvent(
             request_id=sequence.request.request_id,

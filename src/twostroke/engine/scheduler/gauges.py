@@ -1,4 +1,4 @@
-"""Gauges: what a scheduler and its caches hold at one moment, as numbers."""
+"""Gauges: the requests and pages that a scheduler and its caches hold at one moment, as numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 @dataclass(frozen=True, slots=True)
 class Gauges:
     """Counts of one moment; the totals only rise. running_adapters, waiting_adapters: numbers of the adapters that
-    running and waiting sequences have. guesses: verified elsewhere, by replicas; an engine's observers see its own."""
+    running and waiting sequences have. guesses: guesses that replicas verified; an engine's observers see the engine's
+    own."""
 
     running: int
     waiting: int

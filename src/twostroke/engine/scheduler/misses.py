@@ -14,13 +14,13 @@ from twostroke.types.prefix import MissReason, PrefixMiss
 
 
 class MissReasons:
-    """Asked once for each request, at its first admission."""
+    """Explains misses. It is asked once for each request, at its first admission."""
 
     def __init__(self, cache: CacheManager) -> None:
         self._cache = cache
 
     def explain(self, sequence: Sequence, matched: Prefix, running: Iterable[Sequence]) -> PrefixMiss | None:
-        """None where all that can be shared was found."""
+        """Returns why the prefix was not found; None when all that can be shared was found."""
         if sequence.to_score:
             return PrefixMiss(MissReason.SCORED, 0)
         request = sequence.request
@@ -52,7 +52,7 @@ class MissReasons:
 
 
 def _common_tokens(one: Sequence, other: Sequence, start: int) -> int:
-    """Length of the longest common beginning; the first `start` tokens are known to be equal."""
+    """Returns the length of the longest common beginning; the first `start` tokens are known to be equal."""
     mine, others = one.keys, other.keys
     end = min(len(mine), len(others))
     return next((i for i in range(start, end) if mine[i] != others[i]), end)

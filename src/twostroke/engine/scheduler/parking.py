@@ -1,6 +1,6 @@
 """Requests whose readers have stopped: they give their places and pages to others until their readers go on.
 
-A parked sequence keeps its tokens alone. It is computed again from the prefix cache, or anew, with the same bits.
+A parked sequence keeps only its tokens. It is computed again from the prefix cache, or anew, with the same bits.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from twostroke.engine.scheduler.queues import Queues
 from twostroke.engine.scheduler.sequence import Sequence
 
 GiveUp = Callable[[Sequence, str], None]
-"""(sequence, by): preempt the sequence, outside of a step."""
+"""Called with (sequence, by): preempts the sequence, outside of a step."""
 
 
 class Parking:
-    """give_up: preempts a sequence; the next plan names it."""
+    """Parks sequences. give_up: preempts a sequence; the next plan reports it."""
 
     def __init__(self, queues: Queues, give_up: GiveUp) -> None:
         self._queues, self._give_up = queues, give_up
 
     def park(self, request_id: str) -> None:
-        """Compute the request no more. Unknown ids and beams, whose next tokens come from outside, change nothing.
+        """Stop computing the request. Unknown ids and beams, whose next tokens come from outside, change nothing.
 
-        A sequence that a plan in work holds keeps its pages until it is parked again after that.
+        A sequence that a plan in work holds keeps its pages; it must be parked again after that plan.
         """
         sequence = self._queues.find(request_id)
         if sequence is None or sequence.request.steered:
@@ -34,7 +34,7 @@ class Parking:
             self._give_up(sequence, request_id)
 
     def go_on(self, request_id: str) -> None:
-        """A parked request waits for its place again, before those that came after it."""
+        """Let a parked request wait for its place again, before the requests that came after it."""
         sequence = self._queues.find(request_id)
         if sequence is not None and sequence.paused and not sequence.request.steered:
             self._queues.resume(sequence)

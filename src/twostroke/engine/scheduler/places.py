@@ -12,13 +12,13 @@ from twostroke.engine.scheduler.sequence import Sequence
 LARGE_SHARE = 8
 FEWEST_LARGE = 4
 GiveUp = Callable[[Sequence, str], None]
-"""Preempts a sequence for the request of this id."""
+"""Called with (sequence, request id): preempts the sequence for the request of this id."""
 
 
 class Places:
-    """A call is large where it has more than an eighth of all places, and more than FEWEST_LARGE.
+    """A call is large when it has more than an eighth of all places, and more than FEWEST_LARGE.
 
-    A guest is a waiting sequence of a call that has no place. Where one waits and no place is free, the largest call
+    A guest is a waiting sequence of a call that has no place. When a guest waits and no place is free, the largest call
     gives up the place that it got last. What was computed for it is mostly found in the prefix cache again. While a
     guest waits, a large call takes no further place. Completions that enter fill steps as prompts do, so a guest that
     came after hundreds of them would wait for steps although places are free.
@@ -29,7 +29,7 @@ class Places:
         self._large = max(FEWEST_LARGE, max_sequences // LARGE_SHARE)
 
     def make(self, queues: Queues, give_up: GiveUp) -> frozenset[str]:
-        """Free a place for a guest where that is needed. -> the calls that take no further place in this step."""
+        """Free a place for a guest when that is needed. Returns the calls that take no further place in this step."""
         running = queues.running
         if not queues.waiting or len(running) < self._large:
             return frozenset()
@@ -50,7 +50,8 @@ class Places:
         return frozenset(held - urgent)
 
     def _last(self, running: list[Sequence], group: str) -> Sequence | None:
-        """The sequence of a call that ran for the shortest time. None that a plan in work holds, and no beam."""
+        """Returns the sequence of a call that ran for the shortest time. It is not in a plan in work, and no beam.
+        Returns None when there is none."""
         own = (each for each in running if each.request.group_id == group)
         free = [each for each in own if not (each.under_way or each.request.steered)]
         return free[-1] if free else None

@@ -11,10 +11,9 @@ from twostroke.types.plan import NO_COPIES, NO_TURN, Copies, EncodeTurn, Hold, P
 
 
 class PlanInWork(Struct):
-    """drafts: draft tokens by request id, for the sequences that decode. load: what limits must know of the plan so
-    far. made_room: the sequences preempted since the last plan, before this one was begun. held_calls: request groups
-    from which no further sequence may enter.
-    """
+    """drafts: the draft tokens by request id, for the sequences that decode. load: what limits must know of the plan so
+    far. made_room: the sequences preempted since the last plan, before this one was begun. held_calls: the request
+    groups from which no further sequence may enter."""
 
     now: float
     load: StepLoad = field(default_factory=StepLoad)
@@ -27,7 +26,7 @@ class PlanInWork(Struct):
     def plan(
         self, step_id: int, held: Hold | None, copies: Copies = NO_COPIES, turn: EncodeTurn = NO_TURN
     ) -> Plan:
-        """The plan, now that all are in."""
+        """Returns the plan, now that all sequences are in it."""
         sequences = tuple(self.planned.values())
         drafted = sum([len(each.draft_token_ids) for each in sequences]) if self.drafts else 0
         preempted = (*self.made_room, *self.preempted)

@@ -1,4 +1,5 @@
-"""Which sequence is next and how much of it: the decisions of a scheduler, as one object that it asks."""
+"""Decides which sequence is next and how much of it is computed: the decisions of a scheduler, as one object that it
+asks."""
 
 from __future__ import annotations
 
@@ -15,48 +16,49 @@ from twostroke.types.errors import Overloaded
 
 
 class Policy(Protocol):
-    """Deterministic: what it answers depends on its arguments so far, `now` and results of steps included."""
+    """Deterministic: the answers depend on all arguments so far, `now` and results of steps included."""
 
     limiters: tuple[Limiter, ...]
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
         """Give a new sequence its rank and its promises, before it waits. Raises Overloaded to refuse it.
 
-        cached_tokens(): of its prompt, those found in the prefix tree at this moment.
+        cached_tokens: returns how many tokens of the sequence's prompt are in the prefix tree at this moment.
         """
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
-        """The decoding sequences that go on in this step, in order."""
+        """Returns the decoding sequences that go on in this step, in order."""
 
     def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
-        """Waiting sequences and running ones that do not decode yet, best first; the list may be long."""
+        """Returns the waiting sequences and the running ones that do not decode yet, best first; the list may be long.
+        """
 
     def may_run(self, sequence: Sequence, queues: Queues) -> bool:
-        """May one more run? Where not, none after it is admitted in this step."""
+        """Returns True when this sequence may run in addition. If not, no later sequence is admitted in this step."""
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
-        """What a step holds, once it is planned and before it is computed."""
+        """Note the load of a step, once it is planned and before it is computed."""
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
-        """A step that held these parts ended now."""
+        """Learn from a step that held these parts and ended now."""
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """Learn from a step next to which memory was made ready: the next one may be as slow, later ones are not."""
+        """Learn from a step during which memory was made ready: the next one may be as slow, later ones are not."""
 
     def ended(self, sequence: Sequence) -> None:
-        """A sequence has left."""
+        """Note that a sequence has left."""
 
     def holds(self, sequence: Sequence) -> bool:
-        """Does it wait for a promise that could not be given yet?"""
+        """Returns True when the sequence waits for a promise that could not be given yet."""
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
-        """Waiting sequences that are refused after all, each with its refusal. Called after a step."""
+        """Returns the waiting sequences that are refused after all, each with its refusal. Called after a step."""
 
 
 class ArrivalPolicy:
     """Satisfies Policy for work without objectives. The order is priority, then arrival; running sequences go first.
 
-    times, limiters: where limiters decide by measured steps, these are what they ask.
+    times, limiters: the step times, and the limiters that use them when they decide by measured steps.
     """
 
     def __init__(self, times: StepTime | None = None, limiters: tuple[Limiter, ...] = ()) -> None:
@@ -64,33 +66,33 @@ class ArrivalPolicy:
         self.limiters = limiters
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Lower priority values first, then arrival; a preempted one has its old place again."""
+        """Rank by priority, lower values first, then by arrival. A preempted sequence gets its old place again."""
         sequence.rank = (sequence.request.priority, 0, 0.0, sequence.number)
 
     def decodes(self, queues: Queues) -> Iterable[Sequence]:
-        """All sequences that decode, by admission."""
+        """Returns all sequences that decode, by admission."""
         return queues.decoding
 
     def prefills(self, queues: Queues, now: float) -> Iterable[Sequence]:
-        """Running ones by admission, then the waiting ones by rank."""
+        """Returns the running sequences by admission, then the waiting ones by rank."""
         if self._times is not None:
             self._times.at(now)
         return [*queues.prefilling, *queues.waiting]
 
     def may_run(self, sequence: Sequence, queues: Queues) -> bool:
-        """The budgets alone decide."""
+        """Returns True: the budgets alone decide."""
         return True
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
         """Do nothing."""
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
-        """Correct the cost model, where there is one."""
+        """Correct the cost model, if there is one."""
         if self._times is not None:
             self._times.observe(parts, measured_s, now)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """See Policy. It holds until the next step that is not cold."""
+        """See Policy. The correction holds until the next step that is not cold."""
         if self._times is not None:
             self._times.observe_cold(parts, measured_s)
 
@@ -98,15 +100,16 @@ class ArrivalPolicy:
         """Do nothing."""
 
     def holds(self, sequence: Sequence) -> bool:
-        """Nothing is promised."""
+        """Returns False: nothing is promised."""
         return False
 
     def overdue(self, queues: Queues, now: float) -> Iterable[tuple[Sequence, Overloaded]]:
-        """Refuse no request."""
+        """Returns nothing: no request is refused."""
         return ()
 
 
 def arrival_policy(cost: StepCost, rule: GapRule, page_tokens: int, guessed: bool = False) -> ArrivalPolicy:
-    """The default: order of arrival, with prompts in chunks that keep this rule on a machine that `cost` predicts."""
+    """Returns the default policy: order of arrival, with prompts in chunks that keep this rule on a machine that `cost`
+    predicts."""
     times = StepTime.of(cost, guessed)
     return ArrivalPolicy(times, (GapLimiter(times, max(1, page_tokens // 4), rule),))

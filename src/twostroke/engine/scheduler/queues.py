@@ -9,10 +9,9 @@ from twostroke.types.plan import Role
 
 
 class Queues:
-    """waiting: sequences in the order of their rank. running: sequences in the order of their admission, oldest first.
-    paused: sequences whose next token is not known yet; those that were admitted hold pages. A sequence is in exactly
-    one of the three.
-    """
+    """waiting: the sequences in the order of their rank. running: the sequences in the order of their admission, oldest
+    first. paused: the sequences whose next token is not known yet; those that were admitted hold pages. A sequence is
+    in exactly one of the three."""
 
     def __init__(self) -> None:
         self.waiting: list[Sequence] = []
@@ -29,11 +28,11 @@ class Queues:
         return len(self._by_id)
 
     def find(self, request_id: str) -> Sequence | None:
-        """The live sequence of this id."""
+        """Returns the live sequence of this id; None when there is none."""
         return self._by_id.get(request_id)
 
     def enqueue(self, sequence: Sequence) -> None:
-        """A new sequence waits."""
+        """Add a new sequence to the waiting ones."""
         self._know(sequence)
         insort(self.waiting, sequence, key=lambda s: s.rank)
 
@@ -45,7 +44,7 @@ class Queues:
         self.running.append(sequence)
 
     def put_back(self, sequence: Sequence) -> None:
-        """Move a sequence from running to its old place among the waiting. A paused one waits only when it is
+        """Move a sequence from running to its old place among the waiting ones. A paused sequence waits only when it is
         resumed."""
         sequence.admission = None
         if sequence.paused:
@@ -69,13 +68,14 @@ class Queues:
             insort(self.running, sequence, key=lambda s: s.admission or 0)
 
     def add_paused(self, sequence: Sequence) -> None:
-        """A new sequence, paused and not admitted."""
+        """Add a new sequence that is paused and not admitted."""
         self._know(sequence)
         sequence.paused = True
         self.paused.append(sequence)
 
     def admit_paused(self, sequence: Sequence) -> None:
-        """A paused sequence holds pages now; one that held some before keeps its place in the order."""
+        """Note that a paused sequence holds pages now. A sequence that held some before keeps its place in the order.
+        """
         if sequence.admission is None:
             self._admissions += 1
             sequence.admission = self._admissions
@@ -97,16 +97,17 @@ class Queues:
 
     @property
     def decoding(self) -> list[Sequence]:
-        """Running sequences that decode, by admission."""
+        """The running sequences that decode, by admission."""
         return [s for s in self.running if s.role is Role.DECODE]
 
     @property
     def prefilling(self) -> list[Sequence]:
-        """The other running sequences, by admission."""
+        """The running sequences that do not decode, by admission."""
         return [s for s in self.running if s.role is Role.PREFILL]
 
     def adapters_of(self, sequences: list[Sequence]) -> frozenset[int]:
-        """Numbers of their adapters. Where no live sequence has one, the sequences are not looked at."""
+        """Returns the numbers of the sequences' adapters. When no live sequence has an adapter, the sequences are not
+        looked at."""
         return frozenset(s.request.adapter for s in sequences) - {-1} if self._with_adapters else frozenset()
 
     def _know(self, sequence: Sequence) -> None:
@@ -115,12 +116,14 @@ class Queues:
 
     @property
     def idle_holder(self) -> Sequence | None:
-        """A paused sequence that should give its pages to one that waits, where nothing can be computed otherwise."""
+        """The paused sequence that should give its pages to a waiting one when nothing can be computed otherwise; None
+        when there is none."""
         idle = self.last_resort(set()) if self.waiting else None
         return idle if idle is not None and idle.paused else None
 
     def last_resort(self, kept: set[str]) -> Sequence | None:
-        """The sequence to preempt: the worst priority, then the last admitted, of those not in `kept` nor in a plan."""
+        """Returns the sequence to preempt: the one with the worst priority, then the last admitted. Sequences in `kept`
+        or in a plan are left out. Returns None when there is none."""
         candidates = [s for s in self.running if not s.under_way and s.request.request_id not in kept]
         if self.paused:
             candidates += [s for s in self.paused if s.admission is not None]

@@ -66,14 +66,15 @@ class Scheduler:
 
     @property
     def unread_tokens(self) -> int:
-        """Tokens that waiting and running sequences must compute before their next output token; streams have none."""
+        """The tokens that waiting and running sequences must compute before their next output token; streams have none.
+        """
         return sum(sequence.remaining for sequence in (*self._queues.waiting, *self._queues.prefilling))
 
     def add(self, request: Request) -> None:
         """Queue a request.
 
-        Raises ValueError for an id that is live, OutOfMemory where the whole pool is too small, Overloaded where the
-        policy cannot serve it in time.
+        Raises ValueError for an id that is live, OutOfMemory when the whole pool is too small, and Overloaded when the
+        policy cannot serve the request in time.
         """
         if request.request_id in self._queues:
             raise ValueError(f"request {request.request_id!r} is live already")
@@ -88,7 +89,7 @@ class Scheduler:
         self._queues.enqueue(sequence)
 
     def holds(self, request_id: str) -> bool:
-        """Does it wait for a promise that the policy could not give yet?"""
+        """Returns True when the request waits for a promise that the policy could not give yet."""
         return (sequence := self._queues.find(request_id)) is not None and self._policy.holds(sequence)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
@@ -103,7 +104,7 @@ class Scheduler:
         return [] if sequence is None else [self._end(sequence, ending, now)]
 
     def schedule(self, now: float) -> Plan | None:
-        """What the next step computes; None where nothing can be. Paused sequences give way if nothing else can."""
+        """Returns the next step's plan, or None. Paused sequences are preempted if nothing else can be computed."""
         self._now = max(self._now, now)
         if not self.under_way.room:
             return None
@@ -134,7 +135,7 @@ class Scheduler:
         return self._plan_prefills(step)
 
     def _plan_prefills(self, step: PlanInWork) -> Plan | None:
-        """The rest of a step that holds what decodes: prompts, and requests that are admitted now."""
+        """Add to a step that holds the decoding sequences: prompts, and requests that are admitted now."""
         load, queues = step.load, self._queues
         load.num_decode_tokens = load.num_tokens
         held: Hold | None = None
@@ -164,7 +165,7 @@ class Scheduler:
         return plan
 
     def commit(self, plan: Plan, result: StepResult, now: float) -> list[Event]:
-        """Take in what a plan gave. Requests that ended in between are left out."""
+        """Take in the result of a plan, and return its events. Requests that ended in between are left out."""
         events: list[Event] = []
         self._now = max(self._now, now)
         measured_s, held = self.under_way.close(plan, result, now)
@@ -184,7 +185,7 @@ class Scheduler:
         return events
 
     def gauges(self) -> Gauges:
-        """Counts of this moment."""
+        """Returns the counts of this moment."""
         cache, queues = self._cache, self._queues
         return Gauges(
             running=len(queues.running),
@@ -201,19 +202,19 @@ class Scheduler:
         )
 
     def _assign_rank(self, sequence: Sequence) -> None:
-        """Ask the policy for its rank."""
+        """Ask the policy for the sequence's rank."""
         self._policy.accept(sequence, partial(self._pages.cached_tokens, sequence), self._queues, self._now)
 
     def _parts(self, plan: Plan) -> Iterable[Part]:
-        """What a step held, for what learns from its time."""
+        """Returns the parts of a step, for objects that learn from its time."""
         return plan.sequences
 
     def _in_step(self, step: PlanInWork) -> set[str]:
-        """Request ids in the step, which keep their pages."""
+        """Returns the request ids in the step, which keep their pages."""
         return set(step.planned)
 
     def _allowed(self, sequence: Sequence, step: StepLoad) -> int:
-        """Positions of a sequence that every limit lets into this step."""
+        """Returns how many positions of a sequence every limit lets into this step."""
         wanted = num_tokens = self.images.limit(sequence, len(sequence.known) - sequence.computed, step, self.limiters)
         for limiter in self.limiters:
             num_tokens = limiter.limit(sequence, num_tokens, step)
@@ -223,7 +224,7 @@ class Scheduler:
         return num_tokens
 
     def _plan_one(self, sequence: Sequence, num_tokens: int, step: PlanInWork) -> None:
-        """Put a running sequence into the step, taking pages from others where it must; not for guesses."""
+        """Put a running sequence into the step. Missing pages are taken from other sequences, but not for guesses."""
         if num_tokens == 0:
             return
         request, start, known = sequence.request, sequence.computed, sequence.known
@@ -259,7 +260,7 @@ class Scheduler:
         self._preempt(sequence, by, self._given_up)
 
     def _preempt(self, sequence: Sequence, by: str, preempted: list[Preemption]) -> None:
-        """Take its pages; its tokens stay known and are computed again, with the same bits."""
+        """Take a sequence's pages. Its tokens stay known and are computed again, with the same bits."""
         preempted.append(Preemption(sequence.request.request_id, by, sequence.computed))
         self._cache.close(sequence.request.request_id)
         sequence.computed, sequence.role = 0, Role.PREFILL
@@ -269,7 +270,7 @@ class Scheduler:
         self._queues.put_back(sequence)
 
     def _enter(self, sequence: Sequence, step: PlanInWork) -> Hold | None:
-        """Let a waiting sequence run, or return why not. Those after it then wait too, except for PASSED_BY."""
+        """Let a waiting sequence run, or return why it may not. Later sequences then wait too, except for PASSED_BY."""
         if sequence.request.group_id in step.held_calls:
             return Hold.CALL
         if len(self._queues.running) >= self._limits.max_sequences:
@@ -301,7 +302,7 @@ class Scheduler:
         return Hold.PAGES if step.preempted else None  # it found no page after all
 
     def _why_full(self, step: PlanInWork) -> Hold:
-        """What kept the first of the waiting out of a step that takes no more."""
+        """Returns why the first waiting sequence is not in a step that takes no more."""
         if step.preempted:
             return Hold.PAGES
         if len(self._queues.running) >= self._limits.max_sequences:
@@ -332,7 +333,7 @@ class Scheduler:
             events.append(self._end(sequence, ending, now))
 
     def _settle_guesses(self, sequence: Sequence, planned: PlannedSequence) -> None:
-        """Give up pages of wrong guesses. A state goes back to before the step; what was right is computed again."""
+        """Give up pages of wrong guesses. A state goes back to before the step; right tokens are computed again."""
         request_id, right = planned.request.request_id, sequence.computed == planned.start + planned.num_tokens
         if self._has_states and not right:
             sequence.computed = planned.start
@@ -347,9 +348,10 @@ class Scheduler:
         now: float,
         events: list[Event],
     ) -> Ending | None:
-        """Take the tokens that a step gave a sequence, up to the first that is not as guessed; why it ends, if it does.
+        """Take the tokens that a step gave a sequence, up to the first that differs from its guess. Returns why the
+        sequence ends, or None.
 
-        K and V of guesses that were right are computed; of the others, as if they had never been.
+        K and V of right guesses count as computed; those of wrong guesses do not.
         """
         if not planned.samples:
             return Ending(FinishReason.LENGTH) if planned.end == len(sequence.known) else None
@@ -389,7 +391,7 @@ class Scheduler:
         return f"the request has {len(sequence.known)} tokens and the KV pool has room for {self._cache.most_positions}"
 
     def _end(self, sequence: Sequence, ending: Ending, now: float) -> FinishedEvent:
-        """The one terminal event; pages are free when it is returned."""
+        """End a sequence and return its one terminal event. Its pages are free when this returns."""
         self._queues.remove(sequence)
         self._cache.close(sequence.request.request_id)
         self._drafts.ended(sequence)

@@ -12,25 +12,26 @@ from twostroke.types.request import Request
 
 NO_SCORES = range(0)
 Rank = tuple[int, int, float, int]
-"""(class, 0 for a preempted stream, seconds or 0, order of arrival): the least comes first."""
+"""(class, 0 for a preempted stream, seconds or 0, order of arrival). The sequence with the least rank comes first."""
 
 
 class Sequence(Struct, eq=False):
-    """number: order of arrival. known: prompt and output. computed: positions whose K and V are in the cache.
+    """number: order of arrival. known: prompt and output. computed: the number of positions whose K and V are in the
+    cache.
 
-    role: DECODE from its first output token on, until it is preempted. All but its last token is computed then. Where a
-    state went back after a wrong guess, all but the tokens of one step are.
+    role: DECODE from the sequence's first output token on, until it is preempted. All but its last token is computed
+    then. After a wrong guess a state goes back; then all but the tokens of one step are computed.
 
     admission: order of the present admission, None while waiting. num_cached_tokens: prompt tokens found in the prefix
-    tree at the first admission; prefix_miss: why no more were. rank: order among the waiting, given by the policy.
-    objectives: what was promised. prefill_tokens, prefill_s: tokens and predicted seconds of its prompt alone, without
-    what was cached when it came; set where a policy predicts. encode_s: predicted seconds of its images that are not
-    encoded yet. last_step: the last one that computed it. scored: prompt
-    positions that have their log probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far.
-    points: positions at which a chunk ends, because a snapshot of its state is taken there. paused: all that is known
-    was computed, and the next token comes from outside (`Steering`). alone_before: positions before it are computed
-    alone: a step with them failed. under_way: plans that hold it and are not committed; their positions count as
-    computed.
+    tree at the first admission; prefix_miss: why no more were found. rank: order among the waiting, given by the
+    policy. objectives: the promised times. prefill_tokens, prefill_s: tokens and predicted seconds of its prompt alone,
+    without the part that was cached when it came; set when a policy predicts. encode_s: predicted seconds of its images
+    that are not encoded yet. last_step: the last step that computed it. scored: the number of prompt positions that
+    have their log probabilities, or are in `pooled`, the sum of the rows of a pooled prompt so far. points: positions
+    at which a chunk ends, because a snapshot of its state is taken there. paused: all known tokens were computed, and
+    the next token comes from outside (`Steering`). alone_before: positions before it are computed alone, because a step
+    with them failed. under_way: the number of plans that hold the sequence and are not committed; their positions count
+    as computed.
     """
 
     request: Request
@@ -59,44 +60,45 @@ class Sequence(Struct, eq=False):
 
     @property
     def remaining(self) -> int:
-        """Positions to compute before the next token can be chosen."""
+        """The number of positions to compute before the next token can be chosen."""
         return len(self.known) - self.computed
 
     @property
     def keys(self) -> list[int]:
-        """What its pages are found by: the known tokens, with the keys of images in place of placeholders."""
+        """The keys by which the sequence's pages are found: the known tokens, with the keys of images in place of
+        placeholders."""
         images = self.request.images
         return keys_of(self.known, images) if images else self.known
 
     @property
     def num_output(self) -> int:
-        """Output tokens so far."""
+        """The number of output tokens so far."""
         return len(self.known) - len(self.request.prompt_token_ids)
 
     @property
     def prompt_under_way(self) -> bool:
-        """Is a chunk of its prompt in a plan that is not committed? Then nobody can share its pages yet."""
+        """True when a chunk of the prompt is in a plan that is not committed. Nobody can share its pages yet."""
         return self.under_way > 0 and self.role is Role.PREFILL
 
     @property
     def to_score(self) -> range:
-        """Positions that must be computed, cached or not: their logits score the prompt token after them, or their
+        """The positions that must be computed, cached or not: their logits score the prompt token after them, or their
         rows are pooled."""
         wanted = self.request.wanted_rows
         return range(max(self.scored, wanted.start), wanted.stop)
 
     @property
     def may_skip(self) -> bool:
-        """Can cached positions be left out? The last one is computed in any case."""
+        """True when cached positions can be left out. The last position is computed in any case."""
         wanted = self.to_score
         return not wanted or wanted.start == len(self.known) - 1
 
     def scores_in(self, end: int) -> range:
-        """The positions in [computed, end) that are in `to_score`."""
+        """Returns the positions in [computed, end) that are in `to_score`."""
         asked = self.to_score
         return range(max(self.computed, asked.start), min(end, asked.stop))
 
     @property
     def interactive(self) -> bool:
-        """A reader waits for each token: priority 0 and below. Above 0 is batch work."""
+        """True when a reader waits for each token: at priority 0 and below. Above 0 is batch work."""
         return self.request.priority <= 0

@@ -19,18 +19,18 @@ from twostroke.types.plan import Role
 from twostroke.types.request import Request
 
 GiveUp = Callable[[Sequence, str], None]
-"""(sequence, by): preempt the sequence, outside of a step."""
+"""Called with (sequence, by): preempts the sequence, outside of a step."""
 
 
 class Steering:
-    """give_up: preempts a sequence; the next plan names it."""
+    """Steers paused sequences. give_up: preempts a sequence; the next plan reports it."""
 
     def __init__(self, cache: CacheManager, queues: Queues, give_up: GiveUp) -> None:
         self._cache, self._queues, self._give_up = cache, queues, give_up
         self._copied: list[str] = []  # whose last page, or state, the next plan copies
 
     def extend(self, request_id: str, token_id: int) -> None:
-        """This is the next token of a paused sequence, which goes on. Raises KeyError for an unknown one."""
+        """Give a paused sequence its next token, and let it go on. Raises KeyError for an unknown sequence."""
         sequence = self._paused(request_id)
         sequence.known.append(token_id)
         if sequence.request.mask is not None:
@@ -38,10 +38,11 @@ class Steering:
         self._queues.resume(sequence)
 
     def branch(self, request: Request, source_id: str) -> None:
-        """Make the sequence of `request` a paused copy of the paused sequence `source_id`. What it had is given up.
+        """Make the sequence of `request` a paused copy of the paused sequence `source_id`. Its own pages and tokens are
+        given up.
 
-        Full pages are shared. The last page and the state are copied; where there is no room for that, the copy is
-        computed again when it goes on. Raises KeyError where the source is unknown.
+        Full pages are shared. The last page and the state are copied; when there is no room for that, the copy is
+        computed again when it goes on. Raises KeyError when the source is unknown.
         """
         cache, queues, request_id = self._cache, self._queues, request.request_id
         source, sequence = self._paused(source_id), queues.find(request_id)
@@ -60,12 +61,12 @@ class Steering:
             self._give_up(sequence, source_id)
 
     def take_copied(self) -> list[str]:
-        """The requests whose copies the plan has that is made now."""
+        """Returns the requests that are copied in the plan that is made now."""
         copied, self._copied = self._copied, []
         return copied
 
     def give_up_copies(self, copied: list[str]) -> None:
-        """A plan with these copies failed: perhaps not all of them were made."""
+        """Preempt the copies of a plan that failed: perhaps not all of them were made."""
         for request_id in copied:
             sequence = self._queues.find(request_id)
             if sequence is not None and sequence.admission is not None:
@@ -79,7 +80,7 @@ class Steering:
 
 
 def _follow(request: Request, before: Positions[int], known: Positions[int]) -> None:
-    """Move the mask of a request, whose known tokens were `before`, to where it has taken in the output in `known`."""
+    """Move the mask of a request, whose known tokens were `before`, to the end of the output in `known`."""
     mask, start = request.mask, len(request.prompt_token_ids)
     if mask is None:
         return

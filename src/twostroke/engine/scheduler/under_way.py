@@ -1,8 +1,8 @@
 """The plans that were made and are not committed yet, and the sequences that they hold.
 
-One process commits each plan before the next is made. A pipeline computes as many plans at a time as it has stages.
-All stages compute plans in the order in which they were made, so a page that is free again may go to a later plan at
-once. The rules of several plans under way:
+One process commits each plan before the next is made. A pipeline computes as many plans at a time as it has stages. All
+stages compute plans in the order in which they were made, so a page that is free again may go to a later plan at once.
+The rules of several plans under way:
 
     a sequence is in one plan at a time. Chunks of its prompt may follow one another: a chunk needs no result of the one
         before, only its K and V, which every stage has by then
@@ -23,9 +23,10 @@ from twostroke.types.result import StepResult
 
 
 class PlanHeld(NamedTuple):
-    """What a plan holds. sequences: its sequences in its order, each with its admission when the plan was made.
+    """The content of a plan. sequences: its sequences in its order, each with its admission when the plan was made.
 
-    copied: the requests that are copied from others in this plan. since_s: the end of the last step before it.
+    copied: the requests that are copied from others in this plan. since_s: the time at which the last step before the
+    plan ended.
     """
 
     sequences: list[tuple[Sequence, int | None]]
@@ -34,13 +35,14 @@ class PlanHeld(NamedTuple):
 
 
 Share = Callable[[list[Sequence]], int]
-"""(all sequences that decode) -> the most of them that a plan should hold."""
+"""Called with all sequences that decode; returns the most of them that a plan should hold."""
 
 
 class UnderWay:
-    """most: plans at a time. follows: whether chunks of a prompt may follow one another before they are computed.
+    """most: the most plans at a time. follows: True when chunks of a prompt may follow one another before they are
+    computed.
 
-    share: how the sequences that decode are shared out; evenly by default.
+    share: returns how many of the decoding sequences a plan should hold; an even share by default.
     """
 
     def __init__(self, most: int, follows: bool) -> None:
@@ -54,19 +56,19 @@ class UnderWay:
 
     @property
     def room(self) -> bool:
-        """Whether another plan may be made."""
+        """True when another plan may be made."""
         return len(self._open) < self._most
 
     def nothing_waited(self, now: float) -> None:
-        """No sequence runs: no plan's time began before now."""
+        """Note that no sequence runs: no plan's time began before now."""
         self._since_s = now
 
     def skipped_to(self, now: float) -> None:
-        """Steps that were not planned one by one have ended now."""
+        """Note that steps that were not planned one by one have ended now."""
         self._since_s = now
 
     def turn(self, decoding: list[Sequence]) -> tuple[list[Sequence], int]:
-        """(those of the decoding sequences that the next plan may hold, the most of them that it should).
+        """Returns (the decoding sequences that the next plan may hold, the most of them that it should hold).
 
         No sequence waits for ever: if each plan in flight had its full share, all plans together would hold more
         sequences than there are.
@@ -79,20 +81,21 @@ class UnderWay:
         return -(-len(decoding) // self._most)
 
     def beside(self, decoding: list[Sequence], planned: Container[str]) -> list[Sequence]:
-        """The decoding sequences that wait for another plan than this one, and so for this one, too."""
+        """Returns the decoding sequences that wait for another plan than this one, and so for this one, too."""
         if self._most == 1:
             return []
         return [each for each in decoding if each.request.request_id not in planned]
 
     def may_plan(self, sequence: Sequence) -> bool:
-        """Whether the next plan may hold this sequence, which does not decode."""
+        """Returns True when the next plan may hold this sequence, which does not decode."""
         if not sequence.under_way:
             return True
         again = sequence.admission is None or sequence.request.pooling is not None
         return self._follows and not again and sequence.remaining > 0
 
     def open(self, plan: Plan, load: StepLoad, copied: list[str]) -> None:
-        """The plan was made of this load: its known positions count as computed from now on. copied: see PlanHeld."""
+        """Note a plan that was made from this load: its known positions count as computed from now on. copied: see
+        PlanHeld."""
         held = PlanHeld([], copied, self._since_s)
         for planned, (sequence, _) in zip(plan.sequences, load.parts, strict=True):
             sequence.computed = planned.start + planned.num_tokens - len(planned.draft_token_ids)
@@ -101,10 +104,10 @@ class UnderWay:
         self._open[plan.step_id] = held
 
     def close(self, plan: Plan, result: StepResult, now: float) -> tuple[float, PlanHeld]:
-        """The plan was computed: (how long its streams waited for it, in seconds; what it held).
+        """Note that the plan was computed. Returns (how long its streams waited for it, in seconds; its content).
 
-        Streams wait from the end of the last step before the plan was made; what the driver does in between is
-        included. Where the executor's own time after the plan is longer, that counts.
+        Streams wait from the end of the last step before the plan was made; the time that the driver takes in between
+        is included. When the executor's own time for the plan is longer, that time counts.
         """
         held = self._open.pop(plan.step_id)
         for sequence, _ in held.sequences:

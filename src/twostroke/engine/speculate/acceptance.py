@@ -7,7 +7,7 @@ from __future__ import annotations
 from twostroke.engine.speculate.proposer import Guess
 
 MEMORY = 0.98
-"""What a trial counts after the next one of its kind: about the last 50 trials decide."""
+"""The factor by which a trial counts less after the next one of its kind: about the last 50 trials decide."""
 REQUEST_MEMORY = 0.9
 PRIOR_TRIALS = 6.0
 REQUEST_PRIOR_TRIALS = 3.0
@@ -17,14 +17,15 @@ token after an accepted one.
 """
 MOST_CHANCE = 0.99
 LEAST_RECORD = 0.1
-"""A request whose guesses all failed must be able to come back, and one of a kind that always fails says little."""
+"""The least value of a request's sums. A request whose guesses all failed must be able to come back, and a kind that
+always fails teaches little."""
 
 Kind = tuple[str, int, bool]
-"""The proposer, the size class of what matched, and whether a token of the same guess came before."""
+"""(proposer, size class of the matched text, whether a token of the same guess came before)."""
 
 
 class _Rate:
-    """A share of trials that counts the latest ones most."""
+    """The rate of successful trials, in which the latest trials count most."""
 
     __slots__ = ("hits", "trials")
 
@@ -41,7 +42,8 @@ class _Rate:
 
 
 class GuessRecord:
-    """How one request's guesses fared, in units of what guesses of their kinds do: 1 is as all others."""
+    """How often one request's guesses are accepted, relative to all guesses of their kinds: 1 is the same as all
+    others."""
 
     __slots__ = ("_came_true", "_expected")
 
@@ -54,19 +56,20 @@ class GuessRecord:
         return self._came_true / self._expected
 
     def add(self, came_true: float, expected: float) -> None:
-        """One token that was guessed: 1 where it was accepted, and the chance that was expected."""
+        """Note one token that was guessed. came_true: 1 when it was accepted, else 0. expected: the chance that was
+        expected."""
         self._came_true = max(LEAST_RECORD, self._came_true * REQUEST_MEMORY + came_true)
         self._expected = max(LEAST_RECORD, self._expected * REQUEST_MEMORY + expected)
 
 
 class Acceptance:
-    """One table for an engine; requests have a `GuessRecord` each."""
+    """One table of rates for an engine; each request has a `GuessRecord` of its own."""
 
     def __init__(self) -> None:
         self._rates: dict[Kind, _Rate] = {}
 
     def chances(self, proposer: str, guess: Guess, record: GuessRecord) -> list[float]:
-        """For each token of a guess, the chance that it and all tokens before it are accepted."""
+        """Returns, for each token of a guess, the chance that it and all tokens before it are accepted."""
         first, later = self._pair(proposer, guess.matched)
         factor, chances_of_tokens = record.factor, guess.chances
         found: list[float] = []
@@ -79,16 +82,16 @@ class Acceptance:
         return found
 
     def rates(self, proposer: str, record: GuessRecord) -> tuple[float, float]:
-        """The acceptance rates of a proposer that looks nothing up: the rate of a guess's first token, and that of a
-        token after an accepted one.
-        """
+        """Returns the acceptance rates of a proposer that looks nothing up: the rate of a guess's first token, and the
+        rate of a token after an accepted one."""
         first, later = self._pair(proposer, 0)
         return min(MOST_CHANCE, first.value * record.factor), min(MOST_CHANCE, later.value * record.factor)
 
     def observe(
         self, proposer: str, guess: Guess, came_true: int, record: GuessRecord, *, differs: bool = True
     ) -> None:
-        """came_true: how many tokens from the first on. differs: the next one of the guess, if there is one, did not.
+        """Note the trials of a guess. came_true: how many of its tokens, from the first on, were accepted. differs:
+        True when the guess's next token, if there is one, was wrong.
 
         Tokens after the first wrong one were not tried.
         """

@@ -1,7 +1,7 @@
-"""eagle, mtp: a layer over the model's hidden states writes what the model may write next.
+"""eagle, mtp: a layer over the model's hidden states guesses the model's next tokens.
 
-It reads the text as a draft model does, but one token ahead: at position t the token t + 1 and the hidden state at t.
-What it computed of its own hidden states is computed again once the model's are known.
+It reads the text as a draft model does, but one token ahead: at position t it reads the token t + 1 and the hidden
+state at t. What it computed from its own hidden states is computed again once the model's are known.
 
 Sources: EAGLE (Li et al. 2024), multi-token prediction (DeepSeek-AI 2024); one chain of tokens; MODELS.md, section 6.
 """
@@ -20,8 +20,8 @@ class AheadProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
     name: the name of this way to speculate. writer: runs plans on the layer. forget: gives up the hidden states of a
-    request that has ended. layers: where there are several, each guesses one token in turn, and the last rows of all
-    but the first are read again, because they hold guesses.
+    request that has ended. layers: the number of layers. When there are several, each guesses one token in turn, and
+    the last rows of all but the first are read again, because they hold guesses.
     """
 
     computes = True
@@ -50,7 +50,7 @@ class AheadProposer:
         self._writer.ended(request, known)
 
     def _ahead(self, request: Request) -> Request:
-        """The request as the layer runs it: its text begins with the second token, so that outputs keep their
+        """Returns the request as the layer runs it: its text begins with the second token, so that outputs keep their
         places."""
         found = self._requests.get(request.request_id)
         if found is None:

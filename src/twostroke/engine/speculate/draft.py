@@ -1,11 +1,11 @@
-"""draft: a small model of the same vocabulary writes what the large one may write next.
+"""draft: a small model of the same vocabulary guesses the large model's next tokens.
 
-It samples as the large model will: the same parameters, the same draw for the same position. So where both models agree
+It samples as the large model will: the same parameters, the same draw for the same position. So when both models agree
 on the probabilities, they agree on the token, whatever the temperature.
 
-The draft's K and V lie in pages of its own. A guess that was accepted is in them already; of one that was not, the
-positions are written again. A draft with states keeps a copy of them before it reads its own guesses. The copy goes
-back afterwards, and the next call reads the accepted tokens in the pass that reads the newest token in any case.
+The draft's K and V lie in pages of its own. They hold the tokens of an accepted guess already; the positions of a
+rejected guess are written again. A draft with states keeps a copy of them before it reads its own guesses. The copy
+goes back afterwards, and the next call reads the accepted tokens in the pass that reads the newest token in any case.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from twostroke.types.request import Request
 from twostroke.types.result import StepResult
 
 PROMPT_ROWS = 256
-"""The most rows of a call for positions that the draft has not read yet: the other streams wait for them."""
+"""The most rows of a call that read positions which the draft has not read yet, because the other streams wait for
+these rows."""
 MOST_FAULTS = 3
-"""Calls in a row that raised, after which the draft is not asked any more."""
+"""After this many calls in a row that raised, the draft is not asked any more."""
 DIFFERS_WITHIN = 64
-"""Tokens at the end of the draft's text that may differ from what is known: more than any guess has."""
+"""The number of tokens at the end of the draft's text that may differ from the known ones: more than any guess has."""
 TIMED_STEPS = 15
 
 
@@ -38,18 +39,18 @@ class DraftExecutor(Protocol):
     """Runs plans on the small model."""
 
     def execute(self, plan: Plan) -> StepResult:
-        """One token for each sequence that samples."""
+        """Returns one token for each sequence that samples."""
 
 
 class _Draft(Struct):
-    """request: the request in the form that the draft model runs. tokens: those whose K and V are in its pages."""
+    """request: the request in the form that the draft model runs. tokens: the tokens whose K and V are in its pages."""
 
     request: Request
     tokens: list[int] = field(default_factory=list)
 
 
 class _Writing(Struct):
-    """One stream of a call. text: what is known and what is guessed."""
+    """One stream of a call. text: the known tokens and the guessed ones."""
 
     wanted: GuessWanted
     draft: _Draft
@@ -69,7 +70,7 @@ class _Writing(Struct):
 class DraftProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
-    max_sequences, context_tokens: the limits of the executor's memory. first_token_s: a prediction of a step's seconds,
+    max_sequences, context_tokens: the limits of the executor's memory. first_token_s: the predicted seconds of a step,
     used until steps were timed. report: called with every fault.
     """
 
@@ -122,14 +123,14 @@ class DraftProposer:
         self._forget(request.request_id)
 
     def certain(self, request: Request, length: int) -> None:
-        """Keep only the first `length` tokens in the pages. Those beyond it are computed again, even if they were
+        """Keep only the first `length` tokens in the pages. Later tokens are computed again, even if they were
         accepted."""
         draft = self._drafts.get(request.request_id)
         if draft is not None:
             del draft.tokens[length:]
 
     def _guesses(self, wanted: Sequence[GuessWanted]) -> dict[str, Guess]:
-        """Guesses by request id, for the requests whose text the draft has read to the end."""
+        """Returns guesses by request id, for the requests whose text the draft has read to the end."""
         reading, ready = self._to_read(wanted)
         if not reading:
             return {}
@@ -147,7 +148,8 @@ class DraftProposer:
         return {name: Guess(each.text[len(each.wanted.known) :]) for name, each in ready.items() if each.guessed}
 
     def _to_read(self, wanted: Sequence[GuessWanted]) -> tuple[list[PlannedSequence], dict[str, _Writing]]:
-        """What the first pass computes, and by request id those whose text it reads to the end."""
+        """Returns the sequences that the first pass computes, and by request id the streams whose text it reads to the
+        end."""
         ready: dict[str, _Writing] = {}
         reading: list[PlannedSequence] = []
         room = PROMPT_ROWS
@@ -169,7 +171,7 @@ class DraftProposer:
 
     def _hold_states(self, ready: Mapping[str, _Writing]) -> None:
         """Copy the states of sequences that read their own guesses now. A sequence without a slot for the copy guesses
-        no further."""
+        no more tokens."""
         if self._cache.states is not None:
             for name, each in ready.items():
                 each.ended = each.ended or (each.goes_on and not self._cache.hold_state(name))
@@ -187,7 +189,7 @@ class DraftProposer:
                 self._cache.settle_state(name, True)
 
     def _step(self, planned: Sequence[PlannedSequence], writings: Mapping[str, _Writing]) -> None:
-        """One pass of the small model; what it samples is added to the texts."""
+        """Run one pass of the small model, and add the sampled tokens to the texts."""
         self._steps += 1
         plan = Plan(self._steps, tuple(planned), state_copies=self._cache.take_copies())
         result = self._executor.execute(plan)
@@ -209,8 +211,8 @@ class DraftProposer:
                 each.request.mask.feed(sampled[0].token_id)
 
     def _opened(self, wanted: GuessWanted, asked: Collection[str]) -> _Writing | None:
-        """The draft's text of this request, without its positions whose tokens are not those of the text; None where no
-        slot is left for states."""
+        """Returns the draft's text of this request, without the positions whose tokens differ from `known`; None when
+        no slot is left for states."""
         known = wanted.known
         draft = self._drafts.get(wanted.request.request_id)
         same = 0 if draft is None else _agreeing(draft.tokens, known)
@@ -227,7 +229,7 @@ class DraftProposer:
         return _Writing(wanted, draft, list(known))
 
     def _begun(self, wanted: GuessWanted, asked: Collection[str]) -> _Draft | None:
-        """A new one, with what is cached of its text; None where no slot is left for states."""
+        """Returns a new draft, with the cached part of its text; None when no slot is left for states."""
         request, known = wanted.request, wanted.known
         states = self._cache.states
         if states is not None and not states.slots_left:
@@ -242,7 +244,8 @@ class DraftProposer:
         return draft
 
     def _reserved(self, writing: _Writing, num_tokens: int, asked: Collection[str]) -> bool:
-        """Pages for this many positions, taken from streams that were not asked for lately where no page is left."""
+        """Reserve pages for num_tokens positions. When no page is left, they are taken from streams that were not asked
+        for lately. Returns False when there are not enough."""
         request_id = writing.wanted.request.request_id
         if num_tokens > self._context_tokens:
             return False
@@ -272,7 +275,8 @@ class DraftProposer:
 
 
 def _agreeing(read: Sequence[int], known: Sequence[int]) -> int:
-    """How many of the tokens that were read stay. The last known one is read in any case: its logits are needed."""
+    """Returns how many of the read tokens stay. The last known token is read in any case, because its logits are
+    needed."""
     kept = min(len(read), len(known) - 1)
     same = max(0, kept - DIFFERS_WITHIN)
     while same < kept and read[same] == known[same]:

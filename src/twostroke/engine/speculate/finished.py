@@ -1,7 +1,8 @@
-"""What finished requests wrote, by salt, within a bound: the latest answers, for guessing what others will write.
+"""The texts of finished requests, by salt, within a bound: the latest answers, used to guess the text of other
+requests.
 
-Two generations for each salt: answers go to the young one; when it is full, the old one is dropped and the young one is
-the old one. So nothing is ever searched for what is oldest, and dropping it takes no time.
+Two generations for each salt: answers go to the young one; when it is full, the old one is dropped and the young one
+becomes the old one. So nothing is searched to find the oldest answers, and dropping them takes no time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from twostroke.engine.speculate.occurrences import Occurrences
 MOST_TOKENS = 1 << 17
 """The most tokens that are kept for all salts together; each takes about 250 bytes at most."""
 SEPARATOR = -1
-"""The id that stands after each answer; no token has it."""
+"""The id that comes after each answer; no token has it."""
 
 
 class _Generation:
@@ -26,9 +27,7 @@ class _Generation:
 
 
 class FinishedAnswers:
-    """most_tokens: the most tokens kept for all salts together. The salts that were not used for the longest time are
-    removed first.
-    """
+    """most_tokens: the most tokens kept for all salts together. The least recently used salts are removed first."""
 
     def __init__(self, most_tokens: int = MOST_TOKENS) -> None:
         self._most = most_tokens
@@ -36,7 +35,7 @@ class FinishedAnswers:
         self.num_tokens = 0
 
     def add(self, salt: str, answer: Sequence[int]) -> None:
-        """Keep an answer, or its end where it is longer than a generation."""
+        """Keep an answer; only its end when it is longer than a generation."""
         room = self._most // 2 - 1
         if not answer or room < 1:
             return
@@ -58,7 +57,7 @@ class FinishedAnswers:
                 del self._salts[oldest]
 
     def texts(self, salt: str) -> Iterator[tuple[Sequence[int], Occurrences]]:
-        """The answers under this salt, and the index of them; the young ones first."""
+        """Yields the answers under this salt with their index, the young generation first."""
         generations = self._salts.get(salt)
         if generations is not None:
             self._salts.move_to_end(salt)

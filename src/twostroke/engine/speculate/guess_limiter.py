@@ -1,7 +1,7 @@
 """GuessLimiter: how many guesses a step verifies, and of which requests. Guessing must not lower throughput.
 
-A step takes longer with each row; a guess that is accepted spares a stream a step. So guesses are taken in the order of
-their chances as long as the step gives more tokens a second with them than without.
+A step takes longer with each row; an accepted guess saves a stream one step. So guesses are taken in the order of their
+chances, as long as the step gives more tokens a second with them than without.
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ from msgspec import Struct
 from twostroke.engine.speculate.verify_time import VerifyTime
 
 GUESS_ROWS = 32
-"""Guesses of a step, of all sequences together."""
+"""The most guesses of a step, of all sequences together."""
 MARGIN = 0.03
-"""A step with guesses must be predicted to give this share more a second: predictions are off by about as much."""
+"""A step with guesses must be predicted to give this share more tokens a second: predictions are wrong by about as
+much."""
 LEAST_CHANCE = 0.05
 PROMPT_ROWS = 128
-"""Where prompts are computed in the same step, a row costs what it costs in a step with this many rows of them."""
+"""When prompts are computed in the same step, a row is taken to cost what it costs in a step with this many rows of
+prompts."""
 _FINE = 8
 _COARSE = 4
 
 
 class StepShape(Struct, frozen=True):
-    """What decodes in a step. position: about where the streams are. beside_prompts: prompts wait to be computed, too.
+    """The decoding streams of a step. position: about where the streams are. beside_prompts: True when prompts wait to
+    be computed, too.
 
-    room_rows: rows that are left for guesses. bound_s: how long the step may take where that was promised.
+    room_rows: the rows that are left for guesses. bound_s: the most seconds that the step may take, when that was
+    promised.
     """
 
     streams: int
@@ -38,15 +42,15 @@ class StepShape(Struct, frozen=True):
 
 
 class GuessLimiter:
-    """Decides by `VerifyTime`, which learns what steps with guesses took."""
+    """Decides with `VerifyTime`, which learns how long steps with guesses took."""
 
     def __init__(self, times: VerifyTime, margin: float = MARGIN) -> None:
         self.times = times
         self._margin = margin
 
     def counts(self, shape: StepShape, chances: Sequence[Sequence[float]]) -> list[int]:
-        """How many tokens of each guess are verified. chances: for each token, that it and all before it are
-        accepted."""
+        """Returns how many tokens of each guess are verified. chances: for each token, the chance that it and all
+        tokens before it are accepted."""
         ranked = [(chance, index) for index, each in enumerate(chances) for chance in each if chance >= LEAST_CHANCE]
         if len(chances) > 1:  # the chances of one guess fall already, and so keep their order
             ranked.sort(key=lambda each: -each[0])
@@ -58,10 +62,10 @@ class GuessLimiter:
         return counts
 
     def most(self, shape: StepShape, first: float, later: float, asking_s: float, token_s: float, longest: int) -> int:
-        """How many tokens a proposer should guess for each stream that takes `asking_s` for all streams, and `token_s`
-        more for each token; 0 where asking does not pay.
+        """Returns how many tokens a proposer should guess for each stream; 0 when asking does not pay. The proposer
+        takes `asking_s` for all streams, and `token_s` more for each token.
 
-        first, later: how often a guess's first token is accepted, and one after another that did.
+        first, later: how often a guess's first token is accepted, and how often a token after an accepted one.
         """
         seconds = self.times.seconds
         best, found = shape.streams / seconds(shape.streams, shape.position, 0) * (1 + self._margin), 0
@@ -78,11 +82,11 @@ class GuessLimiter:
         return found
 
     def token_s(self, shape: StepShape) -> float:
-        """What one token of one stream costs without guesses: what a guess that is accepted is worth."""
+        """Returns the seconds of one token of one stream without guesses. An accepted guess is worth as much."""
         return self.times.seconds(shape.streams, shape.position, 0) / shape.streams
 
     def _best(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:
-        """The number of guesses that gives the most tokens a second."""
+        """Returns the number of guesses that gives the most tokens a second."""
         seconds, streams, position = self.times.seconds, shape.streams, shape.position
         best, taken = streams / seconds(streams, position, 0) * (1 + self._margin), 0
         tokens = float(streams)
@@ -98,7 +102,8 @@ class GuessLimiter:
         return taken
 
     def _beside_prompts(self, shape: StepShape, ranked: Sequence[tuple[float, int]]) -> int:
-        """Each guess costs a row of arithmetic and is worth its share of a later step without prompts."""
+        """Returns the number of guesses that pay. Each guess costs a row of arithmetic and is worth its share of a
+        later step without prompts."""
         row_s = self.times.row_s(shape.streams, shape.position, PROMPT_ROWS) * (1 + self._margin)
         worth_s = self.token_s(shape)
         return sum(chance * worth_s > row_s for chance, _ in ranked)

@@ -1,7 +1,7 @@
 """The guesses of a step: asks proposers, lets the limiter decide, and learns what was accepted.
 
-Before a proposer's guesses are verified they are tried without cost: what it would have guessed is compared with the
-tokens that then came. So finding out that a text can be guessed costs no row of the model.
+Before a proposer's guesses are verified they are tried without cost: the tokens that it would have guessed are compared
+with the tokens that then came. So finding out that a text can be guessed costs no row of the model.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from twostroke.engine.speculate.proposer import Guess, GuessWanted, Proposer
 from twostroke.types.request import Request
 
 LONGEST_REST, LONGEST_COSTLY_REST = 16, 128
-"""Tokens between two trials of a stream whose guesses do not pay; of proposers that look up, of those that compute."""
+"""The most tokens between two trials of a stream whose guesses do not pay. The first is for proposers that look up, the
+second for those that compute."""
 LOST_REST = 32
-"""The rest where looking up takes longer than accepted tokens can win."""
+"""The tokens of the rest when looking up takes longer than accepted tokens can save."""
 PROBE_TOKENS = 2
-"""How many tokens a proposer guesses where guessing does not pay, to see whether it does by now."""
+"""How many tokens a proposer guesses when guessing does not pay, to find out whether it pays by now."""
 NEVER = 1 << 60
 ENOUGH_SEEN = 3
-"""A free trial in which this many tokens were right is a good one; the rest of it is not waited for."""
+"""A free trial is good as soon as this many of its tokens were right; the rest of it is not waited for."""
 
 
 class Stream(NamedTuple):
-    """A stream that decodes in the step. known: prompt and output so far. most: guesses that it has room for."""
+    """A stream that decodes in the step. known: prompt and output so far. most: the most guesses that it has room for.
+    """
 
     request: Request
     known: Sequence[int]
@@ -37,14 +39,15 @@ class Stream(NamedTuple):
 
 
 class Guesses(NamedTuple):
-    """What a step verifies of one stream."""
+    """The guessed tokens of one stream that a step verifies."""
 
     token_ids: Sequence[int]
     proposer: str
 
 
 class Totals(Struct):
-    """Since the beginning. won_s: the steps that accepted guesses spared. lost_s: what verifying took."""
+    """Sums since the beginning. won_s: the seconds of the steps that accepted guesses saved. lost_s: the seconds that
+    verifying took."""
 
     guessed: int = 0
     accepted: int = 0
@@ -62,8 +65,8 @@ class Totals(Struct):
 
 
 class _Trial(Struct):
-    """A guess of what follows the first `at` tokens. probe: it was asked for where asking does not pay. verified: this
-    many of its tokens are in the step."""
+    """A guess of the tokens after the first `at` ones. probe: True when it was asked for although asking does not pay.
+    verified: how many of its tokens are in the step."""
 
     proposer: Proposer
     guess: Guess
@@ -73,25 +76,25 @@ class _Trial(Struct):
 
 
 class _State(Struct):
-    """What is remembered of a request."""
+    """The state of guessing for one request."""
 
     proposers: Sequence[Proposer]
     record: GuessRecord = field(default_factory=GuessRecord)
     trial: _Trial | None = None
     next_rest: int = 1
     last_true: int = 0
-    """The tokens of its last guess that were accepted."""
+    """How many tokens of its last guess were accepted."""
 
 
 _Asking = tuple[Stream, _State]
 
 
 class Guesser:
-    """ways: what a request may ask for by name, each a row of proposers of which the first that knows anything guesses;
-    no proposers for `off`. default: the way of requests that ask for nothing.
+    """ways: the ways that a request may ask for by name. Each is a row of proposers, of which the first that knows
+    anything guesses; no proposers for `off`. default: the way of requests that ask for nothing.
 
-    asleep: for each request that need not be asked about now, the length of its text at which it must be asked about
-    again. Only read it.
+    asleep: for each request that need not be asked about now, the length of its text, in tokens, at which it must be
+    asked about again. Only read it.
     """
 
     def __init__(
@@ -114,7 +117,8 @@ class Guesser:
         self._most_proposers = max(self._most_proposers, len(proposers))
 
     def guess(self, streams: Sequence[Stream], shape: StepShape) -> dict[str, Guesses]:
-        """What to verify in the next step, by request id; none of most streams, where guessing does not pay."""
+        """Returns the guesses to verify in the next step, by request id. Most streams have none when guessing does not
+        pay."""
         self._shape, self._spent_s = shape, 0.0
         awake: list[_Asking] = []
         for stream in streams:
@@ -139,10 +143,10 @@ class Guesser:
         return kept
 
     def observe(self, accepted: Mapping[str, int], measured_s: float) -> None:
-        """The step that `guess` was last called for has ended. accepted: for each request that had guesses, how many
-        tokens were accepted.
+        """Note the end of the step for which `guess` was last called. accepted: for each request that had guesses, how
+        many tokens were accepted.
 
-        measured_s: the seconds that the step took; 0 where that is no measure of other steps.
+        measured_s: the seconds that the step took; 0 when its time is no measure of other steps.
         """
         shape, self._shape = self._shape, None
         if shape is None:
@@ -169,7 +173,7 @@ class Guesser:
             self.totals.add(guessed, hits, hits * plain_s / shape.streams, lost_s)
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """A request has ended."""
+        """Note that a request has ended."""
         state = self._states.pop(request.request_id, None)
         self.asleep.pop(request.request_id, None)
         for proposer in () if state is None else state.proposers:
@@ -217,7 +221,8 @@ class Guesser:
     def _worth_asking_for(
         self, proposer: Proposer, asked: AskRecord, everybody: Sequence[_Asking], shape: StepShape
     ) -> tuple[list[_Asking], list[int]]:
-        """The streams that are asked for, and how many tokens each is asked for; 0 for a probe. The others rest."""
+        """Returns the streams that are asked for, and how many tokens each is asked for; 0 for a probe. The others
+        rest."""
         members: list[_Asking] = []
         worth: list[int] = []
         for each in everybody:
@@ -230,8 +235,8 @@ class Guesser:
         return members, worth
 
     def _worth_asking(self, proposer: Proposer, asked: AskRecord, state: _State, shape: StepShape) -> int:
-        """How many tokens: those that pay where guesses are computed. What looks up gives as many as may be verified,
-        where what was accepted of its guesses was worth its time. 0 where asking does not pay."""
+        """Returns how many tokens to ask for; 0 when asking does not pay. From a proposer that computes, as many as
+        pay. From a proposer that looks up, as many as may be verified, when its accepted tokens were worth its time."""
         if not proposer.computes:
             brought = max(asked.tokens, state.last_true)
             return proposer.longest if brought * self._limiter.token_s(shape) > proposer.ask_s else 0
@@ -241,7 +246,7 @@ class Guesser:
         return most if asked.is_judged else max(PROBE_TOKENS, most)
 
     def _wants_a_guess(self, state: _State, stream: Stream) -> bool:
-        """Whether a guess is wanted now; the outcome of a free trial is learned on the way."""
+        """Returns True when a guess is wanted now. The outcome of a free trial is learned on the way."""
         trial = state.trial
         if trial is None:
             return stream.most > 0
@@ -259,7 +264,8 @@ class Guesser:
         return stream.most > 0
 
     def _let_rest(self, stream: Stream, state: _State, proposer: Proposer, lost: bool) -> None:
-        """Longer each time, so that a text that cannot be guessed costs next to nothing. lost: asking does not pay."""
+        """Let a stream rest, longer each time, so that a text that cannot be guessed costs almost nothing. lost: True
+        when asking does not pay."""
         if lost and not proposer.computes:
             state.next_rest = LOST_REST
         self.asleep[stream.request.request_id] = len(stream.known) + 1 + state.next_rest
@@ -267,7 +273,7 @@ class Guesser:
 
 
 def _agreeing(guess: Sequence[int], known: Sequence[int], at: int) -> int:
-    """How many tokens of a guess stand in `known` from `at` on."""
+    """Returns how many tokens of a guess are equal to those in `known` from `at` on."""
     count = 0
     for token_id, came in zip(guess, known[at : at + len(guess)], strict=False):
         if token_id != came:

@@ -14,21 +14,20 @@ from twostroke.engine.speculate.proposer import NO_GUESS, Guess, GuessWanted
 from twostroke.types.request import Request
 
 MOST_FAULTS = 3
-"""Calls in a row that may raise; after them the heads are not asked any more."""
+"""After this many calls in a row that raised, the heads are not asked any more."""
 TIMED_CALLS = 15
 
 
 class GuessingHeads(Protocol):
-    """Guesses for streams whose last token the step before sampled."""
+    """Guesses for streams whose last token was sampled in the step before."""
 
     def guess(self, wanted: Sequence[GuessWanted]) -> Sequence[Sequence[int]]:
-        """At most `most` tokens for each stream; none where its hidden state is not known."""
+        """Returns at most `most` tokens for each stream; none when its hidden state is not known."""
 
 
 class MedusaProposer:
-    """Satisfies `speculate.proposer.Proposer`. first_call_s: a prediction of the seconds of one call for one stream.
-    report: called
-    with every fault."""
+    """Satisfies `speculate.proposer.Proposer`. first_call_s: the predicted seconds of one call for one stream. report:
+    called with every fault."""
 
     name, computes = "medusa", True
     token_s = 0.0

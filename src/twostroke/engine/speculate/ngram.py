@@ -1,4 +1,4 @@
-"""ngram: guesses that text repeats. It proposes what followed the last tokens where they occurred before.
+"""ngram: guesses that text repeats. It proposes the tokens that followed the last tokens where they occurred before.
 
 Source: prompt lookup decoding (Saxena 2023), as in vLLM; MODELS.md, section 6.
 """
@@ -13,15 +13,15 @@ from twostroke.engine.speculate.running_texts import RunningTexts
 from twostroke.types.request import Request
 
 MOST_MATCHED = 16
-"""Agreement beyond this many tokens adds no evidence."""
+"""The most tokens of agreement that count: longer agreement is no more evidence."""
 MOST_PLACES = 8
 """The most places that are compared, the latest first, so that a token costs the same in any text."""
 
 
 class NgramProposer:
-    """Satisfies `speculate.proposer.Proposer`. Of the places that agree longest, the latest is taken.
+    """Satisfies `speculate.proposer.Proposer`. Of the places with the longest agreement, the latest is taken.
 
-    least, most: how many tokens must agree (at least 2); agreement beyond `most` does not count.
+    least, most: how many tokens must agree (at least 2), and how many count: agreement beyond `most` does not count.
     """
 
     name = "ngram"
@@ -50,7 +50,8 @@ class NgramProposer:
 
 
 def continued(known: Sequence[int], place: int, count: int) -> list[int]:
-    """`count` tokens from `place` on; behind the end of `known` the copy goes on with what it has copied itself."""
+    """Returns `count` tokens from `place` on. After the end of `known`, the copy continues with the tokens that it has
+    copied itself."""
     tokens = list(known[place : place + count])
     for index in range(count - len(tokens)):
         tokens.append(tokens[index])

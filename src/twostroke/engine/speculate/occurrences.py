@@ -1,8 +1,8 @@
 """Where the end of a text occurred before: an index over a growing list of tokens.
 
 Hash chains, as in LZ77 compressors: for each run of 2 tokens, and of 8, the latest place after it, and from each place
-the one before it. Adding a token costs the same however long the text is, and so does a look-up. Long runs are rare, so
-a few places are all or most of them. It holds integers alone, nothing that a garbage collector must visit.
+the place before it. Adding a token costs the same however long the text is, and so does a look-up. Long runs are rare,
+so a few places are all or most of them. The index holds only integers, nothing that a garbage collector must visit.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 SHORTEST = 2
-"""Fewer tokens than this are not looked up: one token alone occurs nearly everywhere and says little."""
+"""Fewer tokens than this are not looked up: a single token occurs nearly everywhere and is little evidence."""
 _RUNS = (8, SHORTEST)  # longest first
 _NOWHERE = -1
 
 
 class Occurrence(NamedTuple):
-    """The text before `place` agrees in `matched` tokens with the end of the text that was looked up."""
+    """A place where the last `matched` tokens before `place` agree with the end of the text that was looked up."""
 
     place: int
     matched: int
@@ -56,14 +56,15 @@ class Occurrences:
         self._chains = tuple(_Chains(size) for size in _RUNS)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Take in those of `tokens` that were not added yet. A place is known once there is a token at it."""
+        """Add those of `tokens` that were not added yet. A place is known once there is a token at it."""
         for chains in self._chains:
             chains.add(tokens)
 
     def of_end(self, text: Sequence[int], tokens: Sequence[int], depth: int, most: int) -> list[Occurrence]:
-        """Places of `tokens`, as added, behind what the last tokens of `text` are: at most `most`, latest first.
+        """Returns places of `tokens`, as added, that follow a run equal to the last tokens of `text`: at most `most`,
+        latest first.
 
-        Each agrees in SHORTEST to `depth` tokens. Where places agree in a long run, only such places are given.
+        Each agrees in SHORTEST to `depth` tokens. When places agree in a long run, only such places are returned.
         `text` and `tokens` may be the same list.
         """
         length = len(text)

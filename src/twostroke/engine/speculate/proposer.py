@@ -1,4 +1,4 @@
-"""What guesses tokens."""
+"""The interface of the objects that guess tokens."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from twostroke.types.request import Request
 
 
 class GuessWanted(NamedTuple):
-    """A stream that wants at most `most` tokens that may follow `known`: its prompt and output so far, which only
-    grow."""
+    """A stream that wants a guess of at most `most` tokens after `known`. known: its prompt and output so far, which
+    only grow."""
 
     request: Request
     known: Sequence[int]
@@ -22,9 +22,9 @@ class GuessWanted(NamedTuple):
 class Guess(Struct, frozen=True):
     """Tokens that may come next, in order.
 
-    matched: how many tokens of the text agree with them: guesses of one proposer with about the same `matched` are
-    accepted about equally often. chances: the probability of each token, given those before it, as the proposer
-    estimates it; empty where it cannot.
+    matched: how many tokens of the text agree with the place of the guess. Guesses of one proposer with about the same
+    `matched` are accepted about equally often. chances: the probability of each token, given those before it, as the
+    proposer estimates it; empty when it cannot.
     """
 
     token_ids: Sequence[int] = ()
@@ -32,13 +32,14 @@ class Guess(Struct, frozen=True):
     chances: Sequence[float] = ()
 
     def cut(self, count: int) -> Guess:
-        """The guess's first `count` tokens."""
+        """Returns the guess's first `count` tokens."""
         return Guess(self.token_ids[:count], self.matched, self.chances[:count])
 
 
 NO_GUESS = Guess()
 LONGEST_GUESS = 8
-"""Rows that read weights once cost little up to about here; see GuessLimiter."""
+"""The most tokens of a guess. A step reads weights once for all its rows, and up to about this number more rows cost
+little; see GuessLimiter."""
 
 
 class Proposer(Protocol):
@@ -46,19 +47,20 @@ class Proposer(Protocol):
 
     name: str
     computes: bool
-    """A model or heads compute its guesses, so that asking costs time and nearly always gives one; False for those that
-    look up."""
+    """True when a model or heads compute the guesses, so that asking costs time and nearly always gives a guess; False
+    for proposers that look up."""
     longest: int
-    """Tokens of a guess, at most."""
+    """The most tokens of a guess."""
     ask_s: float
-    """Seconds that asking for one stream takes, as measured; 0 where that is not known."""
+    """The seconds that asking for one stream takes, as measured; 0 when that is not known."""
     token_s: float
-    """Seconds that guessing one more token of all asked streams takes next to that."""
+    """The additional seconds for guessing one more token of all asked streams."""
     spent_s: float
-    """Seconds of the last call; 0 where that is not known."""
+    """The seconds of the last call; 0 when that is not known."""
 
     def propose(self, asks: Sequence[GuessWanted]) -> Sequence[Guess]:
-        """A guess for each, NO_GUESS where nothing is known."""
+        """Returns a guess for each ask; NO_GUESS when nothing is known."""
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """A request has ended, for whatever reason: nothing is kept of it but what others may see."""
+        """Note that a request has ended, for whatever reason. Nothing is kept of it except what other requests may see.
+        """

@@ -1,7 +1,7 @@
-"""Where the end of a running request's text stood before in it.
+"""Finds where the end of a running request's text occurred before in the same text.
 
 A text is kept as a string with one character for each token, which Python searches at the speed of memory. Nothing is
-made for a token that is never looked up, so a text that cannot be guessed costs next to nothing.
+made for a token that is never looked up, so a text that cannot be guessed costs almost nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from twostroke.engine.speculate.occurrences import SHORTEST, Occurrence
 
 _RUNS = (8, SHORTEST)  # longest first
 _CHARACTERS = 0x110000
-"""Tokens whose ids differ by this share a character; a place counts only where the tokens themselves agree."""
+"""Tokens whose ids differ by this number share a character; a place counts only when the tokens themselves agree."""
 
 
 class SearchedText:
@@ -27,14 +27,15 @@ class SearchedText:
         return len(self._characters)
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Take in those of `tokens` that were not added yet."""
+        """Add those of `tokens` that were not added yet."""
         new = tokens[len(self._characters) :]
         self._characters += "".join([chr(token_id % _CHARACTERS) for token_id in new])
 
     def of_end(self, tokens: Sequence[int], depth: int, most: int) -> list[Occurrence]:
-        """Places in `tokens`, as added, behind what their last ones are: at most `most`, latest first.
+        """Returns places in `tokens`, as added, that follow a run equal to their last tokens: at most `most`, latest
+        first.
 
-        Each agrees in SHORTEST to `depth` tokens. Where places agree in a long run, only such places are given.
+        Each agrees in SHORTEST to `depth` tokens. When places agree in a long run, only such places are returned.
         """
         characters, length = self._characters, len(tokens)
         for size in _RUNS:
@@ -57,7 +58,7 @@ class SearchedText:
 
 
 def _agreeing(tokens: Sequence[int], place: int, longest: int) -> int:
-    """How many tokens before `place` are those at the end."""
+    """Returns how many tokens before `place` are equal to those at the end, at most `longest`."""
     matched, end = 0, len(tokens) - 1
     while matched < longest and tokens[place - 1 - matched] == tokens[end - matched]:
         matched += 1
@@ -71,7 +72,7 @@ class RunningTexts:
         self._seen: dict[str, SearchedText] = {}
 
     def grown(self, request_id: str, known: Sequence[int]) -> SearchedText:
-        """This text as it is now."""
+        """Returns the request's text, with the new tokens of `known` added."""
         seen = self._seen.get(request_id)
         if seen is None:
             seen = self._seen[request_id] = SearchedText()
@@ -79,5 +80,5 @@ class RunningTexts:
         return seen
 
     def forget(self, request_id: str) -> None:
-        """The request has ended; an unknown id changes nothing."""
+        """Forget a request that has ended. An unknown id changes nothing."""
         self._seen.pop(request_id, None)

@@ -1,4 +1,4 @@
-"""suffix: what followed the last tokens wherever they stood, in this request and in finished answers, most often.
+"""suffix: the tokens that followed the last tokens most often, in this request and in finished answers.
 
 The places where the end of the text occurred before are one node of a suffix tree. The tokens after these places are
 the node's children, and their shares are the chances. So no tree is built: the places are looked up.
@@ -21,14 +21,14 @@ from twostroke.types.request import Request
 
 DEPTH = 24
 MOST_PLACES = 16
-"""How many places in each text are compared, the latest ones."""
+"""How many places in each text are compared; the latest ones are."""
 
 
 class SuffixProposer:
     """Satisfies `speculate.proposer.Proposer`.
 
-    factor: a guess has at most this many tokens for each token that agrees. least_chance: the least probability of a
-    guess's last token, multiplied by the probabilities of all tokens before it.
+    factor: the most tokens of a guess for each token that agrees. least_chance: the least probability of a guess's last
+    token, multiplied by the probabilities of all tokens before it.
     """
 
     name = "suffix"
@@ -50,12 +50,12 @@ class SuffixProposer:
         return best
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """See Proposer. What it wrote is kept for requests with the same salt."""
+        """See Proposer. The request's output is kept for requests with the same salt."""
         self._seen.forget(request.request_id)
         self._finished.add(request.cache_salt, known[len(request.prompt_token_ids) :])
 
     def _best(self, tokens: Sequence[int], places: list[Occurrence], most: int, best: Guess) -> Guess:
-        """The better of `best` and the best path after these places."""
+        """Returns the better of `best` and the best path after these places."""
         score = expected_tokens(best.chances)
         for matched in sorted({each.matched for each in places}, reverse=True):
             longest = min(most, int(matched * self._factor))
@@ -67,7 +67,8 @@ class SuffixProposer:
         return best
 
     def _path(self, tokens: Sequence[int], places: list[int], longest: int) -> Guess:
-        """The most frequent token at these places, then after those that have it, and so on; of ties the latest."""
+        """Returns the path of the most frequent token at these places, then at those that continue with it, and so on.
+        Of tokens with equal counts, the latest is taken."""
         path: list[int] = []
         chances: list[float] = []
         chance, end = 1.0, len(tokens)
@@ -84,7 +85,7 @@ class SuffixProposer:
 
 
 def expected_tokens(chances: Sequence[float]) -> float:
-    """How many tokens of a guess are accepted on average, if each has its chance given those before it."""
+    """Returns how many tokens of a guess are accepted on average, if each has its chance given those before it."""
     total, chance = 0.0, 1.0
     for each in chances:
         chance *= each

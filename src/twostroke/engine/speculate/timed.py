@@ -1,4 +1,5 @@
-"""A proposer that looks guesses up, with its time. It is not asked where that takes longer than guesses can win."""
+"""Measures the time of a proposer that looks guesses up. It is not asked when that takes longer than guesses can save.
+"""
 
 from __future__ import annotations
 

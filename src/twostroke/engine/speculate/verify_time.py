@@ -1,4 +1,4 @@
-"""How long a step takes that verifies guesses: the cost model's prediction, corrected by what such steps took."""
+"""How long a step with guesses takes: the cost model's prediction, corrected by the times of earlier such steps."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from twostroke.types.plan import Role
 
 Segments = Callable[[int, int, int], Sequence[Segment]]
 LOOKED_BACK = 15
-"""The median of this many steps with about as many guesses is what such steps take."""
+"""The number of steps, with about the same number of guesses, whose median is taken as the time of such steps."""
 LEAST_EVIDENCE = 3
 PLAIN_AGAIN_STEPS = 64
-"""Steps with guesses after which one without is due, to see what it takes by now."""
+"""The number of steps with guesses after which a step without guesses is due, to measure its time again."""
 EXPIRES_STEPS = 512
-"""Evidence that is older than this is given up, so that one slow hour does not end guessing for ever."""
+"""Evidence that is older than this many steps is dropped, so that one slow hour does not end guessing for ever."""
 LEAST, MOST = 0.001, 1000.0
-"""The bounds of measured over predicted. They are wide: a prediction may be a guess of a machine that nobody has seen.
-What pays is decided by the ratio of two steps, and bounds that both steps reach would hide it."""
+"""The bounds of measured over predicted. They are wide: a prediction may be a guess for a machine that nobody has
+measured. The ratio of two steps decides what pays, and bounds that both steps reach would hide it."""
 _KEPT_PREDICTIONS = 4096
 
 
 def decoding_rows(streams: int, position: int, guesses: int) -> list[Segment]:
-    """A step in which this many streams decode at this position, with their guesses spread evenly."""
+    """Returns a step in which `streams` streams decode at this position, with their guesses spread evenly."""
     each, more = divmod(guesses, streams)
     drafts = [each + (index < more) for index in range(streams)]
     return [Segment(position, 1 + count, True, Role.DECODE, drafts=count) for count in drafts]
 
 
 class _Ratios:
-    """measured / predicted of the last steps with about as many guesses. The median, so that no outlier decides."""
+    """The ratios measured / predicted of the last steps with about the same number of guesses. The median is used, so
+    that no outlier decides."""
 
     def __init__(self) -> None:
         self.values: deque[float] = deque(maxlen=LOOKED_BACK)
@@ -38,7 +39,8 @@ class _Ratios:
         self.median = 1.0
 
     def add(self, ratio: float, step: int, prior: float) -> None:
-        """prior: what was expected; it takes the places of steps that are missing, so that one outlier says nothing."""
+        """Add a ratio. prior: the expected ratio. It takes the places of steps that are missing, so that one outlier
+        alone does not decide."""
         if step - self.last_step > EXPIRES_STEPS:
             self.values.clear()
         self.values.append(min(MOST, max(LEAST, ratio)))
@@ -48,10 +50,10 @@ class _Ratios:
 
 
 class VerifyTime:
-    """Seconds of steps in which streams decode. Predictions are kept: one takes tens of microseconds, a small step
+    """The seconds of steps in which streams decode. Predictions are kept: one takes tens of microseconds, a small step
     hundreds.
 
-    segments: how a step is put to the cost model.
+    segments: makes the segments of a step for the cost model.
     """
 
     def __init__(self, cost: StepCost, segments: Segments = decoding_rows) -> None:
@@ -61,17 +63,17 @@ class VerifyTime:
         self._step = 0
 
     def seconds(self, streams: int, position: int, guesses: int) -> float:
-        """Seconds of a step with this many streams, at about this position, and this many guesses of all streams
-        together."""
+        """Returns the seconds of a step with this many streams, at about this position, and with `guesses` guesses of
+        all streams together."""
         return self._prediction(streams, position, guesses) * self._ratio(streams, guesses.bit_length())
 
     def row_s(self, streams: int, position: int, beside: int) -> float:
-        """What one more row takes in a step that has `beside` rows of prompts, where arithmetic decides."""
+        """Returns the seconds of one more row in a step that has `beside` rows of prompts, where arithmetic decides."""
         few, many = self._prediction(streams, position, beside), self._prediction(streams, position, 2 * beside)
         return max(0.0, many - few) / beside * self._ratio(streams, 0)
 
     def observe(self, streams: int, position: int, guesses: int, measured_s: float) -> None:
-        """A step without prompts took so long."""
+        """Note that a step without prompts took `measured_s` seconds."""
         predicted_s = self._prediction(streams, position, guesses)
         if predicted_s <= 0 or measured_s <= 0:
             return
@@ -81,8 +83,8 @@ class VerifyTime:
         self._classes.setdefault((streams.bit_length(), size), _Ratios()).add(ratio, self._step, prior)
 
     def plain_is_known(self, streams: int) -> bool:
-        """Were steps without guesses seen lately, with about as many streams? Without them nothing can be compared: the
-        cost model may be off by one factor for one stream, and by another for many."""
+        """Returns True when steps without guesses were seen lately, with about the same number of streams. Without them
+        nothing can be compared: the cost model may be wrong by one factor for one stream, and by another for many."""
         if not self._step:
             return True  # nothing was seen: one word for both
         plain = self._classes.get((streams.bit_length(), 0))
@@ -90,7 +92,8 @@ class VerifyTime:
         return known and plain is not None and self._step - plain.last_step <= PLAIN_AGAIN_STEPS
 
     def _ratio(self, streams: int, size: int) -> float:
-        """The ratio of the nearest class at or below `size` that was seen lately, or else of steps without guesses."""
+        """Returns the ratio of the nearest class at or below `size` that was seen lately, or else the ratio of steps
+        without guesses."""
         for each in range(size, 0, -1):
             ratios = self._classes.get((streams.bit_length(), each))
             if ratios is not None and self._step - ratios.last_step <= EXPIRES_STEPS:

@@ -1,1 +1,1 @@
-"""What the APIs take and give: request fields and the JSON of answers."""
+"""The request fields that the APIs take, and the JSON of their answers."""

@@ -18,7 +18,8 @@ LOAD_PATH, UNLOAD_PATH = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 
 
 def adapter_routes(adapters: ServedAdapters, admission: Admission) -> list[Route]:
-    """POST, answered with a sentence. Files are read in a thread of their own, not in the lanes of short requests."""
+    """Returns the two POST routes, which answer with a sentence. Files are read in a thread of their own, not in the
+    lanes of short requests."""
 
     def load(body: bytes) -> str:
         return adapters.load(decode(body, LoadRequest))

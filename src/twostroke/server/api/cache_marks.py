@@ -1,4 +1,5 @@
-"""Anthropic's cache_control: marks up to which a prompt should be cached. Here every prompt is, so marks only count."""
+"""Anthropic's cache_control: marks up to which a prompt should be cached. This server caches every prompt; marks only
+change the usage that is reported, and how long pages stay on a disk."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ KINDS = ("ephemeral",)
 
 
 def check_marks(groups: Iterable[Any]) -> Sequence[Mapping[str, Any]]:
-    """groups: lists of blocks. -> their marks. Raises InvalidRequest for too many, and for one of another kind."""
+    """Returns the marks in these lists of blocks. Raises InvalidRequest for too many marks, and for a mark of another
+    kind."""
     marks = [block[FIELD] for blocks in groups for block in _blocks(blocks) if block.get(FIELD) is not None]
     if len(marks) > MAX_MARKS:
         raise InvalidRequest(
@@ -27,7 +29,7 @@ def check_marks(groups: Iterable[Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def marks_all(content: Any) -> bool:
-    """Whether the last block of the last message has a mark, so that the whole prompt is to be cached."""
+    """Returns True when the last block of the last message has a mark, so that the whole prompt should be cached."""
     blocks = _blocks(content)
     return bool(blocks) and blocks[-1].get(FIELD) is not None
 

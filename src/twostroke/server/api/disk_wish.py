@@ -1,4 +1,5 @@
-"""What a request says of where its prompt's pages are kept: how long on a disk, in which slot of llama.cpp's API."""
+"""A request's wishes for the pages of its prompt: how long they stay on a disk, and in which slot of llama.cpp's API
+they are."""
 
 from __future__ import annotations
 
@@ -19,14 +20,15 @@ IN_MEMORY = "in_memory"
 SLOT, MAX_SLOT = b'"id_slot"', 9999
 KEEP_HEADER, KEEP_VALUE = b"x-twostroke-keep", b"memory"
 INNER = "twostroke.inner"
-"""The key of a scope whose request the server makes of itself."""
+"""The key in the scope of a request that the server itself makes."""
 NEVER_S, HOUR_S, DAY_S = -1.0, 3600.0, 86_400.0
 _RETENTIONS = {None: 0.0, IN_MEMORY: NEVER_S, "in-memory": NEVER_S, "24h": DAY_S}
 _TTLS = {None: 0.0, "5m": 0.0, "1h": HOUR_S}
 
 
 class Sender(msgspec.Struct, frozen=True):
-    """Who asks. client: the label of the key. memory_only: a header forbids the disk. inner: the server itself asks."""
+    """The sender of a request. client: the label of its key. memory_only: True when a header forbids the disk. inner:
+    True when the server itself made the request."""
 
     client: str
     memory_only: bool = False
@@ -43,7 +45,7 @@ _asked = json_decoder(_Asked)
 
 
 def sender_of(scope: Scope) -> Sender:
-    """The sender of a request that has passed the gate."""
+    """Returns the sender of a request that has passed the gate."""
     return Sender(client_of(scope), _forbids(scope["headers"]), INNER in scope)
 
 
@@ -56,7 +58,8 @@ def _forbids(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
-    """The call with its slot, whose prompts have `disk_s` as this body and its headers say. Raises InvalidRequest."""
+    """Returns the call with its slot and with the `disk_s` of its prompts, as the body and the headers ask. Raises
+    InvalidRequest."""
     disk_s = NEVER_S if sender.memory_only else 0.0
     if FIELD.encode() in body or b'"store"' in body or SLOT in body:  # most bodies say nothing, and are not read again
         asked = _asked.decode(body)
@@ -71,12 +74,13 @@ def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
 
 
 def with_disk_s(call: Call, disk_s: float) -> Call:
-    """The call, whose prompts have this `disk_s`."""
+    """Returns the call with this `disk_s` in all its prompts."""
     return replace(call, prompts=tuple(replace(prompt, disk_s=disk_s) for prompt in call.prompts))
 
 
 def longest_ttl_s(marks: Iterable[Mapping[str, Any]]) -> float:
-    """How long marks of Anthropic's cache_control ask to keep a prompt. Raises InvalidRequest for another ttl."""
+    """Returns the longest time, in seconds, that marks of Anthropic's cache_control ask to keep a prompt. Raises
+    InvalidRequest for another ttl."""
     found = [mark.get("ttl") for mark in marks]
     for ttl in found:
         if ttl is not None and not (isinstance(ttl, str) and ttl in _TTLS):

@@ -1,4 +1,4 @@
-"""Unknown fields of a request: named in a header and in the log, and refused where they look misspelt.
+"""Unknown fields of a request: named in a header and in the log, and refused when they look misspelt.
 
     check = FieldCheck(strict=False)
     check.ignored(body, ChatRequest) == ("temprature (did you mean temperature?)",)
@@ -28,7 +28,7 @@ HINTS = frozenset(
     "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options "
     "cache_prompt id_slot slot_id request_id guided_decoding_backend".split()
 )
-"""Known fields that do not change the answer; they are not named."""
+"""Known fields that do not change the answer; the answer's header does not name them."""
 _MEANT = {
     "max_new_tokens": "max_tokens",
     "max_length": "max_tokens",
@@ -40,28 +40,31 @@ _MEANT = {
     "stopping_strings": "stop",
     "system_prompt": "system",
 }
-"""What other servers call a field, and what it is called here, where it is not near in letters."""
+"""Maps other servers' names of fields to the names of this server, where the letters are too different to find the
+match."""
 _ELSEWHERE = frozenset(
     "top_a tfs_z n_keep n_probs n_discard min_keep "
     "length_penalty early_stopping prompt_template return_token_ids return_tokens_as_token_ids".split()
 )
-"""Fields of other servers that are near to one of ours in letters and not in meaning."""
+"""Fields of other servers whose names are similar to one of ours, but whose meaning is different."""
 
 Kind = type[msgspec.Struct]
 _fields = json_decoder(dict[str, msgspec.Raw])
 
 
 class FieldCheck:
-    """strict: refuse a field that looks like a misspelt one. Any thread may ask."""
+    """strict: refuse a field that looks misspelt. Any thread may call it."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
         self._logged: set[str] = set()
 
     def ignored(self, body: bytes, kind: Kind) -> tuple[str, ...]:
-        """The fields without a meaning here, safe to write into a header, with what may have been meant.
+        """Returns the fields without a meaning here, safe to write into a header, each with the field that was probably
+        meant.
 
-        A body that is no object has none: the decoder refuses it. Raises InvalidRequest where it is strict.
+        A body that is no object has none: the decoder refuses it. Raises InvalidRequest for a misspelt field when
+        `strict`.
         """
         unknown = _unknown(body, kind)
         shown: list[str] = []
@@ -82,7 +85,7 @@ class FieldCheck:
         return (*shown[:MAX_NAMED], *([f"and {left_out} more"] if left_out > 0 else []))
 
     def _log(self, shown: list[str]) -> None:
-        """Each once: the line of every request has them too, at level info."""
+        """Log each field once. At level info, the line of every request has these fields too."""
         for name in shown:
             if name not in self._logged and len(self._logged) < MAX_LOGGED_NAMES:
                 self._logged.add(name)
@@ -91,7 +94,7 @@ class FieldCheck:
 
 @lru_cache(maxsize=1024)
 def nearest(name: str, kind: Kind) -> str | None:
-    """The field of this kind of request that was probably meant, None for none."""
+    """Returns the field of this kind of request that was probably meant; None when there is none."""
     known = kind.__struct_fields__
     if len(name) > MAX_NAME_CHARACTERS:
         return None
@@ -107,7 +110,7 @@ def nearest(name: str, kind: Kind) -> str | None:
 
 
 def _unknown(body: bytes, kind: Kind) -> list[str]:
-    """In the order of the body. A field that is null asks for nothing."""
+    """Returns the unknown fields in the order of the body. A field that is null asks for nothing."""
     try:
         fields = _fields.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):

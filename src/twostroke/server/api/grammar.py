@@ -1,9 +1,9 @@
 """The fields that ask for a grammar, in the spellings that clients send, made into one Grammar.
 
-Taken: OpenAI's response_format (text, json_object, json_schema), also with the schema next to json_object as
-llama.cpp's clients send it; vLLM's structured_outputs (json, json_object, regex, choice, grammar) and its older
-guided_json, guided_regex, guided_choice, guided_grammar; llama.cpp's grammar and json_schema; SGLang's regex, ebnf and
-json_schema. A grammar is Lark or GBNF, and ebnf is GBNF.
+OpenAI's field is response_format (text, json_object, json_schema), also with the schema next to json_object as
+llama.cpp's clients send it. vLLM's fields are structured_outputs (json, json_object, regex, choice, grammar) and the
+older guided_json, guided_regex, guided_choice, guided_grammar. llama.cpp's are grammar and json_schema; SGLang's are
+regex, ebnf and json_schema. A grammar is Lark or GBNF, and ebnf is GBNF.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 class GrammarFields(Protocol):
-    """The fields of a request that are looked at here."""
+    """The fields of a request that this module reads."""
 
     response_format: Any
     grammar: Any
@@ -39,7 +39,8 @@ class GrammarFields(Protocol):
 
 
 class AskedGrammar(Struct, frozen=True):
-    """What a request asks for, and the field that asks for it. not_held: in words, what a grammar cannot hold of it."""
+    """The grammar that a request asks for, and the field that asks for it. not_held: the parts of the wish that a
+    grammar cannot enforce, in words."""
 
     grammar: Grammar | None = None
     field: str = "grammar"
@@ -47,7 +48,7 @@ class AskedGrammar(Struct, frozen=True):
 
 
 def grammar_of(request: GrammarFields) -> AskedGrammar:
-    """Raises InvalidRequest naming the field."""
+    """Returns the grammar that a request asks for. Raises InvalidRequest naming the field."""
     asked = [(name, grammar) for name, make in _asked(request) if (grammar := _named(name, make)) is not None]
     if len(asked) > 1:
         raise InvalidRequest(
@@ -62,8 +63,8 @@ def grammar_of(request: GrammarFields) -> AskedGrammar:
 def after_thought(
     asked: AskedGrammar, form: Format, rendered: str, special_id: Callable[[str], int | None]
 ) -> AskedGrammar:
-    """What is asked for, after the thought of a model that thinks, and within the marks of its answers. rendered: the
-    prompt, which may have opened a thought, or closed it: then the model does not think."""
+    """Returns the grammar for an answer that comes after the model's thought, and within the marks of its answers.
+    rendered: the prompt. It may have opened a thought, or closed one: then the model does not think."""
     if asked.grammar is None:
         return asked
     around, marks = around_answer(form, special_id, rendered), form.thought
@@ -78,7 +79,8 @@ def after_thought(
 
 
 def response_format_grammar(value: Any) -> Grammar | None:
-    """OpenAI's response_format; None for plain text. Raises InvalidRequest with param "grammar"."""
+    """Returns the grammar of OpenAI's response_format; None for plain text. Raises InvalidRequest with param "grammar".
+    """
     if not isinstance(value, dict):
         raise _wrong("it is no object")
     kind = value.get("type")
@@ -96,7 +98,8 @@ def response_format_grammar(value: Any) -> Grammar | None:
 
 
 def schema_grammar(schema: Any) -> Grammar:
-    """A JSON schema as clients send it: an object, a boolean, or text. Raises InvalidRequest with param "grammar"."""
+    """Returns the grammar of a JSON schema as clients send it: an object, a boolean, or text. Raises InvalidRequest
+    with param "grammar"."""
     if not isinstance(schema, (dict, bool, str)):
         raise _wrong("the schema is no object")
     return Grammar.json_schema(schema)
@@ -121,7 +124,7 @@ def _asked(request: GrammarFields) -> Iterator[tuple[str, Callable[[], Grammar |
 
 
 _EMPTY_IS_NONE = ("grammar", "json_schema", "regex", "ebnf")
-"""Their clients send an empty text for no form."""
+"""The fields of clients that send an empty text when they want no form."""
 
 
 def _bound(read: Callable[[Any], Grammar | None], value: Any) -> Callable[[], Grammar | None]:

@@ -1,4 +1,5 @@
-"""A text between two others, asked for on any route: the prompt of the model's own tokens for it."""
+"""A text between two others, which may be requested on any route: makes the prompt with the model's own tokens for
+filling in."""
 
 from __future__ import annotations
 
@@ -13,18 +14,19 @@ from twostroke.types.errors import InvalidRequest
 from twostroke.types.notes import Notes
 
 LEAST_ANSWER = 128
-"""Tokens that are kept for the answer where the request does not say how many it wants."""
+"""The tokens that are kept free for the answer when the request gives no number."""
 
 
 class OtherText(Struct, frozen=True):
-    """A file that may help, as llama.cpp's clients send it."""
+    """A file that may help to fill in, as llama.cpp's clients send it."""
 
     text: str
     filename: str = ""
 
 
 class AskedMiddle(Struct, frozen=True):
-    """The texts around the wanted one. prompt: how that one begins. max_tokens: what is kept free for it."""
+    """The texts around the wanted one. prompt: the beginning of the wanted text. max_tokens: the tokens that are kept
+    free for the wanted text."""
 
     prefix: str
     suffix: str
@@ -34,12 +36,12 @@ class AskedMiddle(Struct, frozen=True):
 
 
 def infill_tokens(serving: Serving) -> InfillTokens | None:
-    """The model's tokens for filling in; None where it has none."""
+    """Returns the model's tokens for filling in; None when it has none."""
     return InfillTokens.find(serving.tokenizer)
 
 
 def infill_prompt(asked: AskedMiddle, tokens: InfillTokens, serving: Serving) -> InfillPrompt:
-    """The prompt; texts that do not fit are cut, and it says so. Raises InvalidRequest."""
+    """Returns the prompt. Texts that do not fit are cut, and the prompt records it. Raises InvalidRequest."""
 
     def ids(text: str) -> list[int]:
         return serving.tokenizer.encode_rendered(text, quoted=((0, len(text)),)) if text else []
@@ -56,7 +58,8 @@ def infill_prompt(asked: AskedMiddle, tokens: InfillTokens, serving: Serving) ->
 
 
 def infilled(request: CompletionRequest, serving: Serving, notes: Notes) -> list[str | list[int]]:
-    """The prompts of a completion between each prompt and the suffix; it ends at the model's tokens for that, too.
+    """Returns the prompts of a completion between each prompt and the suffix. The completion also ends at the model's
+    tokens for filling in.
 
     Raises InvalidRequest.
     """
@@ -82,6 +85,6 @@ def infilled(request: CompletionRequest, serving: Serving, notes: Notes) -> list
 
 
 def _begin(serving: Serving) -> list[int]:
-    """The token that the tokenizer puts in front of a text, where there is one."""
+    """Returns the token that the tokenizer puts before a text, if there is one."""
     first, plain = serving.tokenizer.encode_prompt("a"), serving.tokenizer.encode_rendered("a")
     return first[:1] if len(first) > len(plain) and first[0] != plain[0] else []

@@ -9,7 +9,8 @@ from twostroke.types.errors import InvalidRequest
 
 
 def keep_alive_s(value: Any, param: str = "keep_alive") -> float | None:
-    """Seconds, infinite for ever; None where nothing is said. Raises InvalidRequest where it is no time."""
+    """Returns the seconds, infinity for ever; None when the value is no number or text. Raises InvalidRequest when it
+    is no time."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:

@@ -16,9 +16,9 @@ _OLD_NAMES = {"tools": "functions", "tool_choice": "function_call"}
 
 
 def to_tools(request: ChatRequest) -> bool:
-    """Change the request in place; True where its answer is expected in the older form.
+    """Change the request in place. Returns True when its answer is expected in the older form.
 
-    Raises InvalidRequest for what is no function_call, or for both forms at once.
+    Raises InvalidRequest for a wrong function_call, or for both forms at once.
     """
     functions, choice = request.functions, request.function_call
     request.functions = request.function_call = None
@@ -36,7 +36,7 @@ def to_tools(request: ChatRequest) -> bool:
 
 
 def in_old_words(error: InvalidRequest) -> InvalidRequest:
-    """The error with the names of the older fields."""
+    """Returns the error with the names of the older fields."""
     error.param = _OLD_NAMES.get(error.param or "", error.param)
     return error
 
@@ -50,7 +50,8 @@ def _choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
 
 
 def _messages(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Calls and results of earlier turns, as templates know them. Ids are made up: the older form has none."""
+    """Returns the messages with calls and results of earlier turns in the form that templates know. Ids are invented,
+    because the older form has none."""
     made: list[dict[str, Any]] = []
     call_id = "call_0"
     for place, message in enumerate(messages):

@@ -14,7 +14,7 @@ LOWEST = -9999.0  # JSON has no -inf; OpenAI sends this number
 
 
 def chat_logprobs(items: Sequence[TokenLogprob], top: int, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The `logprobs` object of a chat choice: one entry a token, each with `top` alternatives."""
+    """Returns the `logprobs` object of a chat choice: one entry a token, each with `top` alternatives."""
     content = []
     for item in items:
         alternatives = [_chat_token(i, value, tokenizer) for i, value in item.top[:top]]
@@ -28,7 +28,8 @@ def _chat_token(token_id: int, logprob: float, tokenizer: Tokenizer) -> dict[str
 
 
 class CompletionLogprobs:
-    """Builds the `logprobs` object of one completion, piece by piece; text_offset counts characters of its text."""
+    """Builds the `logprobs` object of one completion, piece by piece; text_offset counts characters of the completion's
+    text."""
 
     def __init__(self, top: int, tokenizer: Tokenizer) -> None:
         self._top = top
@@ -37,9 +38,9 @@ class CompletionLogprobs:
         self._offset_characters = 0
 
     def piece(self, items: Sequence[TokenLogprob], *, first_token_id: int | None = None) -> dict[str, Any]:
-        """tokens, token_logprobs, top_logprobs and text_offset of these tokens.
+        """Returns tokens, token_logprobs, top_logprobs and text_offset of these tokens.
 
-        first_token_id: of a prompt's first token, which stands before them with null for its log probabilities.
+        first_token_id: the prompt's first token. It comes before the other tokens, with null for its log probabilities.
         """
         made: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
         if first_token_id is not None:
@@ -59,9 +60,9 @@ class CompletionLogprobs:
             self._offset_characters += len(self._utf8.decode(self._tokenizer.token_bytes(token_id)))
 
     def _top_of(self, item: TokenLogprob) -> dict[str, float]:
-        """Text to logprob, best first, the chosen token always among them.
+        """Returns a map of text to logprob, best first, which always includes the chosen token.
 
-        Where two tokens have the same text the better one stays, so that the largest value is never hidden: clients
+        When two tokens have the same text, the better one stays, so that the largest value is never hidden: clients
         (lm-eval) compare it with the chosen token's for equality.
         """
         found: dict[str, float] = {}
@@ -70,7 +71,8 @@ class CompletionLogprobs:
         return found
 
     def _key(self, token_id: int) -> str:
-        """The token's text; bytes that are no text alone as OpenAI writes them, so that they stay distinct."""
+        """Returns the token's text. Bytes that are no valid text alone are written as OpenAI writes them, so that they
+        stay distinct."""
         raw = self._tokenizer.token_bytes(token_id)
         try:
             return raw.decode("utf-8")

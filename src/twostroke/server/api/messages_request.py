@@ -26,7 +26,7 @@ PREFIX = "msg_"
 
 
 class MessagesTool(msgspec.Struct, kw_only=True):
-    """A tool that the client runs; one with another type than `custom` is the provider's."""
+    """A tool that the client runs. A tool with another type than `custom` is the provider's."""
 
     name: str | None = None
     description: str | None = None
@@ -80,7 +80,7 @@ class MessagesRequest(CountRequest, kw_only=True):
 
 
 def messages_call(body: bytes, serving: Serving) -> Call:
-    """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Returns the call of a messages request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, MessagesRequest), Notes()
     require_tokens(request.max_tokens, 1, "max_tokens")
     chat, prefill = _chat_of(request, serving, notes)
@@ -93,18 +93,18 @@ def messages_call(body: bytes, serving: Serving) -> Call:
 
 
 def marks_of(request: CountRequest) -> Sequence[Mapping[str, Any]]:
-    """All its marks of cache_control. Raises InvalidRequest."""
+    """Returns all cache_control marks of the request. Raises InvalidRequest."""
     groups = [request.system, *(each.content for each in request.messages), [{FIELD: request.cache_control}]]
     return check_marks(groups)
 
 
 def caches_all(request: MessagesRequest) -> bool:
-    """Whether a mark asks that the whole prompt be cached."""
+    """Returns True when a mark asks that the whole prompt be cached."""
     return request.cache_control is not None or (bool(request.messages) and marks_all(request.messages[-1].content))
 
 
 def count_tokens(body: bytes, serving: Serving) -> tuple[int, tuple[str, ...]]:
-    """Tokens of the prompt that these messages make, and what was changed in them.
+    """Returns the number of tokens of the prompt that these messages make, and the notes of what was changed in them.
 
     Raises InvalidRequest, HttpProblem.
     """
@@ -119,7 +119,7 @@ def _checked(chat: ChatRequest, serving: Serving, notes: Notes) -> CheckedChat:
 
 
 def _chat_of(request: CountRequest, serving: Serving, notes: Notes) -> tuple[ChatRequest, str]:
-    """The chat request, and the text that the answer must begin with."""
+    """Returns the chat request, and the text that the answer must begin with."""
     asked_model(request.model, serving)
     _check_depths(request, serving.caps.json_depth)
     _refuse_unsupported(request)
@@ -166,9 +166,9 @@ def _check_depths(request: CountRequest, limit: int) -> None:
 
 
 def _refuse_unsupported(request: CountRequest) -> None:
-    """Raises InvalidRequest for what the provider would do with the conversation, and this server does not.
+    """Raises InvalidRequest for work on the conversation that the provider would do and this server does not.
 
-    An edit that clears thoughts changes nothing: the template says which thoughts of earlier turns a model sees.
+    An edit that clears thoughts changes nothing: the template decides which thoughts of earlier turns a model sees.
     """
     edits = (request.context_management or {}).get("edits") or ()
     kinds = [edit.get("type") if isinstance(edit, dict) else edit for edit in edits]
@@ -192,7 +192,7 @@ def _tool(tool: MessagesTool, place: int) -> AskedTool:
 
 
 def _tool_choice(value: dict[str, Any] | None) -> tuple[str | dict[str, Any] | None, bool | None]:
-    """(chat's tool_choice, parallel_tool_calls)."""
+    """Returns (chat's tool_choice, parallel_tool_calls)."""
     if value is None:
         return None, None
     parallel = False if value.get("disable_parallel_tool_use") is True else None

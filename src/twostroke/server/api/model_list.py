@@ -15,24 +15,26 @@ _HOSTS = ("hf.co/", "huggingface.co/")
 
 
 def model_list(serving: Serving) -> dict[str, Any]:
-    """The page of all names."""
+    """Returns the page of all names."""
     names = [*serving.names, *serving.adapters.names()]
     page = {"has_more": False, "first_id": names[0], "last_id": names[-1]}
     return {"object": "list", "data": [_model_object(name, serving) for name in names], **page}
 
 
 def one_model(name: str, serving: Serving) -> dict[str, Any]:
-    """Raises HttpProblem (404)."""
+    """Returns the model object of this name. Raises HttpProblem (404)."""
     return _model_object(asked_model(name, serving), serving)
 
 
 def asked_model(name: str | None, serving: Serving) -> str:
-    """The name that a request asks for; one without a name means the model itself. Raises HttpProblem (404)."""
+    """Returns the name that a request asks for; the model itself when the request has no name. Raises HttpProblem
+    (404)."""
     return serving.served_name if not name else _known(name, serving)
 
 
 def plain_name(name: str) -> str:
-    """The part of a name that tells models apart: without regard to case, and `:latest` is the same as no tag."""
+    """Returns the part of a name that distinguishes models: case does not count, and `:latest` is the same as no tag.
+    """
     found = name.strip().lower().removesuffix(LATEST)
     for host in _HOSTS:
         found = found.removeprefix(host)
@@ -40,7 +42,7 @@ def plain_name(name: str) -> str:
 
 
 def _known(name: str, serving: Serving) -> str:
-    """The model's or adapter's name that is meant. Raises HttpProblem (404)."""
+    """Returns the name of the model or adapter that is meant. Raises HttpProblem (404)."""
     known = (*serving.names, *serving.adapters.names())
     if name in known:
         return name
@@ -52,14 +54,15 @@ def _known(name: str, serving: Serving) -> str:
 
 
 def adapter_of(name: str | None, serving: Serving) -> str | None:
-    """The adapter that the name of a model means; None for the model itself."""
+    """Returns the adapter that the name of a model means; None for the model itself."""
     found = asked_model(name, serving)
     return None if found in serving.names else found
 
 
 def _context_names(tokens: int) -> dict[str, object]:
-    """The length of the context, under each name that clients read: vLLM's, then OpenRouter's, LM Studio's, Groq's and
-    llama.cpp's. Without one that they know, they assume a length that is too small or too large."""
+    """Returns the length of the context, in tokens, under each name that clients read: vLLM's, then OpenRouter's, LM
+    Studio's, Groq's and llama.cpp's. Without a name that they know, they assume a length that is too small or too
+    large."""
     return {
         "max_model_len": tokens,
         "context_length": tokens,
@@ -72,7 +75,8 @@ def _context_names(tokens: int) -> dict[str, object]:
 
 
 def _model_object(name: str, serving: Serving) -> dict[str, object]:
-    """A model with the keys of OpenAI's and of Anthropic's model object; an adapter names its model as vLLM does."""
+    """Returns a model with the keys of OpenAI's and of Anthropic's model object. An adapter names its model as in vLLM.
+    """
     settings = serving.view.about.get("settings", {})
     since = datetime.fromtimestamp(serving.created_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {

@@ -1,6 +1,6 @@
 """Fields of llama.cpp's requests that mean the same as one of ours: n_predict, repeat_penalty, repeat_last_n.
 
-(Fields of a form of the answer are grammar.py's: grammar, json_schema, regex, ebnf.)
+(The fields for a form of the answer are in grammar.py: grammar, json_schema, regex, ebnf.)
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from typing import Protocol
 from twostroke.types.errors import InvalidRequest
 
 REPEAT_LAST_N = 64
-"""What llama.cpp's repeat_penalty looks at, where repeat_last_n does not say more."""
+"""The number of last tokens that llama.cpp's repeat_penalty looks at, when repeat_last_n is not set."""
 UNLIMITED = (-1, -2)
-"""n_predict: up to an end token, or to the end of the context. Here the context ends both."""
+"""The values of n_predict that mean: up to an end token, or up to the end of the context. In both cases the answer ends
+with the context at the latest."""
 MAX_PENALTY = 10.0
 
 
 class LlamaFields(Protocol):
-    """The fields of a request that are looked at here."""
+    """The fields of a request that this module reads."""
 
     max_tokens: int | None
     repetition_penalty: float | None
@@ -28,7 +29,7 @@ class LlamaFields(Protocol):
 
 
 def in_our_fields(request: LlamaFields) -> None:
-    """Fill our fields from llama.cpp's. Raises InvalidRequest where both are there and differ."""
+    """Fill our fields from llama.cpp's. Raises InvalidRequest when both are set and differ."""
     count = request.n_predict
     if count is not None and count not in UNLIMITED:
         if count < 0:
@@ -54,7 +55,7 @@ def in_our_fields(request: LlamaFields) -> None:
 
 
 def unlimited(request: LlamaFields) -> bool:
-    """True where the answer may fill the context."""
+    """Returns True when the answer may fill the context."""
     return request.max_tokens is None and request.n_predict in UNLIMITED
 
 

@@ -1,8 +1,8 @@
-"""What a request says about thinking, in the fields of many APIs, as one wish.
+"""Reads a request's wish about thinking, from the fields of many APIs, as one Wish.
 
-Agents send one effort with every request, whatever the model is. Where a template can only turn thinking on, any
-effort but `none` does that; where it has no variable, the effort changes nothing, and the answer's header says so. Only
-a model that always thinks cannot keep `none`: that is refused.
+Agents send one effort with every request, whatever the model is. When a template can only turn thinking on, any effort
+but `none` turns it on. When a template has no variable for it, the effort changes nothing, and the answer's header has
+a note. Only a model that always thinks cannot obey `none`: such a request is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from twostroke.types.notes import Notes, named
 
 
 def wish_of(effort: str | None, thinking: Any = None) -> Wish:
-    """thinking: {"type": "enabled", "disabled" or "adaptive", "budget_tokens": N}, as Anthropic and others name it."""
+    """Returns the wish. thinking: {"type": "enabled", "disabled" or "adaptive", "budget_tokens": N}, as Anthropic and
+    others name it."""
     found = thinking if isinstance(thinking, Mapping) else {}
     kind, budget = found.get("type"), found.get("budget_tokens")
     on = None if kind is None else kind != "disabled"
@@ -31,9 +32,9 @@ def wish_of(effort: str | None, thinking: Any = None) -> Wish:
 def with_wish(
     variables: Mapping[str, Any] | None, wish: Wish, template: ChatTemplate, form: Format, notes: Notes
 ) -> Put:
-    """The template's variables with this wish among them. notes: of a wish that changes nothing.
+    """Returns the template's variables with this wish among them. notes: gets a note when a wish changes nothing.
 
-    Raises InvalidRequest where a model cannot be kept from thinking, or the variables say something else.
+    Raises InvalidRequest when a model cannot be kept from thinking, or when the variables contradict the wish.
     """
     said = dict(variables or {})
     switches = Switches(template, form)
@@ -64,7 +65,8 @@ def with_wish(
 
 
 def _wish_in(said: Mapping[str, Any], template: ChatTemplate) -> Wish | None:
-    """What variables that this template does not have say about thinking: clients know them from another model."""
+    """Returns the wish about thinking in variables that this template does not have; clients know them from another
+    model."""
     wish = Wish()
     foreign = {name: said[name] for name in _foreign(said, template)}
     for name, (_, off) in VALUES.items():
@@ -79,7 +81,7 @@ def _wish_in(said: Mapping[str, Any], template: ChatTemplate) -> Wish | None:
 
 
 def _foreign(said: Mapping[str, Any], template: ChatTemplate) -> set[str]:
-    """Names of switches that this template does not have."""
+    """Returns the names of switches that this template does not have."""
     return {name for name in said if name in (*VALUES, *BUDGETS, EFFORT) and name not in template.variables}
 
 

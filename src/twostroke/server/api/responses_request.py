@@ -1,7 +1,7 @@
 """POST /v1/responses: OpenAI's Responses request made into a chat request.
 
-Without a folder for stored work the server keeps no answers: `previous_response_id`, `conversation` and `background`
-are then refused, and `store` is answered with false.
+Without a folder for stored work the server keeps no answers. `previous_response_id`, `conversation` and `background`
+are then refused, and the answer has `store` false.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MAX_ITEMS = 4096
 
 
 class ResponseTool(msgspec.Struct, kw_only=True):
-    """A function or another tool, without the wrapper that chat completions put around it. format: of a custom tool."""
+    """A function or another tool, without the wrapper that chat completions put around it. format: the format of a
+    custom tool."""
 
     type: str
     name: str | None = None
@@ -47,7 +48,8 @@ class TextOptions(msgspec.Struct, kw_only=True):
 
 @body_kind
 class ResponsesRequest(AskedSamplers, kw_only=True):
-    """Every optional field may be null. Hints without a contract (metadata, user ...) are taken and repeated."""
+    """Every optional field may be null. Hints without a contract (metadata, user ...) are accepted and repeated in the
+    answer."""
 
     model: str | None = None
     input: str | list[dict[str, Any]] | None = None
@@ -100,7 +102,7 @@ _SAME = (
 
 
 def responses_call(body: bytes, serving: Serving) -> Call:
-    """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Returns the call of a Responses request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request, notes = decode(body, ResponsesRequest), Notes()
     _check(request, serving.caps.json_depth)
     if serving.stored is None or request.store is False:
@@ -131,7 +133,7 @@ def responses_call(body: bytes, serving: Serving) -> Call:
 
 
 def _renamed(param: str, items: str | list[dict[str, Any]] | None) -> str | None:
-    """The client's name of a field. What is wrong with a message is wrong with the last one."""
+    """Returns the client's name of a field. An error in a message is reported for the last message."""
     name, bracket, rest = param.partition("[")
     if name != "messages" or not bracket or not isinstance(items, list):
         return _RENAMED.get(name, param or None)
@@ -167,7 +169,7 @@ def _check(request: ResponsesRequest, depth_limit: int) -> None:
 
 
 def _check_nothing_kept(request: ResponsesRequest, serving: Serving) -> None:
-    """Fields that need a kept response are refused where none is kept."""
+    """Raises InvalidRequest for fields that need a kept response when none is kept."""
     for name in ("previous_response_id", "background", "conversation"):
         if getattr(request, name) not in (None, False):
             raise InvalidRequest(
@@ -180,7 +182,8 @@ def _check_nothing_kept(request: ResponsesRequest, serving: Serving) -> None:
 
 
 def _messages(request: ResponsesRequest, notes: Notes) -> list[dict[str, Any]]:
-    """An input that is empty is a user's empty message, where there are no instructions either."""
+    """Returns the chat messages of the request. An empty input is a user's empty message when there are no instructions
+    either."""
     made: list[dict[str, Any]] = []
     if request.instructions:
         made.append({"role": "system", "content": request.instructions})
@@ -207,7 +210,8 @@ def _tool(tool: ResponseTool, place: int) -> AskedTool:
 
 
 def _tool_choice(value: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
-    """Chat completions put the name of a function into an object of its own."""
+    """Returns tool_choice in the form of chat completions, which put the name of a function into an object of its own.
+    """
     if isinstance(value, dict) and value.get("type") in ("function", "custom"):
         kind = str(value.get("type"))
         return {"type": kind, kind: {"name": value.get("name")}}
@@ -222,7 +226,7 @@ def _effort(reasoning: dict[str, Any] | None) -> str | None:
 
 
 def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
-    """The schema lies one level higher than in chat completions."""
+    """Returns response_format in the form of chat completions, where the schema is one level deeper."""
     asked = None if text is None else text.format
     if asked is not None and asked.get("type") == "json_schema":
         return {"type": "json_schema", "json_schema": {"name": asked.get("name"), "schema": asked.get("schema")}}

@@ -24,15 +24,16 @@ from twostroke.types.output import Prompt
 
 _Maker = TypeVar("_Maker", Embedder, Reranker)
 MAX_TEXTS = 2048
-"""The most texts in one request, as OpenAI has it."""
+"""The most texts in one request, the same number as OpenAI's."""
 
 WHOLE_CONTEXT = -1
 
 
 class TextRequest(msgspec.Struct, kw_only=True):
-    """What all of them share. truncate_prompt_tokens: longer texts are cut to this length in tokens; -1: the context.
+    """The fields that all these requests share. truncate_prompt_tokens: longer texts are cut to this number of tokens;
+    -1 means the length of the context.
 
-    parse_special: control tokens in the texts count as such.
+    parse_special: True when control tokens in the texts count as such.
     """
 
     model: str | None = None
@@ -78,7 +79,8 @@ class RankedDocument(msgspec.Struct, kw_only=True):
 
 @body_kind
 class RerankRequest(TextRequest, kw_only=True):
-    """POST /v1/rerank. top_n: how many of the best are answered. max_tokens_per_doc: each document is cut to it."""
+    """POST /v1/rerank. top_n: how many of the best documents are in the answer. max_tokens_per_doc: each document is
+    cut to this number of tokens."""
 
     query: str
     documents: list[str | RankedDocument]
@@ -94,7 +96,7 @@ class RerankRequest(TextRequest, kw_only=True):
 
 @body_kind
 class ScoreRequest(TextRequest, kw_only=True):
-    """POST /v1/score. One first text for all second ones, or one each."""
+    """POST /v1/score. There is one first text for all second texts, or one first text for each."""
 
     text_1: str | list[str]
     text_2: str | list[str]
@@ -116,12 +118,12 @@ _FIXES = {
 
 
 def embedding_call(body: bytes, serving: Serving) -> Call:
-    """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Returns the call of an embedding request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     return call_of_embedding(decode(body, EmbeddingRequest), serving)
 
 
 def call_of_embedding(request: EmbeddingRequest, serving: Serving) -> Call:
-    """An embedding request from whatever API. Raises as embedding_call."""
+    """Returns the call of an embedding request from any API. Raises the errors of embedding_call."""
     _check_shared(request, serving, [*REFUSED, "instruction"])
     embedder = _required(serving.embedder)
     embedder.check(VectorOptions(request.dimensions))
@@ -131,7 +133,7 @@ def call_of_embedding(request: EmbeddingRequest, serving: Serving) -> Call:
 
 
 def rerank_call(body: bytes, serving: Serving) -> Call:
-    """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Returns the call of a rerank request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, RerankRequest)
     _check_shared(request, serving, REFUSED)
     for name in ("top_n", "max_tokens_per_doc"):
@@ -150,7 +152,7 @@ def rerank_call(body: bytes, serving: Serving) -> Call:
 
 
 def score_call(body: bytes, serving: Serving) -> Call:
-    """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Returns the call of a score request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, ScoreRequest)
     _check_shared(request, serving, REFUSED)
     for name in ("text_1", "text_2"):
@@ -168,7 +170,7 @@ def score_call(body: bytes, serving: Serving) -> Call:
 
 
 def text_of(document: str | RankedDocument) -> str:
-    """The text of a document, however it was sent."""
+    """Returns the text of a document, however it was sent."""
     return document if isinstance(document, str) else document.text
 
 
@@ -179,7 +181,7 @@ def _required(found: _Maker | None) -> _Maker:
 
 
 def _inputs(given: str | Sequence[str | int | list[int]]) -> list[str | list[int]]:
-    """The four shapes of `input` as a list."""
+    """Returns the four forms of `input` as a list."""
     if isinstance(given, str):
         given = [given]
     ids = [item for item in given if isinstance(item, int)]
@@ -230,7 +232,7 @@ def _most(request: TextRequest, serving: Serving) -> int | None:
 def _call(
     request: TextRequest, prefix: str, param: str, makers: Sequence[Callable[[], Prompt]], serving: Serving
 ) -> Call:
-    """The prompts, each checked by the engine. param: the client's name for the texts."""
+    """Returns the call with its prompts, each checked by the engine. param: the client's name for the texts."""
     response_id = prefix + serving.new_id()
     prompts = []
     for place, make in enumerate(makers):

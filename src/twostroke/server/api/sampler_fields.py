@@ -1,4 +1,5 @@
-"""Fields of requests for samplers next to top_k, top_p and min_p. They have llama.cpp's names on every route."""
+"""The fields of requests for samplers, in addition to top_k, top_p and min_p. They have llama.cpp's names on every
+route."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import msgspec
 
 
 class AskedSamplers(msgspec.Struct, kw_only=True):
-    """What each means: types/sampler_fields.py, which checks them, too."""
+    """The meaning of each field is in types/sampler_fields.py, which also checks them."""
 
     typical_p: float | None = None
     top_n_sigma: float | None = None

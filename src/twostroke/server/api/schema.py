@@ -1,6 +1,6 @@
-"""What clients may send: typed requests with hard caps, read and checked before any work.
+"""The requests that clients may send: typed, with hard limits, read and checked before any work.
 
-Fields of OpenAI's API that this server cannot honour are declared too, so that asking for them is an error and sending
+Fields of OpenAI's API that this server cannot support are declared too, so that asking for them is an error and sending
 their neutral value is not. Fields that are not declared are ignored, and the answer names them (field_check.py).
 """
 
@@ -29,11 +29,12 @@ MAX_TOOLS = 1024
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 MAX_PRIORITY = 100
 REST = "Leave it out for all that the context has room for."
-"""What to do about a number of tokens that is too small."""
+"""The advice when a number of tokens is too small."""
 
 
 class StreamOptions(msgspec.Struct):
-    """include_usage: send the token counts in a last chunk of their own. continuous_usage_stats: and so far in each."""
+    """include_usage: send the token counts in a last chunk of their own. continuous_usage_stats: send the counts so far
+    in each chunk, too."""
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
@@ -41,7 +42,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class GenerationRequest(AskedSamplers, kw_only=True):
-    """The fields that both kinds of request share. Every optional one may be null."""
+    """The fields that both kinds of request share. Every optional field may be null."""
 
     model: str | None = None
     n: int | None = None
@@ -104,7 +105,7 @@ class GenerationRequest(AskedSamplers, kw_only=True):
 
 @body_kind
 class ChatRequest(GenerationRequest, kw_only=True):
-    """POST /v1/chat/completions. messages are checked by the chat template's room."""
+    """POST /v1/chat/completions. messages: checked by the chat template's package."""
 
     messages: list[dict[str, Any]]
     max_completion_tokens: int | None = None
@@ -175,7 +176,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 class CheckedChat(msgspec.Struct, frozen=True):
-    """A chat request within all caps, with the tools that the model may be offered. notes: of what was left out."""
+    """A chat request within all limits, with the tools that the model may be offered. notes: name what was left out."""
 
     request: ChatRequest
     tools: list[Tool]
@@ -183,7 +184,7 @@ class CheckedChat(msgspec.Struct, frozen=True):
 
 
 def checked_chat(request: ChatRequest, depth_limit: int, notes: Notes) -> CheckedChat:
-    """All caps, for a chat request from whatever API. Raises InvalidRequest or HttpProblem (400)."""
+    """Check all limits of a chat request from any API. Raises InvalidRequest or HttpProblem (400)."""
     _check_shared(request, depth_limit)
     kept = kept_tools(request.tools or (), request.tool_choice, notes)
     request.tool_choice = kept.choice
@@ -207,7 +208,8 @@ def checked_chat(request: ChatRequest, depth_limit: int, notes: Notes) -> Checke
 
 
 def require_tokens(count: int | None, least: int, name: str, fix: str = "Send a larger number.") -> None:
-    """Raises InvalidRequest where an answer may have fewer tokens than `least`. None: the field is not there."""
+    """Raises InvalidRequest when `count`, the most tokens of an answer, is below `least`. count: None when the request
+    does not have the field."""
     if count is not None and count < least:
         raise InvalidRequest(
             f"{name} must be at least {least}, not {count}.",
@@ -218,7 +220,8 @@ def require_tokens(count: int | None, least: int, name: str, fix: str = "Send a 
 
 
 def _check_continued(request: ChatRequest) -> None:
-    """continue_final_message needs a last message to go on with; a prompt without an opened answer is not made."""
+    """Check continue_final_message, which needs a last message to continue. A prompt without an opened answer is never
+    made."""
     if not request.continue_final_message:
         if request.add_generation_prompt is False:
             raise InvalidRequest(
@@ -245,12 +248,12 @@ def _check_continued(request: ChatRequest) -> None:
 
 
 def read_completion(body: bytes, depth_limit: int) -> CompletionRequest:
-    """Decode and check. Raises InvalidRequest or HttpProblem (400)."""
+    """Decode and check a completion request. Raises InvalidRequest or HttpProblem (400)."""
     return checked_completion(decode(body, CompletionRequest), depth_limit)
 
 
 def checked_completion(request: CompletionRequest, depth_limit: int) -> CompletionRequest:
-    """All caps, for a completion request from whatever API. Raises InvalidRequest or HttpProblem (400)."""
+    """Check all limits of a completion request from any API. Raises InvalidRequest or HttpProblem (400)."""
     _check_shared(request, depth_limit)
     if request.n is None:
         request.n = 1
@@ -306,5 +309,5 @@ def _check_tools(tools: list[Tool], depth_limit: int) -> None:
 
 
 def _same(value: Any, neutral: Any) -> bool:
-    """Equality that keeps 1 and True apart."""
+    """Returns True for equal values of the same type, so that 1 and True are different."""
     return type(value) is type(neutral) and value == neutral

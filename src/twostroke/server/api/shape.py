@@ -1,4 +1,4 @@
-"""What an API's answers are made of: events and bodies, made from pieces as they come."""
+"""The parts of an API's answers: events and bodies, made from pieces as they come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ HEARTBEAT = b": waiting\n\n"
 
 
 class Counts(NamedTuple):
-    """Tokens so far, over all choices. cached: of the prompts, known at the end."""
+    """Tokens so far, over all choices. completion: the output tokens. cached: the prompt tokens from the cache, known
+    at the end."""
 
     completion: int
     cached: int
@@ -32,37 +33,38 @@ class Shape(Protocol):
     written: StreamForm
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """What this piece of choice `index` lets one say."""
+        """Returns the events that this piece of choice `index` makes possible."""
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """The bytes of what `events` would give for a piece that adds text and nothing else: most tokens are that. None
-        where `events` must say it."""
+        """Returns the bytes of the events for a piece that only adds text, as most tokens do. They are the same as
+        those of `events`. Returns None when `events` must be called."""
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """How far the prompt is, where this API has words for it."""
+        """Returns events with the progress of the prompt, when this API has such events."""
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """The events that end a stream."""
+        """Returns the events that end a stream."""
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """What ends a stream that failed."""
+        """Returns the events that end a failed stream."""
 
     @property
     def closing(self) -> bytes:
-        """Bytes after the last event."""
+        """Returns the bytes after the last event."""
 
     def collect(self, index: int, delta: Delta) -> None:
         """Take a piece of an answer that is not streamed."""
 
     def whole(self, counts: Counts) -> dict[str, Any]:
-        """The answer to a request that is not streamed, once all pieces are in."""
+        """Returns the answer to a request that is not streamed, once all pieces are in."""
 
 
 @dataclass(slots=True)
 class Block:
-    """A part of a turn: "text", "reasoning" or "call" with its name and id; `text` is the arguments' JSON there.
+    """A part of a turn: "text", "reasoning", or "call" with its name and id. In a call, `text` is the JSON of the
+    arguments.
 
-    takes_text: a call of a tool that takes a text, which `text` is then.
+    takes_text: True for a call of a tool that takes a text; `text` is then this text.
     """
 
     kind: str
@@ -80,7 +82,7 @@ class Opened(NamedTuple):
 
 
 class Grew(NamedTuple):
-    """More text of the open block."""
+    """The open block has more text."""
 
     block: Block
     text: str
@@ -97,9 +99,9 @@ Step = Opened | Grew | Closed
 
 @dataclass(slots=True)
 class Blocks:
-    """Pieces of a turn made into blocks, one open at a time. new_call_id: an id for a call of a tool. text_tools: names
-    of the tools that take a text. taken: ids of calls so far; one that the model writes again is replaced, so that a
-    result belongs to one call."""
+    """Makes blocks from the pieces of a turn; one block is open at a time. new_call_id: returns an id for a call of a
+    tool. text_tools: the names of the tools that take a text. taken: the ids of calls so far. An id that the model
+    writes again is replaced, so that a result belongs to one call."""
 
     new_call_id: Callable[[str], str]
     text_tools: frozenset[str] = frozenset()
@@ -108,7 +110,7 @@ class Blocks:
     _open: bool = False
 
     def take(self, pieces: Iterable[Piece]) -> list[Step]:
-        """The steps that the pieces make."""
+        """Returns the steps that the pieces make."""
         steps: list[Step] = []
         for piece in pieces:
             if isinstance(piece, CallBegan):
@@ -124,7 +126,7 @@ class Blocks:
         return steps
 
     def close(self) -> list[Step]:
-        """The steps that end the turn."""
+        """Returns the steps that end the turn."""
         steps: list[Step] = [Closed(self.blocks[-1])] if self._open else []
         self._open = False
         return steps
@@ -135,7 +137,7 @@ class Blocks:
         return self._open and self.blocks[-1].kind == "text"
 
     def text_of(self, kind: str) -> str:
-        """All blocks of a kind, joined."""
+        """Returns the text of all blocks of a kind, joined."""
         return "".join(block.text for block in self.blocks if block.kind == kind)
 
     @property
@@ -161,7 +163,8 @@ def _call_index(piece: Piece) -> int:
 
 
 class ChatTurn:
-    """One choice of a chat answer: deltas in, blocks out, with the end's reason and the tokens of its reasoning."""
+    """One choice of a chat answer. It takes deltas and makes blocks; it also has the reason of the end and the number
+    of reasoning tokens."""
 
     def __init__(self, call: Call, new_id: Callable[[], str], token_text: Callable[[int], bytes]) -> None:
         self._turn = call.turn.new_reader()
@@ -175,18 +178,18 @@ class ChatTurn:
         self.stop_reason: str | int | None = None
 
     def _new_call_id(self, name: str) -> str:
-        """One that no call of the conversation has."""
+        """Returns an id that no call of the conversation has."""
         begin, taken = len(self.made.calls), self.made.taken
         tries = (self._call.turn.new_call_id(self._new_id(), name, begin + more) for more in range(len(taken) + 1))
         return next((each for each in tries if each not in taken), self._new_id())
 
     @property
     def reasoning_tokens(self) -> int:
-        """Tokens of the thoughts so far."""
+        """The number of tokens of the thoughts so far."""
         return self._count.tokens
 
     def take(self, delta: Delta) -> list[Step]:
-        """What this delta does to the blocks; the last one closes them."""
+        """Returns what this delta changes in the blocks; the last delta closes them."""
         self._count.add(delta.token_ids)
         pieces = self._turn.feed(delta.text)
         if delta.finish_reason is not None:
@@ -202,27 +205,28 @@ class ChatTurn:
         return steps
 
     def passes(self, delta: Delta) -> bool:
-        """True where the delta is more text of the open block and nothing else: it counts as taken, but the block does
-        not have its text. False changes nothing. delta: not the last one, which ends the turn."""
+        """Returns True when the delta is only more text of the open block. It then counts as taken, but the block does
+        not have its text. False changes nothing. delta: not the last delta, which ends the turn."""
         if self._calls_only or not (self.made.in_text and self._turn.passes(delta.text)):
             return False
         self._count.passed(delta.token_ids)
         return True
 
     def _belongs(self, piece: Piece) -> bool:
-        """Text of an answer that must be calls is a call that broke off before its name: no text for the user."""
+        """Returns True when the piece is part of the answer. In an answer that must be calls, text is a call that broke
+        off before its name: no text for the user."""
         if self._calls_only and isinstance(piece, Said):
             return False
         return not (self._one and _call_index(piece))
 
     @property
     def called(self) -> bool:
-        """True where the turn ends with calls that the client should make."""
+        """True when the turn ends with calls that the client should make."""
         return bool(self.made.calls) and self.finish_reason == "stop"
 
 
 class TurnShape:
-    """What the shapes of answers that are one turn have alike. See Shape."""
+    """The code that shapes share when an answer is one turn. See Shape."""
 
     heartbeat = HEARTBEAT
     written = SSE
@@ -236,5 +240,5 @@ class TurnShape:
         self._templates: dict[int, EventTemplate] = {}
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """See Shape: these APIs have no words for it."""
+        """See Shape. Returns no events, because these APIs have none for progress."""
         return []

@@ -13,7 +13,8 @@ _OTHER_LINE_ENDS = tuple((mark.encode(), b"\\u%04x" % ord(mark)) for mark in "\u
 
 
 def line_json(value: Any) -> bytes:
-    """JSON that is one line for every reader. Some readers split text at line ends of Unicode too, as Python does."""
+    """Returns JSON that is one line for every reader. Some readers, such as Python, also split text at line ends of
+    Unicode."""
     raw = _encode(value)
     if not raw.isascii():
         for mark, escaped in _OTHER_LINE_ENDS:
@@ -22,27 +23,28 @@ def line_json(value: Any) -> bytes:
 
 
 class Event(NamedTuple):
-    """One server-sent event. name: of its `event:` line, None for none. data: to be sent as JSON."""
+    """One server-sent event. name: the text of its `event:` line; None for no such line. data: the value that is sent
+    as JSON."""
 
     name: str | None
     data: Any
 
 
 def raw_event(event: Event) -> bytes:
-    """The event's bytes as they are sent."""
+    """Returns the event's bytes as they are sent."""
     data = line_json(event.data)
     return b"data: %b\n\n" % data if event.name is None else b"event: %b\ndata: %b\n\n" % (event.name.encode(), data)
 
 
 class StreamForm(NamedTuple):
-    """How the events of a stream are written. raw: the bytes of one."""
+    """How the events of a stream are written. raw: returns the bytes of one event."""
 
     media_type: bytes
     raw: Callable[[Event], bytes]
 
 
 def raw_line(event: Event) -> bytes:
-    """The event as one line of JSON."""
+    """Returns the event as one line of JSON."""
     return line_json(event.data) + b"\n"
 
 
@@ -51,14 +53,15 @@ NDJSON = StreamForm(b"application/x-ndjson", raw_line)
 
 
 def new_mark() -> str:
-    """A text that stands nowhere else."""
+    """Returns a text that occurs nowhere else."""
     return uuid4().hex
 
 
 class EventTemplate:
-    """The bytes of an event in which `marks` stand for the values that change: nearly every token is sent in one.
+    """The bytes of an event in which `marks` stand for the values that change: nearly every token is sent in such an
+    event.
 
-    Each mark is a string that stands in the event once, in this order. Raises ValueError where one does not.
+    Each mark is a string that occurs in the event once, in this order. Raises ValueError for a mark that does not.
     """
 
     def __init__(self, event: Event, *marks: str) -> None:
@@ -71,6 +74,6 @@ class EventTemplate:
         self._before, self._end = before, rest
 
     def raw(self, *values: Any) -> bytes:
-        """The event with these values: byte for byte what `raw_event` makes of the whole."""
+        """Returns the event with these values: byte for byte what `raw_event` makes of the whole event."""
         made = b"".join([part + line_json(value) for part, value in zip(self._before, values, strict=True)])
         return made + self._end

@@ -9,7 +9,7 @@ from twostroke.types.output import Timings
 
 
 def timings_of(timings: Timings | None, prompt_tokens: int, counts: Counts) -> dict[str, Any]:
-    """llama.cpp's `timings`, of the ledger's parts: what the prompt and what the answer took."""
+    """Returns llama.cpp's `timings`, from the ledger's parts: the times of the prompt and of the answer."""
     prompt_s = answer_s = 0.0
     if timings is not None and timings.parts is not None:
         parts = timings.parts

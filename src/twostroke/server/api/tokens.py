@@ -1,4 +1,4 @@
-"""/tokenize, /detokenize, /tokenizer_info: the model's tokenizer for clients that count or score by tokens."""
+"""/tokenize, /detokenize, /tokenizer_info: the model's tokenizer, for clients that count or score by tokens."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True):
 
 
 def tokenize(body: bytes, serving: Serving) -> dict[str, Any]:
-    """count, max_model_len, tokens, token_strs; for `content` the tokens, as llama.cpp has it.
+    """Returns count, max_model_len, tokens, token_strs; for `content` the tokens, as in llama.cpp.
 
     Raises InvalidRequest, HttpProblem.
     """
@@ -83,7 +83,8 @@ def tokenize(body: bytes, serving: Serving) -> dict[str, Any]:
 
 
 def _pieces(request: TokenizeRequest, text: str, serving: Serving) -> dict[str, Any]:
-    """llama.cpp's answer: ids, or ids with their texts. A piece that is no text alone is a list of bytes."""
+    """Returns llama.cpp's answer: ids, or ids with their texts. A piece that is no valid text alone is a list of bytes.
+    """
     tokenizer, special = serving.tokenizer, request.parse_special is not False
     if request.add_special:
         ids = _listed(partial(tokenizer.encode_prompt, parse_special=special), text)
@@ -102,7 +103,7 @@ def _piece(data: bytes) -> str | list[int]:
 
 
 def chat_of(request: TokenizeRequest, serving: Serving) -> ChatRequest:
-    """The chat request whose prompt is meant."""
+    """Returns the chat request whose prompt is meant."""
     return ChatRequest(
         model=serving.served_name,
         messages=request.messages or [],
@@ -115,8 +116,8 @@ def chat_of(request: TokenizeRequest, serving: Serving) -> ChatRequest:
 
 
 def _written(items: list[Any]) -> msgspec.Raw:
-    """The JSON of a list, which is emptied: both in slices, because no other thread runs while one slice is written or
-    given back. A million ids at once would hold up every stream."""
+    """Returns the JSON of a list, and empties the list. Both are done in slices, because no other thread runs while one
+    slice is written or freed. A million ids at once would hold up every stream."""
     starts = range(0, len(items), SLICE)
     raw = b",".join([line_json(items[start : start + SLICE])[1:-1] for start in starts])
     while items:
@@ -125,7 +126,7 @@ def _written(items: list[Any]) -> msgspec.Raw:
 
 
 def _listed(encode: Callable[[str, int], list[int]], text: str) -> list[int]:
-    """Raises InvalidRequest for a text of more tokens than are listed."""
+    """Returns the ids of a text. Raises InvalidRequest for a text of more tokens than are listed."""
     try:
         return encode(text, MAX_TOKENS + 1)
     except ContextLengthExceeded:
@@ -135,7 +136,7 @@ def _listed(encode: Callable[[str, int], list[int]], text: str) -> list[int]:
 
 
 def detokenize(body: bytes, serving: Serving) -> dict[str, Any]:
-    """prompt. Raises InvalidRequest, HttpProblem."""
+    """Returns the text as `prompt`. Raises InvalidRequest, HttpProblem."""
     request = decode(body, DetokenizeRequest)
     asked_model(request.model, serving)
     if len(request.tokens) > MAX_TOKENS:
@@ -148,7 +149,7 @@ def detokenize(body: bytes, serving: Serving) -> dict[str, Any]:
 
 
 def tokenizer_info(serving: Serving) -> dict[str, Any]:
-    """The special tokens by role; eos_token is what lm-eval asks for."""
+    """Returns the special tokens by role; lm-eval asks for eos_token."""
     named = {"eos_token": None, "bos_token": None, "pad_token": None, "unk_token": None}
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",

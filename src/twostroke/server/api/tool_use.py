@@ -1,4 +1,4 @@
-"""Which tools a chat request lets the model call, and what holds the model to it."""
+"""Which tools a chat request lets the model call, and the grammar that makes the model's calls fit."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ ANY_ARGUMENTS: dict[str, Any] = {"type": "object"}
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """offered: tools as the template reads them, None for none. schemas: of the arguments of those that may be called,
-    by name.
+    """offered: the tools as the template reads them; None for none. schemas: for each tool that may be called, by name,
+    the schema of its arguments.
 
-    held: the schemas that the answer is held to, None for none. forced: it must be calls and nothing else. one: no
-    second call is read. single: not even written. texts: names of tools that take a text, whose calls are sent as text.
+    held: the schemas that the answer must fit; None for none. forced: the answer must be calls and nothing else. one:
+    no second call is read. single: a second call is not even written. texts: the names of tools that take a text, whose
+    calls are sent as text.
     """
 
     offered: tuple[dict[str, Any], ...] | None = None
@@ -41,7 +42,8 @@ class ToolUse:
     texts: frozenset[str] = frozenset()
 
     def grammar(self, form: Format, special_id: SpecialId, prompt_end: str) -> Grammar | None:
-        """What the answer is held to in this format, None for nothing. prompt_end: may have opened a thought."""
+        """Returns the grammar that the answer must fit in this format; None when there is none. prompt_end: the end of
+        the prompt, which may have opened a thought."""
         if self.held is None:
             return None
         if self.forced:
@@ -50,7 +52,7 @@ class ToolUse:
 
 
 def tool_use(checked: CheckedChat) -> ToolUse:
-    """Raises InvalidRequest for a choice that cannot be."""
+    """Returns the tool use of a chat request. Raises InvalidRequest for an impossible choice."""
     request, tools = checked.request, checked.tools
     choice = _choice(request.tool_choice, tools)
     if not tools or choice == "none":
@@ -69,7 +71,7 @@ def tool_use(checked: CheckedChat) -> ToolUse:
 
 
 def special_ids_of(tokenizer: Tokenizer) -> SpecialId:
-    """A function from a text to the id of the special token that the text is, or None."""
+    """Returns a function that maps a text to the id of the special token with this text, or None."""
 
     def find(text: str) -> int | None:
         found = tokenizer.id_of(text)
@@ -79,7 +81,7 @@ def special_ids_of(tokenizer: Tokenizer) -> SpecialId:
 
 
 def _choice(asked: str | dict[str, Any] | None, tools: Sequence[Tool]) -> str:
-    """none, auto, required, or a tool's name (which no tool may share with those words)."""
+    """Returns none, auto, required, or a tool's name (no tool may have one of these words as its name)."""
     if asked is None:
         return "auto"
     if isinstance(asked, str):
@@ -98,9 +100,9 @@ def _choice(asked: str | dict[str, Any] | None, tools: Sequence[Tool]) -> str:
 
 
 def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str, Any]:
-    """The schema of each tool's arguments, by the tool's name.
+    """Returns the schema of each tool's arguments, by the tool's name.
 
-    Where not all tools are held to their schemas, the arguments of a tool that is not strict may be anything.
+    When not all tools must fit their schemas, the arguments of a tool that is not strict may be anything.
     """
     return {
         tool.function.name: _held(tool, notes) if all_held or tool.function.strict else ANY_ARGUMENTS for tool in tools
@@ -108,9 +110,9 @@ def _schemas(tools: Sequence[Tool], notes: Notes, *, all_held: bool) -> dict[str
 
 
 def _held(tool: Tool, notes: Notes) -> Any:
-    """The schema of a tool's arguments for the compiler. Raises InvalidRequest that names the tool.
+    """Returns the schema of a tool's arguments for the compiler. Raises InvalidRequest that names the tool.
 
-    A function takes the arguments that it names and no others: one that names none takes none.
+    A function takes only the arguments that it names. A function that names none takes none.
     """
     schema = tool.function.parameters or ANY_ARGUMENTS
     read = checked_in_words
@@ -135,7 +137,7 @@ _SAYS_MORE = (
 
 
 def _described(tool: Tool) -> dict[str, Any]:
-    """The tool as templates expect it, with every key that they know and no other."""
+    """Returns the tool as templates expect it, with exactly the keys that they know."""
     function = tool.function
     described = {"name": function.name, "description": function.description or ""}
     return {"type": "function", "function": {**described, "parameters": function.parameters or ANY_ARGUMENTS}}

@@ -1,1 +1,1 @@
-"""Files that the page attaches and that a browser cannot read as text."""
+"""Files that a user attaches on the page and that a browser cannot read as text."""

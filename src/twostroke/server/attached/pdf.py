@@ -16,12 +16,12 @@ from twostroke.types.errors import BackendError, InvalidRequest
 CHILD = Path(__file__).with_name("pdf_child.py")
 BEGIN = b"%PDF-"
 LOOKED_AT = 1024
-"""A reader of PDF files looks for their mark in so many bytes."""
+"""A reader of PDF files looks for their mark in the first LOOKED_AT bytes."""
 FIX = "Save its text as a file with another program, as `pdftotext` does, and attach that."
 
 
 class PdfLimits(Struct, frozen=True):
-    """file_bytes, pages, characters: the most of one file. memory_bytes, wall_s: what the process may take."""
+    """file_bytes, pages, characters: the most of one file. memory_bytes, wall_s: the most that the process may use."""
 
     file_bytes: int = 32 << 20
     pages: int = 2000
@@ -31,7 +31,7 @@ class PdfLimits(Struct, frozen=True):
 
 
 class PdfText(Struct, frozen=True):
-    """empty: how many of the pages have no text, as pictures of text have none."""
+    """empty: how many of the pages have no text, for example because they are pictures of text."""
 
     text: str
     pages: int
@@ -50,12 +50,13 @@ _told = json_decoder(_Told)
 
 @cache
 def has_pypdf() -> bool:
-    """Whether what reads PDF files is installed. It is never imported in this process."""
+    """Returns True when the reader of PDF files is installed. It is never imported in this process."""
     return find_spec("pypdf") is not None
 
 
 def text_of_pdf(data: bytes, limits: PdfLimits | None = None) -> PdfText:
-    """Raises InvalidRequest for a file that cannot be read, BackendError where pypdf is not installed."""
+    """Returns the text of a PDF file. Raises InvalidRequest for a file that cannot be read, BackendError when pypdf is
+    not installed."""
     limits = limits or PdfLimits()
     if BEGIN not in data[:LOOKED_AT]:
         raise InvalidRequest("The file is no PDF file.", why="It does not begin as one.", fix="Attach another file.")

@@ -18,7 +18,7 @@ NICENESS = 5
 
 
 def read(data: bytes, most_pages: int, most_characters: int) -> dict[str, Any]:
-    """The text of all pages, with an empty line between two of them."""
+    """Returns the text of all pages, with an empty line between two of them."""
     import pypdf
 
     reader = pypdf.PdfReader(io.BytesIO(data))
@@ -37,7 +37,7 @@ def read(data: bytes, most_pages: int, most_characters: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read, answer, end."""
+    """Read the file, write the answer, and end."""
     import pypdf
 
     logging.getLogger(pypdf.__name__).setLevel(logging.CRITICAL)

@@ -16,7 +16,7 @@ from twostroke.server.errors import HttpProblem, Problem
 from twostroke.server.gate.body import reading
 
 AT_ONCE = 2
-"""PDF files that are read at a time, for all clients together."""
+"""How many PDF files are read at a time, for all clients together."""
 NO_READER = Problem(
     501,
     "PDF files are not read here: pypdf is not installed. Install it with: pip install 'twostroke[pdf]'",
@@ -26,7 +26,7 @@ NO_READER = Problem(
 
 
 def text_routes(admission: Admission) -> list[Route]:
-    """The one path."""
+    """Returns the one route, POST /v1/texts."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def endpoint(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""GET /openapi.json: what this server takes and gives, from the same types that read the requests."""
+"""GET /openapi.json: the requests and answers of this server, from the same types that read the requests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _GETS = {
 
 
 def openapi_document(serving: Serving, access: Access) -> dict[str, Any]:
-    """OpenAPI 3.1."""
+    """Returns the document, in OpenAPI 3.1."""
     served = _BY_TASK[serving.task] | _REQUESTS
     kinds = [kind for kind, _, _, _ in served.values()]
     references, requests = msgspec.json.schema_components([*kinds, LoadRequest, UnloadRequest], ref_template=_REF)
@@ -124,7 +124,7 @@ def _operation(summary: str, answer: str, error: str, *, streams: bool) -> dict[
 
 
 def _engine_paths() -> dict[str, Any]:
-    """The live view's, which scripts read too."""
+    """Returns the paths of the live view, which scripts read too."""
     frames = _operation("What the engine does, frame by frame.", "EngineFrame", "Error", streams=False)
     event = {"schema": {**STREAMED, "x-data-schema": {"$ref": _REF.format(name="EngineFrame")}}}
     frames["responses"]["200"]["content"] = {"text/event-stream": event}
@@ -137,7 +137,7 @@ def _engine_paths() -> dict[str, Any]:
 
 
 def _adapter_paths() -> dict[str, Any]:
-    """Loading and unloading, where the server allows it."""
+    """Returns the paths for loading and unloading adapters, which work when the server allows it."""
     references = msgspec.json.schema_components((LoadRequest, UnloadRequest), ref_template=_REF)[0]
     paths = {}
     for path, summary, schema in zip(

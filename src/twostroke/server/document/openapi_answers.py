@@ -187,7 +187,7 @@ DETAILS: dict[str, dict[str, Any]] = {
         "name": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,128}$"},
     },
 }
-"""Fields that are checked in code, as schemas of their common part."""
+"""For each kind of request, by its name: more exact schemas of the fields that are checked in code."""
 
 
 ANSWERS: dict[str, Any] = {

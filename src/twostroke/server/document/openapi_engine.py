@@ -1,4 +1,4 @@
-"""JSON schemas of the engine's own figures: facts, frames of the live view, traces, explanations."""
+"""JSON schemas of the engine's own data: facts, frames of the live view, traces, explanations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDS = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems"
 
 
 def _row(*columns: dict[str, Any]) -> dict[str, Any]:
-    """A list with these values."""
+    """Returns the schema of a list with these values."""
     return {"type": "array", "prefixItems": list(columns), "minItems": len(columns), "maxItems": len(columns)}
 
 
@@ -135,7 +135,7 @@ ENGINE_ANSWERS: dict[str, Any] = {
 
 
 def number_query(name: str, words: str) -> dict[str, Any]:
-    """A parameter in seconds of the engine's clock."""
+    """Returns a query parameter in seconds of the engine's clock."""
     return {"name": name, "in": "query", "required": False, "description": words, "schema": {"type": "number"}}
 
 
@@ -146,7 +146,7 @@ TRACE_QUERY = [
 
 
 def frames_query(most: int) -> list[dict[str, Any]]:
-    """How many frames a viewer wants."""
+    """Returns the query parameter for the number of frames that a viewer wants."""
     schema = {"type": "integer", "minimum": 1, "maximum": most}
     words = "End after this many frames; without it the stream ends with the server, or when the viewer goes."
     return [{"name": "frames", "in": "query", "required": False, "description": words, "schema": schema}]

@@ -61,7 +61,8 @@ _LINES = ("/api/chat", "/api/generate", "/api/pull")
 
 
 def ollama_paths(task: Task, reference: str) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """The paths of a server for this task, and the schemas that they name. reference: where schemas are, {name}."""
+    """Returns the paths of a server for this task, and the schemas that they name. reference: the place of the schemas,
+    with {name} in it."""
     kinds = [kind for kind, _, _, _ in _POSTS.values()]
     found, schemas = msgspec.json.schema_components(kinds, ref_template=reference)
     paths: dict[str, Any] = {}

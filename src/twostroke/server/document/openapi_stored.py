@@ -1,4 +1,4 @@
-"""The part of GET /openapi.json that is kept work and files: responses, conversations, chats, slots, batches."""
+"""The part of GET /openapi.json about stored work and files: responses, conversations, chats, slots, batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _PATHS: Mapping[str, Mapping[str, str]] = {
 
 
 def stored_paths(reference: str, named: Mapping[str, Any]) -> dict[str, Any]:
-    """reference: where schemas are. named: the parameters of a path with a name."""
+    """Returns the paths of stored work. reference: the place of the schemas. named: the parameters of a path with a
+    name."""
     return {
         path: {
             method: {**_operation(summary, reference.format(name=_error(path))), **(named if "{name}" in path else {})}
@@ -54,7 +55,8 @@ def _error(path: str) -> str:
 
 
 def _operation(summary: str, error_reference: str) -> dict[str, Any]:
-    """404 without --stored-work, and for chats without --chats; 501 for slots without --kv-disk."""
+    """Returns an operation with its errors: 404 without --stored-work, and for chats without --chats; 501 for slots
+    without --kv-disk."""
     error = {"application/json": {"schema": {"$ref": error_reference}}}
     errors = {str(status): {"description": "See the error.", "content": error} for status in _STATUSES}
     kinds = ("application/json", "application/octet-stream")

@@ -1,1 +1,1 @@
-"""What stands between a socket and a request: sizes, keys, queues, refusals."""
+"""The checks between a socket and a request: sizes, keys, queues, refusals."""

@@ -1,4 +1,4 @@
-"""A request's body, read with a cap on its bytes, on the time between its pieces, and on all bodies together."""
+"""Reads a request's body, with limits on its bytes, on the time between its pieces, and on all bodies together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from twostroke.server.errors import BODY_TIMEOUT, HttpProblem, body_too_large
 
 @asynccontextmanager
 async def reading(request: Request, admission: Admission) -> AsyncIterator[bytes]:
-    """All bytes; they count until the block ends. Raises HttpProblem (413, 408, 503), ClientDisconnect."""
+    """Yields all bytes of the body; they count until the block ends. Raises HttpProblem (413, 408, 503),
+    ClientDisconnect."""
     held = bytearray()  # not a list: a byte at a time would take forty
     try:
         try:
@@ -28,7 +29,7 @@ async def reading(request: Request, admission: Admission) -> AsyncIterator[bytes
 
 
 async def _collect(request: Request, admission: Admission, held: bytearray) -> None:
-    """Every byte of `held` has been taken from the budget, and no other."""
+    """Read the body into `held`. Every byte of `held` has been taken from the budget, and no other byte."""
     declared = request.headers.get("content-length", "")
     if declared.isdigit():
         _check_size(int(declared), admission)

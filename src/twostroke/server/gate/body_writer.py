@@ -1,9 +1,10 @@
-"""A short way for the bytes of an answer from the app to the connection, next to ASGI's `send`.
+"""A short way for the bytes of an answer from the app to the connection, in addition to ASGI's `send`.
 
 `send` is a coroutine in every layer between an app and its server. A stream that sends each token as it is made spends
 more time in those calls than with its bytes, and no layer changes a body.
 
-The other way, the connection tells the app that its client has stopped reading: then what makes the answer may rest.
+In the other direction, the connection tells the app that its client has stopped reading; the generation of the answer
+may then rest.
 """
 
 from __future__ import annotations
@@ -15,37 +16,38 @@ from starlette.types import Scope
 
 _KEY, _PARK_KEY = "twostroke.body_writer", "twostroke.park"
 Park = Callable[[bool], None]
-"""True: the client has stopped reading, and others wait. False: it goes on. It may be said more than once."""
+"""Called with True when the client has stopped reading and others wait, with False when it goes on. Repeated calls are
+allowed."""
 
 
 class BodyWriter(Protocol):
-    """Writes a part of the body of one answer, whose head has gone through `send` already."""
+    """Writes a part of the body of one answer. The answer's head has already been sent through `send`."""
 
     @property
     def takes_now(self) -> bool:
-        """True where `write` may be called: the client reads, and the body has not ended."""
+        """True when `write` may be called: the client reads, and the body has not ended."""
 
     def write(self, data: bytes) -> None:
-        """What `send` would do with the same bytes and more to come. data: not empty."""
+        """Write a part of the body, as `send` would with the same bytes and more to come. data: not empty."""
 
 
 def give_body_writer(scope: Scope, writer: BodyWriter) -> None:
-    """Put it into the scope of a request."""
+    """Put the writer into the scope of a request."""
     scope.setdefault("extensions", {}).setdefault(_KEY, writer)
 
 
 def body_writer_of(scope: Scope) -> BodyWriter | None:
-    """The writer of this request; None where its server has none, and `send` is the only way."""
+    """Returns the writer of this request; None when its server has none, and `send` is the only way."""
     found: BodyWriter | None = scope.get("extensions", {}).get(_KEY)
     return found
 
 
 def give_park(scope: Scope, park: Park) -> None:
-    """Put what makes the answer of this request rest into its scope."""
+    """Put the function that lets the answer of this request rest into the request's scope."""
     scope.setdefault("extensions", {})[_PARK_KEY] = park
 
 
 def park_of(scope: Scope) -> Park | None:
-    """What makes the answer of this request rest; None where nothing is being made."""
+    """Returns the function that lets the answer of this request rest; None when nothing is being made."""
     found: Park | None = scope.get("extensions", {}).get(_PARK_KEY)
     return found

@@ -18,22 +18,24 @@ from twostroke.types.errors import InvalidRequest
 
 _Kind = TypeVar("_Kind", bound=msgspec.Struct)
 BODY_KINDS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
-"""The kinds of bodies, each with its decoder. All of them are here before a server opens its socket."""
+"""The kinds of bodies, each with its decoder. All of them are registered before a server opens its socket."""
 COUNTED_BYTES, MOST_VALUES = 4 * 1024 * 1024, 4 * 1024 * 1024
-"""In longer bodies commas and brackets are counted before they are read: an empty list of three bytes takes 64. Texts
-and pictures have few, so a long history is not near the bound."""
+"""In bodies longer than COUNTED_BYTES, commas and brackets are counted before the body is parsed: an empty list of
+three bytes takes 64 bytes of memory. Texts and pictures have few of them, so a long history is not near the bound
+MOST_VALUES."""
 
 
 def body_kind(kind: type[_Kind]) -> type[_Kind]:
-    """Mark a class as a kind of body: its decoder is built now, where the class is made."""
+    """Mark a class as a kind of body. Its decoder is built now, when the class is defined."""
     BODY_KINDS[kind] = json_decoder(kind)
     return kind
 
 
 def decode(body: bytes, kind: type[_Kind]) -> _Kind:
-    """kind: a class with the mark `body_kind`.
+    """Returns the body as a `kind`. kind: a class with the mark `body_kind`.
 
-    Raises InvalidRequest naming the field, HttpProblem (400) for what is no JSON, (413) for too many values."""
+    Raises InvalidRequest naming the field, HttpProblem (400) for a body that is no JSON, (413) for too many values.
+    """
     if len(body) > COUNTED_BYTES and sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise HttpProblem(too_many_values(MOST_VALUES))
     decoder: msgspec.json.Decoder[_Kind] = BODY_KINDS[kind]
@@ -48,7 +50,7 @@ def decode(body: bytes, kind: type[_Kind]) -> _Kind:
 
 
 def _wrong_field(message: str) -> InvalidRequest:
-    """msgspec's "Expected `int`, got `str` - at `$.n`" with the field's name as `param`."""
+    """Returns msgspec's "Expected `int`, got `str` - at `$.n`" as an error with the field's name as `param`."""
     what, _, place = message.partition(" - at ")
     if place.startswith("`key` in "):
         place, what = place.removeprefix("`key` in "), f"A key of the object: {what}"
@@ -63,7 +65,8 @@ def _wrong_field(message: str) -> InvalidRequest:
 
 
 def check_depth(value: Any, limit: int) -> None:
-    """Raises HttpProblem (400). Breadth first, so that no depth can exhaust the stack here or in a template."""
+    """Raises HttpProblem (400) for a value that is nested too deep. Breadth first, so that no depth can exhaust the
+    stack here or in a template."""
     level = [value]
     for _ in range(limit):
         level = [child for item in level for child in _children(item) if isinstance(child, (dict, list))]

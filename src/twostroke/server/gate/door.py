@@ -1,8 +1,9 @@
-"""Which requests may join the queue: bounds on waiting requests and prompt tokens, on each key; none while draining.
+"""Which requests may join the queue: bounds on waiting requests and prompt tokens, and on each key. No request may join
+while draining.
 
     ticket = door.enter(visit, num_completions, prompt_tokens); ticket.answered(); ticket.leave(output_tokens)
 
-A completion waits from its coming in to its call's first token. All counting is done on one event loop, between two
+A completion waits from its arrival to its call's first token. All counting is done on one event loop, between two
 awaits, so a bound holds whatever the engine's thread is doing.
 """
 
@@ -24,8 +25,8 @@ UNKNOWN_WAIT_S = 2.0
 
 
 class DoorRules(Struct, frozen=True):
-    """queued_*: the most requests and tokens of all calls that wait for their first token. One call alone may exceed
-    them, or it would never be served.
+    """queued_requests, queued_tokens: the most requests and tokens of all calls that wait for their first token. One
+    call alone may exceed these bounds, or it would never be served.
 
     key_requests: the most calls of one key at a time. key_tokens: the most tokens of one key in a minute, prompt and
     output. None means no bound.
@@ -38,13 +39,13 @@ class DoorRules(Struct, frozen=True):
 
 
 def unknown_wait(_requests: int, _tokens: int) -> float:
-    """The wait that a server without a cost model states."""
+    """Returns the wait, in seconds, that a server without a cost model states."""
     return UNKNOWN_WAIT_S
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """Tokens that a key may still use; refilled all the time, below zero after a long answer."""
+    """The tokens that a key may still use. It is refilled all the time, and is below zero after a long answer."""
 
     level: float
     at_s: float
@@ -52,7 +53,7 @@ class _Bucket:
 
 @dataclass(eq=False)
 class Door:
-    """wait_s(requests, tokens): seconds until this many waiting requests and prompt tokens are served."""
+    """wait_s(requests, tokens): returns the seconds until this many waiting requests and prompt tokens are served."""
 
     rules: DoorRules = field(default_factory=DoorRules)
     wait_s: Callable[[int, int], float] = unknown_wait
@@ -66,7 +67,7 @@ class Door:
     _buckets: dict[str, _Bucket] = field(default_factory=dict)
 
     def enter(self, visit: Visit, num_completions: int, prompt_tokens: int) -> Ticket:
-        """Take a call in. Raises HttpProblem: 503 or 429 with the time to come again."""
+        """Take a call in and return its ticket. Raises HttpProblem: 503 or 429 with the time to come again."""
         problem = (
             self._drain_problem()
             or self._key_problem(visit, prompt_tokens)
@@ -129,7 +130,7 @@ class Door:
 
 @dataclass(eq=False)
 class Ticket:
-    """The place of a call."""
+    """The place of a call in the door's counts."""
 
     door: Door
     sender: str
@@ -139,14 +140,14 @@ class Ticket:
     _inside: bool = True
 
     def answered(self) -> None:
-        """Take note that the first token is there: the request waits no more."""
+        """Note that the first token is there: the request waits no more."""
         if self._waits:
             self._waits = False
             self.door.queued_requests -= self.num_completions
             self.door.queued_tokens -= self.prompt_tokens
 
     def leave(self, output_tokens: int) -> None:
-        """The request has ended and cost its key this many tokens. A second call changes nothing."""
+        """Note that the request has ended, and charge its output tokens to its key. A second call changes nothing."""
         if self._inside:
             self._inside = False
             self.answered()

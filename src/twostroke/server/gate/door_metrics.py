@@ -12,18 +12,18 @@ from twostroke.server.gate.door import Door
 
 
 class DoorCollector(Collector):
-    """Gauges of what waits and runs, and a counter of refusals by reason."""
+    """Gauges of waiting and running requests, and a counter of refusals by reason."""
 
     def __init__(self, door: Door, bodies: BodyBudget) -> None:
         self._door = door
         self._bodies = bodies
 
     def describe(self) -> list[Metric]:
-        """No metrics before the first scrape."""
+        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of the door."""
+        """Yields the metrics of the door."""
         door = self._door
         for name, text, value in (
             ("twostroke_calls_in_flight", "HTTP calls that have not ended.", door.in_flight),

@@ -1,4 +1,4 @@
-"""The end of a server, in order: nothing new is taken, what runs may finish, then the socket closes."""
+"""The end of a server, in order: no new request is taken, running requests may finish, then the socket closes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from twostroke.server.gate.door import Door
 
 
 class Drain:
-    """Asked again and again by the server's loop. limit_s: how long running requests may take."""
+    """The server's loop asks it again and again. limit_s: how many seconds running requests may take."""
 
     def __init__(self, door: Door, limit_s: float, clock: Callable[[], float]) -> None:
         self._door = door
@@ -23,7 +23,7 @@ class Drain:
         return self._until_s is not None
 
     def begin(self) -> None:
-        """Take nothing new. A second call changes nothing."""
+        """Take no new requests. A second call changes nothing."""
         if self._until_s is None:
             self._door.draining = True
             self._begun_s = self._clock()
@@ -31,15 +31,15 @@ class Drain:
 
     @property
     def lasts_s(self) -> float:
-        """Seconds since it began."""
+        """The seconds since the drain began."""
         return self._clock() - self._begun_s
 
     @property
     def over(self) -> bool:
-        """True when nothing runs, or when the time is up."""
+        """True when no call runs, or when the time is up."""
         return self._until_s is not None and (self._door.in_flight == 0 or self._clock() >= self._until_s)
 
     @property
     def cut(self) -> int:
-        """Calls that still run: after `over`, those that are cut short."""
+        """The number of calls that still run; after `over`, these are cut short."""
         return self._door.in_flight

@@ -1,4 +1,5 @@
-"""The other end of a connection, as the system knows it: what it has not taken yet, and whether it is still there."""
+"""The other end of a connection, as the system knows it: the bytes that it has not taken yet, and whether it is still
+connected."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from twostroke.system import here
 
 
 class FarEnd:
-    """The peer of an asyncio transport. Where the system does not tell, its kernel's buffer counts as empty."""
+    """The peer of an asyncio transport. When the system gives no information, its kernel's buffer counts as empty."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -19,24 +20,25 @@ class FarEnd:
 
     @property
     def untaken_bytes(self) -> int:
-        """Bytes that were written and that the peer's system has not acknowledged: ours and the kernel's."""
+        """The bytes that were written and that the peer's system has not acknowledged: in our buffer and in the
+        kernel's."""
         return self._transport.get_write_buffer_size() + self._kernel_bytes()
 
     @property
     def reads_nothing(self) -> bool:
-        """True where the peer's system holds as much as it takes, so that the program there does not read.
+        """True when the buffer of the peer's system is full, so that the program there does not read.
 
-        False for a network that loses packets, and where the system does not tell.
+        False for a network that loses packets, and when the system gives no information.
         """
         if not self._kernel_bytes() or self._socket is None:
             return False
         return here.is_socket_file(self._socket) or here.unacknowledged_packets(self._socket) == 0
 
     def ask(self) -> None:
-        """Find out whether a peer that has ended its side is there: one byte of urgent data, once.
+        """Find out whether a peer that has ended its side still exists, by sending one byte of urgent data, once.
 
         A program that has only ended its side never sees the byte, which is no part of its stream. The system of a peer
-        that is gone resets the connection, and `gone` tells so soon after it.
+        that is gone resets the connection, and soon afterwards `gone` is True.
         """
         if self._asked or self._socket is None or self._socket.fileno() < 0:
             return
@@ -49,13 +51,14 @@ class FarEnd:
 
     @property
     def gone(self) -> bool:
-        """True where both sides of the connection have ended."""
+        """True when both sides of the connection have ended."""
         if self._socket is None or self._socket.fileno() < 0:
             return True
         return here.is_closed_by_both(self._socket)
 
     def drop(self) -> None:
-        """End the connection at once. The system gives up what the peer has not taken, which it would keep else."""
+        """End the connection at once. The system gives up the bytes that the peer has not taken, which it would
+        otherwise keep."""
         if self._socket is not None and self._socket.fileno() >= 0:
             with contextlib.suppress(OSError):
                 here.reset_on_close(self._socket)

@@ -1,4 +1,4 @@
-"""How long the queue of a front takes: what its Retry-After says, from what replicas say of themselves."""
+"""Predicts how long the queue of a front takes, for its Retry-After, from the loads that replicas report."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ LEAST_S = 1e-6
 
 
 class FleetForecast(TypicalAnswer):
-    """Satisfies what Door asks of a forecast. members: gives the replicas that are there now."""
+    """Satisfies the interface that Door needs of a forecast. members: returns the present replicas."""
 
     def __init__(self, members: Callable[[], Sequence[FleetMember]]) -> None:
         super().__init__()
         self._members = members
 
     def wait_s(self, requests: int, tokens: int) -> float:
-        """Seconds until this many waiting requests, with this many prompt tokens, have their first token."""
+        """Returns the seconds until this many waiting requests, with this many prompt tokens, have their first token.
+        """
         members = [member for member in self._members() if not member.draining]
         if not members:
             return UNKNOWN_WAIT_S
@@ -27,9 +28,8 @@ class FleetForecast(TypicalAnswer):
         return max(tokens / tokens_a_second, self._places_s(requests, members))
 
     def _places_s(self, requests: int, members: Sequence[FleetMember]) -> float:
-        """Seconds until this many requests have a place in a batch. If S streams have L tokens each, S / L of them end
-        in a step.
-        """
+        """Returns the seconds until this many requests have a place in a batch. If S streams have L tokens each, S / L
+        of them end in a step."""
         free = sum(max(0, each.max_sequences - each.load.running - each.load.waiting) for each in members)
         ends_a_second = sum(each.load.running / max(LEAST_S, each.load.step_s) for each in members) / self._typical
         return max(0, requests - free) / ends_a_second if ends_a_second else 0.0

@@ -27,7 +27,7 @@ class Room(Struct, frozen=True):
 
 
 class TypicalAnswer(NoObserver):
-    """How many tokens an answer has, by the latest ones. Listens as the engine's observer."""
+    """Estimates how many tokens an answer has, from the latest answers. Listens as the engine's observer."""
 
     def __init__(self) -> None:
         self._outputs = Window(OUTPUTS_KEPT)
@@ -41,9 +41,10 @@ class TypicalAnswer(NoObserver):
 
 
 class Forecast(TypicalAnswer):
-    """Listens as the engine's observer; asked from another thread, which sees whole values or the ones before.
+    """Listens as the engine's observer. Another thread may ask it, and sees whole values or the ones before.
 
-    places_free: False while a request waits although there is room in the batch, so that only an end lets one in.
+    places_free: False while a request waits although there is room in the batch, so that another request must end
+    before it is admitted.
     """
 
     def __init__(self, times: StepTime, room: Room) -> None:
@@ -53,13 +54,14 @@ class Forecast(TypicalAnswer):
         self._last: tuple[Sequence[PlannedSequence], Container[str]] = ((), ())
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """Correct the cost model; remember what runs."""
+        """Correct the cost model, and remember the running sequences."""
         if not (result.cold or result.faulty):
             self._times.observe(plan.sequences, max(duration_s, result.model_s + result.sampling_s))
         self._last = (plan.sequences, result.sampled)
 
     def wait_s(self, requests: int, tokens: int, places_free: bool = True) -> float:
-        """Seconds until this many waiting requests, with this many prompt tokens, have their first token."""
+        """Returns the seconds until this many waiting requests, with this many prompt tokens, have their first token.
+        """
         planned, sampled = self._last
         going = [s for s in planned if s.request.request_id in sampled]
         streams = [Segment.decode(s.start + s.num_tokens) for s in going[: self._room.max_sequences]]
@@ -67,16 +69,15 @@ class Forecast(TypicalAnswer):
         return max(self._prompts_s(streams, tokens), self._places_s(streams, requests - free, going))
 
     def _prompts_s(self, streams: Sequence[Segment], tokens: int) -> float:
-        """Prompts in chunks that fill each step next to the streams."""
+        """Returns the seconds of prompts in chunks that fill each step next to the streams."""
         if tokens <= 0:
             return 0.0
         chunk = min(tokens, max(1, self._room.max_step_tokens - len(streams)))
         return self._times.usual_s([*streams, Segment.prefill(0, chunk, True)]) * tokens / chunk
 
     def _places_s(self, streams: Sequence[Segment], missing: int, going: Sequence[PlannedSequence]) -> float:
-        """In each step every stream comes nearer to its end. If S streams have L tokens each, S / L of them end in a
-        step.
-        """
+        """Returns the seconds until `missing` streams have ended. In each step every stream comes nearer to its end. If
+        S streams have L tokens each, S / L of them end in a step."""
         if missing <= 0 or not streams:
             return 0.0
         steps = missing * self._typical / len(streams)

@@ -1,8 +1,8 @@
-"""Images of requests are fetched and opened here, in threads of their own, so that short texts never stand after one.
+"""Images of requests are fetched and opened in threads of their own, so that short texts never wait for an image.
 
     call = await read_with_images(parts.lanes, parts.desk, parts.eyes, len(body), read)
 
-read(eyes) may run twice: what is not open yet is opened after the first time.
+read(eyes) may run twice: images that are not open yet are opened after the first time.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ else:
 
 T = TypeVar("T")
 MOST_AT_ONCE, OF_ONE_HOST, OPENERS = 8, 2, 2
-"""Files that are fetched at a time for all requests together, and from one host. Threads that have files opened."""
+"""How many files are fetched at a time for all requests together, how many of them from one host, and the number of
+threads that have files opened."""
 
 
 class ImageDesk:
-    """For one event loop. What is fetched is opened at once, so that at most MOST_AT_ONCE files are in memory."""
+    """For one event loop. A fetched file is opened at once, so that at most MOST_AT_ONCE files are in memory."""
 
     def __init__(self) -> None:
         self._fetching = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="fetch-image")
@@ -40,7 +41,8 @@ class ImageDesk:
         self._hosts = Counter[str]()
 
     async def open(self, eyes: Eyes, own: EyesOfRequest, wanted: Sequence[WantedImage]) -> None:
-        """Open images for a request. Raises InvalidRequest with the part of the first that cannot be opened."""
+        """Open images for a request. Raises InvalidRequest that names the part of the first image that cannot be
+        opened."""
         made = await asyncio.gather(*(self._opened(eyes, each.asked) for each in wanted), return_exceptions=True)
         for image, found in zip(wanted, made, strict=True):
             if isinstance(found, InvalidRequest):
@@ -59,7 +61,7 @@ class ImageDesk:
 
     @asynccontextmanager
     async def _turn(self, host: str) -> AsyncIterator[None]:
-        """Waits until this host, and all together, have a place."""
+        """Waits until there is a place for this host, and among all hosts."""
         async with self._free:
             await self._free.wait_for(lambda: self._hosts[host] < OF_ONE_HOST and self._hosts.total() < MOST_AT_ONCE)
             self._hosts[host] += 1
@@ -75,7 +77,8 @@ class ImageDesk:
 async def read_with_images(
     lanes: Lanes, desk: ImageDesk, eyes: Eyes | None, size_bytes: int, read: Callable[[Looks | None], T]
 ) -> T:
-    """What `read` gives in the lane for a body of this size; images that it asks for are opened between two reads.
+    """Returns the result of `read`, which runs in the lane for a body of this size. Images that it asks for are opened
+    between two reads.
 
     Raises what `read` raises, and InvalidRequest for an image that cannot be opened.
     """

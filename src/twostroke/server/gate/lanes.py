@@ -1,5 +1,4 @@
-"""Threads that read requests (JSON, template, tokenizer), in lanes by length: long texts never stand before short ones.
-"""
+"""Threads that read requests (JSON, template, tokenizer), in lanes by length: short texts never wait for long ones."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LANES: tuple[tuple[int, int], ...] = ((8 * 1024, 4), (64 * 1024, 3), (1024 * 1024, 1))
-"""(longest body in bytes, threads). A body of 8 KiB is read in about 3 ms, one of 64 KiB in 20 ms, one of 1 MiB in less
-than a second. Most questions are short, and most large forms of answers are not."""
+"""(longest body in bytes, threads) for each lane. A body of 8 KiB is read in about 3 ms, one of 64 KiB in 20 ms, one of
+1 MiB in less than a second. Most questions are short, and most large forms of answers are not."""
 HEAVY_BYTES = 64 * 1024
-"""Reading a longer body takes memory that is given back."""
+"""Reading a body longer than this takes memory that is given back to the system afterwards."""
 
 
 class Lanes:
     """Bodies longer than every lane's bound share one more thread. Threads start with the first body of their lane.
 
-    What waits is bounded by the budget of bodies (body_budget.py): a body counts until it is read. trimmer: gives back
-    what reading a long one took.
+    The waiting bodies are bounded by the budget of bodies (body_budget.py): a body counts until it is read. trimmer:
+    gives back the memory that was used to read a long body.
     """
 
     def __init__(self, lanes: tuple[tuple[int, int], ...] = LANES, trimmer: Trimmer | None = None) -> None:
@@ -33,7 +32,7 @@ class Lanes:
         self._longest = _threads("read-longest", 1)
 
     async def run(self, size_bytes: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The result of `work`, done in the lane for a body of this size. Raises what `work` raises."""
+        """Returns the result of `work`, done in the lane for a body of this size. Raises what `work` raises."""
         pool = next((pool for longest, pool in self._lanes if size_bytes <= longest), self._longest)
         loop = asyncio.get_running_loop()
         try:

@@ -1,8 +1,8 @@
-"""One path for each route, whichever way a client or a proxy writes it.
+"""Gives each route one path, in whichever way a client or a proxy writes it.
 
-A base URL that ends with a slash gives //v1/models, and some clients end paths with one. Proxies may leave their prefix
-in a path, or send the absolute form of a target (RFC 9112 3.2.2). This layer stands before the gate, so that the gate
-and the router look at the same path.
+A base URL that ends with a slash gives //v1/models, and some clients end paths with a slash. Proxies may leave their
+prefix in a path, or send the absolute form of a target (RFC 9112 3.2.2). This layer is outside the gate, so that the
+gate and the router see the same path.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ MOVED = 308
 
 
 class OnePath:
-    """ASGI middleware. prefix: such as "/llm", or "". Paths are served with and without it: some proxies cut it."""
+    """ASGI middleware. prefix: such as "/llm", or "". Paths are served with and without the prefix, because some
+    proxies remove it."""
 
     def __init__(self, app: ASGIApp, prefix: str = "") -> None:
         self._app = app
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request on with its plain path. The prefix alone is sent on to the page's address, which ends with a
-        slash: the page's links begin there."""
+        """Pass the request on with its plain path. A request for the prefix alone is redirected to the page's address,
+        which ends with a slash: the page's links begin there."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif self._prefix and scope["path"] == self._prefix and scope["method"] in ("GET", "HEAD"):
@@ -36,7 +37,7 @@ class OnePath:
             await self._app({**scope, **self._plain(scope)}, receive, send)
 
     def _plain(self, scope: Scope) -> dict[str, Any]:
-        """The path; where the target names a host, the Host header is that one."""
+        """Returns the plain path. When the target names a host, the Host header is set to this host."""
         path, changed = scope["path"], {}
         if absolute := _ABSOLUTE.match(path):
             path = path[absolute.end() :]

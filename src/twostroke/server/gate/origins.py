@@ -1,7 +1,7 @@
-"""CORS: what tells a browser that a page of another site may read an answer.
+"""CORS: headers that allow a browser to show an answer to a page of another site.
 
-Without --allow-origin no header is sent. Headers stand on every answer, errors and streams too, or a browser would keep
-the reason of a refusal from its page.
+Without --allow-origin no header is sent. The headers are on every answer, also on errors and streams; otherwise a
+browser would hide the reason of a refusal from its page.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 KEPT_S = 600
 _FIELDS = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~, -]{1,4096}")
 _EXPOSED = "*, x-request-id, retry-after, retry-after-ms, x-should-retry, x-twostroke-ignored-fields"
-"""The star does not count where a page sends credentials: those that clients read are named too."""
+"""The headers that a page may read. The star does not count when a page sends credentials, so the headers that clients
+read are named too."""
 
 FOREIGN_ORIGIN = Problem(
     403,
@@ -30,14 +31,14 @@ FOREIGN_ORIGIN = Problem(
 
 
 class Origins:
-    """ASGI middleware: adds the headers to each answer. What may come in is the gate's."""
+    """ASGI middleware: adds the headers to each answer. The gate decides which requests may come in."""
 
     def __init__(self, app: ASGIApp, reach: Reach) -> None:
         self._app = app
         self._reach = reach
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request on."""
+        """Pass the request on."""
         if scope["type"] != "http" or not self._reach.origins:
             await self._app(scope, receive, send)
             return
@@ -65,12 +66,13 @@ class Origins:
 
 
 def asks_first(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-    """True for a preflight: a browser asks whether a page may send the request that it wants to send."""
+    """Returns True for a preflight: a browser asks whether a page may send the request that it wants to send."""
     return scope["method"] == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
 
 
 def may_ask(headers: Mapping[bytes, bytes]) -> Response:
-    """The answer to the preflight of an allowed page, which brings no key. The key comes with the request itself."""
+    """Returns the answer to the preflight of an allowed page, which brings no key. The key comes with the request
+    itself."""
     fields = headers.get(b"access-control-request-headers", b"")
     own = {"access-control-allow-methods": METHODS, "access-control-max-age": str(KEPT_S)}
     if _FIELDS.fullmatch(fields):

@@ -31,7 +31,7 @@ TWO_LENGTHS = Problem(
     code="invalid_http",
 )
 LOOK_S = 0.25
-"""Seconds between two looks at whether a client reads its answer."""
+"""The seconds between two looks at whether a client reads its answer."""
 FIRST_ASK_S = 0.01
 log = logging.getLogger("twostroke.server")
 _quiet = logging.getLogger("twostroke.http")
@@ -39,12 +39,12 @@ _quiet.setLevel(logging.ERROR)
 
 
 class Patience(Struct, frozen=True):
-    """How long a connection waits for its client.
+    """How long a connection waits for its client, in seconds.
 
     header_s: from the connection, or from a further request's first byte, until its headers are complete. stalled_s:
-    without one byte of an answer taken. crowded_s: the same, after which a client whose own buffer is full gives its
-    place to others while `crowded` is true, which tells that they wait for one. It has a place again when it has taken
-    half of what was written, so that a slow client loses nothing.
+    the time without one byte of an answer taken. crowded_s: the same; after it, a client whose own buffer is full gives
+    its place to others while `crowded` returns True, because they wait for one. The client gets a place again when it
+    has taken half of what was written, so that a slow client loses nothing.
     """
 
     header_s: float
@@ -54,8 +54,8 @@ class Patience(Struct, frozen=True):
 
 
 class ChunkConnection(h11.Connection):
-    """h11's connection, where a chunk of a chunked body is framed at once: each token of a stream is one. h11 makes the
-    same bytes by its state machine, which a chunk does not change.
+    """h11's connection, except that a chunk of a chunked body is framed at once: each token of a stream is one chunk.
+    h11 makes the same bytes with its state machine, which a chunk does not change.
 
     It refuses a request with two lengths (RFC 9112, 6.1). written_bytes: the bytes of all answers so far.
     """
@@ -96,7 +96,7 @@ _BOTH = frozenset({b"content-length", b"transfer-encoding"})
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of a chunked body. data: not empty, which would end the body."""
+    """Returns one chunk of a chunked body. data: not empty, which would end the body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -119,9 +119,9 @@ class ChunkWriter:
 
 
 class DeadlineProtocol(H11Protocol):
-    """Bytes of an answer that wait for a slow reader are bounded here; then the writer waits.
+    """Bounds the bytes of an answer that wait for a slow reader; at the bound, the writer waits.
 
-    A client that has ended its side after its request gets its answer, where it is still there.
+    A client that has ended its side after its request gets its answer when it is still connected.
     """
 
     def __init__(self, *args: Any, patience: Patience, **kwargs: Any) -> None:
@@ -148,14 +148,14 @@ class DeadlineProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol. Nothing is done for a client that has reset the connection meanwhile."""
+        """See asyncio.Protocol. Does nothing for a client that has reset the connection meanwhile."""
         if self._far_end.gone:
             return self._far_end.drop()
         super().data_received(data)
         self._watch()
 
     def handle_events(self) -> None:
-        """Read requests from what was received. The app gets the body writer with its scope."""
+        """Read requests from the received bytes. The app gets the body writer with its scope."""
         super().handle_events()
         if self.cycle is not None and self._look is None:
             self._moved_s = self.loop.time()
@@ -165,7 +165,7 @@ class DeadlineProtocol(H11Protocol):
             give_body_writer(scope, ChunkWriter(self._chunks, self.transport, self.flow))
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """The client has ended its side, or is gone. True where it may still wait for an answer."""
+        """The client has ended its side, or is gone. Returns True when it may still wait for an answer."""
         self._ended = True
         if not self._answers:
             return False
@@ -196,7 +196,7 @@ class DeadlineProtocol(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """One deadline for all headers; receiving bytes does not extend it."""
+        """Set one deadline for all headers; receiving bytes does not extend it."""
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._deadline is None:
@@ -219,7 +219,8 @@ class DeadlineProtocol(H11Protocol):
         return waits and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
 
     def _still_there(self, waited_s: float) -> None:
-        """Again after twice the time, up to LOOK_S: the answer to `ask` takes as long as the network needs."""
+        """Check again whether the client is gone, after twice the time, up to LOOK_S: the answer to `ask` takes as long
+        as the network needs."""
         if self._far_end.gone:
             self._far_end.drop()
         elif self._answers:
@@ -230,7 +231,8 @@ class DeadlineProtocol(H11Protocol):
         self._look = self.loop.call_later(min(LOOK_S, self._patience.stalled_s / 4), self._look_at_reader)
 
     def _look_at_reader(self) -> None:
-        """Cut off a client that has taken nothing of what was written for too long. This goes on until all is taken."""
+        """Cut off a client that has taken nothing of the written bytes for too long. The checks go on until all is
+        taken."""
         untaken, now = self._far_end.untaken_bytes, self.loop.time()
         delivered = self._chunks.written_bytes - untaken
         if not untaken or delivered > self._delivered_bytes:
@@ -247,9 +249,10 @@ class DeadlineProtocol(H11Protocol):
             self._look_later()
 
     def _share_place(self, untaken: int, still_s: float) -> None:
-        """Park the request of a client that has stopped reading while others wait; let it go on with its client.
+        """Park the request of a client that has stopped reading while others wait. Let it go on when its client goes
+        on.
 
-        It is parked again at each look: a step that has begun may have held it.
+        The request is parked again at each look, because a step that had begun may have held it.
         """
         patience = self._patience
         if self._parked is not None and 2 * untaken <= self._parked_bytes:

@@ -1,8 +1,8 @@
-"""The worker's side of crashes: a request that was running at too many is refused; suspects run one at a time.
+"""The worker's side of crashes: a request that was running at too many crashes is refused; suspects run one at a time.
 
-A request that ran at a crash may be the cause or may have stood next to it. If both came again together, a second crash
-would tell no more than the first, so suspects run one at a time. At the second crash only one of them ran, and that one
-is refused. A suspect request that completes is cleared.
+A request that ran at a crash may be the cause, or may have been in the same step by chance. If both came again
+together, a second crash would tell no more than the first, so suspects run one at a time. At the second crash only one
+of them ran, and that one is refused. A suspect request that completes is cleared.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from twostroke.server.process.crash_notes import MOST_RUNNING, PRINT_BYTES, Cras
 from twostroke.types.output import Prompt
 
 TURN_S = 60.0
-"""Longest wait for another suspect's end: beyond it a suspect runs next to it."""
+"""The longest wait for another suspect's end, in seconds: after it, a suspect runs at the same time as the other."""
 
 
 def fingerprint(prompt: Prompt) -> bytes:
-    """A digest of what is computed: the prompt's tokens and all parameters. It does not depend on the client or the
+    """Returns a digest of the work: the prompt's tokens and all parameters. It does not depend on the client or the
     time."""
     digest = hashlib.blake2b(array("q", prompt.token_ids).tobytes(), digest_size=PRINT_BYTES)
     bias = sorted(prompt.params.logit_bias.items())
@@ -34,9 +34,10 @@ def fingerprint(prompt: Prompt) -> bytes:
 
 @dataclass(eq=False)
 class Quarantine:
-    """Lets requests that ran at a crash in one at a time, or refuses them. It is also the engine's Witness.
+    """Admits requests that ran at a crash one at a time, or refuses them. It is also the engine's Witness.
 
-    notes: None lets every request in, because no worker reads them. clock: the supervisor's, which is time.monotonic.
+    notes: None admits every request, because no worker reads them. clock: the supervisor's clock, which is
+    time.monotonic.
     """
 
     notes: CrashNotes | None = None
@@ -52,8 +53,7 @@ class Quarantine:
         self._records = {} if self.notes is None else self.notes.records(self.clock())
 
     async def enter(self, prompts: Sequence[Prompt]) -> Stay:
-        """Let a call's prompts in before they go to the engine. Raises HttpProblem (422) where one of them is
-        refused."""
+        """Admit a call's prompts before they go to the engine. Raises HttpProblem (422) when one of them is refused."""
         if self.notes is None:
             return Stay(self)
         known = {prompt.request_id or "": fingerprint(prompt) for prompt in prompts}
@@ -82,13 +82,13 @@ class Quarantine:
         return self._turn
 
     def acquit(self, key: bytes) -> None:
-        """A suspect ran to its end."""
+        """Clear a suspect that ran to its end."""
         self._records.pop(key, None)
         if self.notes is not None:
             self.notes.clear(key)
 
     def begins(self, group_ids: Sequence[str]) -> None:
-        """See engine.witness.Witness; most steps are for the same requests as the one before."""
+        """See engine.witness.Witness. Most steps are for the same requests as the step before."""
         if self.notes is None:
             return
         if group_ids != self._last:
@@ -107,7 +107,7 @@ class Quarantine:
 
 @dataclass(eq=False, slots=True)
 class Stay:
-    """The stay of a call that was let in."""
+    """The stay of a call that was admitted."""
 
     quarantine: Quarantine
     names: tuple[str, ...] = ()
@@ -116,7 +116,8 @@ class Stay:
     _inside: bool = True
 
     def leave(self, answered: bool) -> None:
-        """End the stay. answered: all of it was computed and nothing happened. A second call changes nothing."""
+        """End the stay. answered: True when the whole call was computed without a crash. A second call changes nothing.
+        """
         if not self._inside:
             return
         self._inside = False

@@ -21,29 +21,31 @@ BAD_DEADLINE = Problem(
 
 
 def retry_headers(retry_s: float) -> Mapping[str, str]:
-    """Whole seconds, rounded up, for all clients; milliseconds for clients that read them."""
+    """Returns the headers of a retry: whole seconds, rounded up, for all clients; milliseconds for clients that read
+    them."""
     wait_s = max(LEAST_RETRY_S, retry_s)
     return {"retry-after": str(math.ceil(wait_s)), "retry-after-ms": str(math.ceil(1e3 * wait_s))}
 
 
 def queue_full(what: str, retry_s: float) -> Problem:
-    """503: the server as a whole has no room."""
+    """Returns 503: the server as a whole has no room."""
     return Problem(503, f"Too many {what} are waiting.", SERVER, code="queue_full", headers=retry_headers(retry_s))
 
 
 def key_limit(what: str, retry_s: float) -> Problem:
-    """429: this key has had its share; others are served."""
+    """Returns 429: this key has used its share; others are served."""
     return Problem(429, f"{what} for this API key.", RATE, code="rate_limit_exceeded", headers=retry_headers(retry_s))
 
 
 def bodies_full() -> Problem:
-    """503: too many bytes are on their way in; the rest of this body is not read."""
+    """Returns 503: too many bytes are arriving; the rest of this body is not read."""
     headers = {**retry_headers(BODY_RETRY_S), "connection": "close"}
     return Problem(503, "Too many request bodies are being read.", SERVER, code="bodies_full", headers=headers)
 
 
 def quarantined(crashes: int, left_s: float) -> Problem:
-    """422: the same request would only do it again; coming back before its time is of no use."""
+    """Returns 422: the same request would only crash the engine again. Sending it again before the time is over has no
+    effect."""
     headers = {"retry-after": str(math.ceil(left_s)), "x-should-retry": "false"}
     message = (
         f"This request was running each of the {crashes} times that the engine crashed; "
@@ -53,6 +55,7 @@ def quarantined(crashes: int, left_s: float) -> Problem:
 
 
 def draining() -> Problem:
-    """503: the server finishes what it has and takes nothing new; another one may be there already."""
+    """Returns 503: the server finishes its running requests and takes no new ones. Another server may be ready already.
+    """
     headers = {**retry_headers(DRAIN_RETRY_S), "connection": "close"}
     return Problem(503, "The server is shutting down.", SERVER, code="draining", headers=headers)

@@ -1,4 +1,4 @@
-"""Which requests are let in: every request passes here first, and what is not public needs the key.
+"""Decides which requests are let in: every request passes here first, and every path that is not public needs the key.
 
 Decides on scope["path"] and raw headers only, never on a URL rebuilt from the Host header.
 """
@@ -38,15 +38,14 @@ KEY_HEADERS = (b"x-api-key", b"api-key")
 
 
 CLIENT = "twostroke.client"
-"""The key, in a request's scope, of a label for the API key that the request came with; "" without keys. The label is
-not the key itself."""
+"""The scope's key for the label of the API key that the request came with; "" without keys. The label is not the API
+key itself."""
 
 
 class Gate:
-    """ASGI middleware. api_key: several are separated by commas; None admits all clients, which `run` allows on
-    loopback addresses only. reach: names next to this machine's own. Raises ConfigError for an empty key, which would
-    be no key at all.
-    """
+    """ASGI middleware. api_key: several keys are separated by commas; None admits all clients, which `run` allows on
+    loopback addresses only. reach: the names in addition to this machine's own. Raises ConfigError for an empty key,
+    which would be no key at all."""
 
     def __init__(self, app: ASGIApp, api_key: str | None, loopback_only: bool, reach: Reach | None = None) -> None:
         self._app = app
@@ -74,7 +73,8 @@ class Gate:
             await problem.response(scope["path"])(scope, receive, send)
 
     def _place_problem(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Problem | None:
-        """DNS rebinding: a foreign page's name may point here, but its Host and Origin headers show it."""
+        """Returns the problem of a request that comes from a wrong place, or None. In DNS rebinding a foreign page's
+        name points to this machine, but the Host and Origin headers show it."""
         if b"host" not in headers and scope.get("http_version") == "1.0":
             host = ""  # no browser sends such a request; probes of load balancers do
         elif (name := host_name(headers.get(b"host", b""))) is None:
@@ -91,12 +91,13 @@ class Gate:
         return None if self._own_page(origin, host) or self._reach.allows_origin(origin) else FOREIGN_ORIGIN
 
     def _own_page(self, origin: bytes, host: str) -> bool:
-        """True for pages of this machine, and for those that came by a name of this server."""
+        """Returns True for pages of this machine, and for pages that were loaded by a name of this server."""
         name = _origin_name(origin)
         return is_loopback(name) or self._reach.names_host(name) or (bool(host) and name == host)
 
     def _client(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
-        """The label of the key that came with the request; None where it needs one and has none that fits."""
+        """Returns the label of the key that came with the request; None when the request needs a key and has none that
+        fits."""
         if self._key_digests is None or scope["path"] in PUBLIC_PATHS:
             return ""
         kind, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -109,9 +110,11 @@ class Gate:
 
 
 def _of_another_site(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-    """A page of another site made the browser ask, and it is not a link to our page that was followed.
+    """Returns True when a page of another site made the browser send the request, unless the user followed a link to
+    our page.
 
-    Images, scripts and `no-cors` fetches send no Origin with a GET; Sec-Fetch-Site no page can forge or leave out.
+    Images, scripts and `no-cors` fetches send no Origin with a GET. Sec-Fetch-Site is a header that no page can forge
+    or leave out.
     """
     if headers.get(b"sec-fetch-site", b"").strip().lower() != b"cross-site":
         return False
@@ -120,7 +123,7 @@ def _of_another_site(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
 
 
 def foreign_host(host: str) -> Problem:
-    """403 that says what to do. host: a name without any character that could do harm."""
+    """Returns 403 with advice. host: a name without any character that could do harm."""
     return Problem(
         403,
         f"The Host header names another machine, {host}; use 127.0.0.1 or localhost. If a proxy in front of the server "
@@ -130,13 +133,13 @@ def foreign_host(host: str) -> Problem:
 
 
 def client_of(scope: Scope) -> str:
-    """The label of the key that a request came in with. Raises KeyError where it did not pass the gate."""
+    """Returns the label of the key that a request came with. Raises KeyError when it did not pass the gate."""
     label: str = scope[CLIENT]
     return label
 
 
 def split_keys(text: str) -> tuple[str, ...]:
-    """ "a,b" -> ("a", "b"). Raises ConfigError where one is empty."""
+    """Returns the keys: "a,b" -> ("a", "b"). Raises ConfigError when one is empty."""
     keys = tuple(key.strip() for key in text.split(","))
     if not all(keys):
         raise ConfigError(
@@ -146,13 +149,14 @@ def split_keys(text: str) -> tuple[str, ...]:
 
 
 def host_name(header: bytes) -> str | None:
-    """The name in a Host header, lower case and without the port; None where it is malformed."""
+    """Returns the name in a Host header, lower case and without the port; None when it is malformed."""
     match = _HOST.fullmatch(header.decode("latin-1"))
     return None if match is None else (match[1] or match[2]).lower()
 
 
 def is_loopback(name: str) -> bool:
-    """True for names and addresses that always mean this machine, and for nothing a DNS server could answer."""
+    """Returns True for names and addresses that always mean this machine, and never for a name that a DNS server could
+    answer."""
     try:
         return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:

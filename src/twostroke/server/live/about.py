@@ -20,7 +20,8 @@ SHOWN: tuple[Field[Any], ...] = (
 
 
 def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
-    """Settings, objectives in seconds (null: none), and the roof: rates as measured here, or of the catalogue."""
+    """Returns the settings, the objectives in seconds (null: none), and the roof: rates as measured on this machine, or
+    from the catalogue."""
     kind = costs.formats[costs.weights].kind.arithmetic if costs.weights in costs.formats else WeightKind.INT8  # stored
     return {
         "version": version,
@@ -39,9 +40,8 @@ def about(resolved: Resolved, costs: WhatIf, version: str) -> dict[str, Any]:
 
 
 def front_about(resolved: Resolved, facts: ReplicaFacts, num_replicas: int, version: str) -> dict[str, Any]:
-    """The facts of a front: what all of its replicas have in common. kv_tokens: the tokens in the KV caches of all of
-    them together.
-    """
+    """Returns the facts of a front: those that all of its replicas share. kv_tokens: the tokens in the KV caches of all
+    replicas together."""
     return {
         "version": version,
         "model": resolved.names.served_name,
@@ -60,7 +60,7 @@ def front_about(resolved: Resolved, facts: ReplicaFacts, num_replicas: int, vers
 
 
 def planned_about(resolved: Resolved, version: str) -> dict[str, Any]:
-    """The facts of one model of several, from its settings: its process need not run."""
+    """Returns the facts of one model of several, from its settings: its process need not run."""
     return {
         "version": version,
         "model": resolved.names.served_name,
@@ -71,7 +71,7 @@ def planned_about(resolved: Resolved, version: str) -> dict[str, Any]:
 
 
 def kv_facts(about: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of the KV cache, by the names that vLLM's cache_config_info has."""
+    """Returns the facts of the KV cache, under the names of vLLM's cache_config_info."""
     settings = about.get("settings", {})
     tokens, context = settings.get("kv_tokens", 0), settings.get("context", 0)
     return {

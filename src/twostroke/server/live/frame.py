@@ -1,4 +1,4 @@
-"""One frame of the live view: what happened since the last one, compact and of bounded size.
+"""One frame of the live view: the events since the last frame, compact and of bounded size.
 
     {"frame": 3, "now_s": ..., "last_step": 912, "skipped_steps": 0, "names": ["chatcmpl-7-0/0", ...],
      "runs": [{"step": 900, "number": 880, "rows": [[name, start, tokens, output tokens before, recomputed], ...],
@@ -7,9 +7,9 @@
      "requests": [[name, phase, arrival_s, first planned s, first token s, prompt, computed, cached], ...],
      "ended": [{...}], "gauges": {...}, "pages": [[state, count], ...], "latency": {...}, "replicas": [{...}]}
 
-A run is steps of one batch; its figures go evenly from first to last step, times are whole microseconds, the first of
-each since begin_s. A name is a place in `names`. What does not
-fit is left out and counted: the oldest steps, the newest requests.
+A run is consecutive steps of one batch. Its values change evenly from the first to the last step. Times are whole
+microseconds; the first number of each is the time since begin_s. A name is a place in `names`. Steps and requests that
+do not fit are left out and counted: the oldest steps, the newest requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_STEPS, MAX_ROWS, MAX_REQUESTS, MAX_ENDED, MAX_PAGE_SPANS = 1024, 1024, 64, 3
 
 
 class _Names:
-    """Names as places in a list."""
+    """Gives each name a place in a list."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
@@ -45,7 +45,7 @@ class _Names:
 
 
 class Frames:
-    """One viewer's frames: `next` gives what came since the last call, however long ago that was."""
+    """One viewer's frames: `next` gives the news since the last call, however long ago that was."""
 
     def __init__(self, view: EngineView) -> None:
         """The first frame has the latest steps that fit."""
@@ -55,7 +55,7 @@ class Frames:
         self._ended = max(0, view.ledger.accounts.num_added - MAX_ENDED)
 
     def next(self, gauges: object, latency: Mapping[str, Any]) -> dict[str, Any]:
-        """A frame; `gauges` is what AsyncEngine.gauges() gave."""
+        """Returns a frame. gauges: the result of AsyncEngine.gauges()."""
         ledger = self._view.ledger
         found = ledger.history.since(self._last)
         kept = _fitting(found)
@@ -98,13 +98,13 @@ class Frames:
 
 
 def _counts(gauges: object) -> dict[str, int]:
-    """The numbers among the gauges; which adapters are used is said by /metrics."""
+    """Returns the numbers among the gauges. /metrics shows which adapters are used."""
     found = asdict(gauges) if is_dataclass(gauges) and not isinstance(gauges, type) else {}
     return {name: value for name, value in found.items() if isinstance(value, int)}
 
 
 def _fitting(found: Sequence[StepRange]) -> list[StepRange]:
-    """The latest steps within the limits, oldest first."""
+    """Returns the latest steps within the limits, oldest first."""
     kept: list[StepRange] = []
     steps = rows = 0
     for stretch in reversed(found):
@@ -153,7 +153,8 @@ def _ended(account: Account, cost: StepCost | None) -> dict[str, Any]:
 
 
 def _guesses(account: Account, cost: StepCost | None) -> dict[str, Any] | None:
-    """Tokens guessed and accepted, predicted seconds won and lost; None where nothing was guessed."""
+    """Returns the tokens guessed and accepted, and the predicted seconds won and lost; None when nothing was guessed.
+    """
     counts = account.guesses
     if not counts.steps:
         return None
@@ -162,7 +163,8 @@ def _guesses(account: Account, cost: StepCost | None) -> dict[str, Any] | None:
 
 
 def _spans(states: bytes) -> list[list[int]]:
-    """Run lengths; a map with too many is given as one span for each state, which is its sum."""
+    """Returns run lengths as (state, count). A map with too many runs is given as one span for each state, with the
+    state's total."""
     spans = [[state, sum(1 for _ in same)] for state, same in groupby(states)]
     if len(spans) <= MAX_PAGE_SPANS:
         return spans

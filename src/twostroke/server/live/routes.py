@@ -1,7 +1,7 @@
 """The live view's routes: facts, the stream of frames, and a recording as a Chrome trace.
 
-A viewer that reads slowly gets fewer frames, and each one counts the steps that it missed. A frame is made only when
-the last one has been sent, so there is no queue. Nothing here touches the streams of answers.
+A viewer that reads slowly gets fewer frames, and each frame counts the steps that the viewer missed. A frame is made
+only when the last one has been sent, so there is no queue. These routes do not touch the streams of answers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Viewers:
 
 
 def live_routes(parts: ServerParts) -> list[Route]:
-    """GET /v1/engine/about, /v1/engine/steps and /v1/engine/trace."""
+    """Returns the routes GET /v1/engine/about, /v1/engine/steps and /v1/engine/trace."""
     viewers = _Viewers()
 
     async def about(_request: Request) -> Response:
@@ -68,7 +68,7 @@ def live_routes(parts: ServerParts) -> list[Route]:
 
 
 class FrameStream(Response):
-    """Frames as server-sent events, until the viewer goes or has had all that it asked for."""
+    """Frames as server-sent events, until the viewer leaves or has all the frames that it asked for."""
 
     def __init__(self, parts: ServerParts, viewers: _Viewers, num_frames: float = math.inf) -> None:
         self._num_frames = num_frames

@@ -1,4 +1,4 @@
-"""What the live view reads of an engine. Nothing is kept for viewers: they read what the engine keeps."""
+"""The parts of an engine that the live view reads. Nothing is kept for viewers: they read what the engine keeps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from twostroke.cost.history.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """pages: a PageState for each page. clock: the engine's. about: facts that do not change while it runs. replicas:
-    what a front knows of each of them; none of an engine in this process."""
+    """pages: returns a PageState for each page. clock: the engine's clock. about: facts that do not change while the
+    engine runs. replicas: returns a front's facts about each of its replicas; none for an engine in this process."""
 
     ledger: Ledger = field(default_factory=Ledger)
     pages: Callable[[], bytes] = bytes

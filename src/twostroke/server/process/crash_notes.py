@@ -1,8 +1,9 @@
-"""A page of memory that a supervisor and its worker share: what runs at this moment, and what ran at earlier crashes.
+"""A page of memory that a supervisor and its worker share: the running requests, and the requests that ran at earlier
+crashes.
 
-The worker writes the fingerprints of a step before native code begins and takes them back after it. Nothing is sent,
-so nothing can be lost when the process crashes. The supervisor reads them afterwards, while no worker runs. Times are
-of time.monotonic, which all processes of a machine share.
+The worker writes the fingerprints of a step before native code begins and removes them after it. Nothing is sent, so
+nothing can be lost when the process crashes. The supervisor reads them afterwards, while no worker runs. Times are
+those of time.monotonic, which all processes of a machine share.
 
     | count | fingerprints of the running step | table: fingerprint, crashes, until |
 """
@@ -31,25 +32,25 @@ SIZE_BYTES = _TABLE_AT + MOST_RECORDS * _RECORD.size
 
 
 class Record(Struct, frozen=True):
-    """A request that ran at this many crashes. until_s: when it is forgotten, of time.monotonic."""
+    """A request that ran at this many crashes. until_s: the time when it is forgotten, on the clock time.monotonic."""
 
     crashes: int
     until_s: float
 
     @property
     def refused(self) -> bool:
-        """True once it was running during REFUSED_CRASHES crashes or more."""
+        """True when the request was running during REFUSED_CRASHES crashes or more."""
         return self.crashes >= REFUSED_CRASHES
 
 
 class CrashNotes:
-    """One page. Without a descriptor no other process reads it."""
+    """One page of memory. Without a descriptor, no other process can read it."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self._memory = bytearray(SIZE_BYTES) if descriptor is None else mmap.mmap(descriptor, SIZE_BYTES)
 
     def running(self, prints: Iterable[bytes]) -> None:
-        """Note the fingerprints of the requests that are computed now; those beyond MOST_RUNNING are left out."""
+        """Note the fingerprints of the requests that are computed now; requests beyond MOST_RUNNING are left out."""
         self.idle()
         kept = list(prints)[:MOST_RUNNING]
         joined = b"".join(kept)
@@ -57,7 +58,7 @@ class CrashNotes:
         self.again(len(kept))
 
     def again(self, count: int) -> None:
-        """The first `count` of those that were written last are computed now."""
+        """Note that the first `count` fingerprints that were written last are computed again now."""
         _COUNT.pack_into(self._memory, 0, count)
 
     def idle(self) -> None:
@@ -65,7 +66,7 @@ class CrashNotes:
         _COUNT.pack_into(self._memory, 0, 0)
 
     def records(self, now_s: float) -> dict[bytes, Record]:
-        """The records that are not forgotten yet, by fingerprint."""
+        """Returns the records that are not forgotten yet, by fingerprint."""
         found = (_RECORD.unpack_from(self._memory, place) for place in _places())
         return {key: Record(crashes, until_s) for key, crashes, until_s in found if crashes and until_s > now_s}
 
@@ -77,9 +78,10 @@ class CrashNotes:
                 _RECORD.pack_into(self._memory, place, key, 0, 0.0)
 
     def crashed(self, now_s: float) -> list[bytes]:
-        """The process that wrote here has crashed: one crash more for each request that ran. Those refused from now on.
+        """Note that the process that wrote here has crashed: one more crash for each request that ran. Returns those
+        that are refused from now on.
 
-        Where the table is full, those are forgotten first that ran at fewest crashes, and of them the oldest.
+        When the table is full, the requests with the fewest crashes are forgotten first, and of these the oldest.
         """
         (count,) = _COUNT.unpack_from(self._memory, 0)
         at = range(_PRINTS_AT, _PRINTS_AT + min(count, MOST_RUNNING) * PRINT_BYTES, PRINT_BYTES)
@@ -100,7 +102,8 @@ class CrashNotes:
 
 
 def new_page() -> int:
-    """A descriptor of an empty page in memory, or in a file without a name where the system has no such thing."""
+    """Returns a descriptor of an empty page in memory, or in a file without a name when the system has no such memory.
+    """
     return here.memory_file("twostroke-crash-notes", SIZE_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""Reports the server's state to a service manager: systemd's protocol, which is lines in a datagram."""
+"""Reports the server's state to a service manager, with systemd's protocol: lines in a datagram."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Listener(Protocol):
     """Called when the service starts and stops."""
 
     def send(self, **states: str) -> None:
-        """READY="1", STATUS="text" and so on; never raises."""
+        """Send states, such as READY="1", STATUS="text". Never raises."""
 
 
 class SystemdNotifier:
-    """Sends to a unix datagram socket; '@' opens a name in the abstract namespace. Without an address it sends
-    nothing."""
+    """Sends to a unix datagram socket. An address that begins with '@' is in the abstract namespace. Without an address
+    it sends nothing."""
 
     def __init__(self, address: str | None) -> None:
         self._address = address if address is None or not address.startswith("@") else "\0" + address[1:]
@@ -34,14 +34,15 @@ class SystemdNotifier:
 
 
 def message(states: dict[str, str]) -> bytes:
-    """Lines NAME=value; a line end in a value would begin another state, so it becomes a space."""
+    """Returns lines NAME=value. A line end in a value would begin another state, so it becomes a space."""
     return "\n".join(f"{name}={value.replace(chr(10), ' ')}" for name, value in states.items()).encode()
 
 
 class Watch:
-    """Called ten times a second by a serving loop: beats while it goes on, and says once that it is stopping.
+    """A serving loop calls it ten times a second. It sends beats while the loop goes on, and reports once that the loop
+    is stopping.
 
-    every_s: between two beats; None for none. Returns what asked_to_end says.
+    every_s: the seconds between two beats; None for no beats. A call returns the result of asked_to_end.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Watch:
         self._stopping = False
 
     def __call__(self) -> bool:
-        """Send what is due to systemd; -> whether the server should end."""
+        """Send what is due to systemd. Returns True when the server should end."""
         now = self._clock()
         if self._every_s is not None and now >= self._next_s:
             self._next_s = now + self._every_s

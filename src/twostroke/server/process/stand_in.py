@@ -17,10 +17,10 @@ ALIVE = b'{"status":"restarting"}'
 
 
 class StandIn:
-    """`async with StandIn(listener, retry_s):` answers on the socket; what runs at the end is finished.
+    """`async with StandIn(listener, retry_s):` answers on the socket; answers that are running at the end are finished.
 
-    Not asyncio.start_server: closed in the same turn of the loop in which it accepts, that one drops the connection.
-    Here a connection is either not accepted, and the next listener has it, or it is answered.
+    asyncio.start_server is not used: when it is closed in the same turn of the loop in which it accepts, it drops the
+    connection. Here a connection is either not accepted, and the next listener has it, or it is answered.
     """
 
     def __init__(self, listener: socket.socket, retry_s: Callable[[], float]) -> None:
@@ -38,7 +38,8 @@ class StandIn:
         asyncio.get_running_loop().remove_reader(self._listener)
 
     def _accept(self) -> None:
-        """One a turn; others' may be there first. Where descriptors have run out, it is tried again at once."""
+        """Accept one connection a turn; other processes may be first. When descriptors have run out, it is tried again
+        at once."""
         with contextlib.suppress(OSError):
             connection, _ = self._listener.accept()
             connection.setblocking(False)
@@ -77,7 +78,7 @@ class StandIn:
 
 
 def reply(head: bytes, retry_s: float) -> bytes:
-    """The whole response to a request that begins like this."""
+    """Returns the whole response to a request that begins with `head`."""
     method, _, target = head.partition(b"\r\n")[0].partition(b" ")
     path = target.partition(b" ")[0].partition(b"?")[0]
     # Below any prefix, in absolute form and with further slashes too: a probe that hears 503 would end the supervisor.

@@ -1,8 +1,8 @@
-"""A parent that keeps the listening socket and starts another worker when one crashes.
+"""A parent process that keeps the listening socket and starts another worker when one crashes.
 
-The worker is the whole server as a process of its own. Whatever native code does, a crash takes away the requests that
-run and nothing else. Their connections end without a last chunk, so no client takes that for a whole answer. The socket
-stays open, the stand-in answers 503 with Retry-After, and a new worker takes over (ADR 11).
+The worker is the whole server as a process of its own. Whatever native code does, a crash ends the running requests and
+nothing else. Their connections end without a last chunk, so no client takes that for a whole answer. The socket stays
+open, the stand-in answers 503 with Retry-After, and a new worker takes over (ADR 11).
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ FINAL_CODES = frozenset({0, 2, 3, 4, 130})  # ended as asked, or would end in th
 GIVEN_UP = 6
 
 Command = Callable[[int, int, int], list[str]]
-"""(listening descriptor, line's descriptor, crash notes' descriptor) -> the worker's command."""
+"""Called with (listening descriptor, line's descriptor, crash notes' descriptor); returns the worker's command."""
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Delays between restarts: doubled each time, from the beginning again after a worker that lasted."""
+    """Delays between restarts: doubled each time, and short again after a worker that lasted."""
 
     crashes: int = 0
 
     def after(self, lasted_s: float) -> float:
-        """Seconds to wait now. lasted_s: how long the worker was ready."""
+        """Returns the seconds to wait now. lasted_s: how many seconds the worker was ready."""
         self.crashes = 1 if lasted_s >= STEADY_S else self.crashes + 1
         return min(MOST_DELAY_S, FIRST_DELAY_S * float(2 ** min(20, self.crashes - 1)))
 
@@ -55,10 +55,10 @@ class _Life:
 
 @dataclass(eq=False)
 class Supervisor:
-    """say: writes a line to the log. tell: sends to the service manager, if any. silence_s: how long a ready worker may
-    be silent before it is considered hung.
+    """say: writes a line to the log. tell: sends to the service manager, if any. silence_s: how many seconds a ready
+    worker may be silent before it is considered hung.
 
-    page: shared with the workers one after another (crash_notes); closed at the end.
+    page: the crash notes (crash_notes), shared with all workers, one after another; closed at the end.
     """
 
     command: Command
@@ -75,7 +75,7 @@ class Supervisor:
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> int:
-        """Run workers until one ends as it should; -> the exit code for this process."""
+        """Run workers until one ends as it should. Returns the exit code for this process."""
         try:
             with here.signals_to(self._signal, (signal.SIGINT, signal.SIGTERM)):
                 return await self._restarting()
@@ -86,7 +86,7 @@ class Supervisor:
             os.close(self.page)
 
     def _signal(self, kind: signal.Signals) -> None:
-        """Handed on; the worker drains at the first and ends at the second."""
+        """Pass a signal on to the worker, which drains at the first signal and ends at the second."""
         if not self._stopping:
             self.tell.send(STOPPING="1", STATUS="finishing what runs")
         self._stopping = True
@@ -115,12 +115,12 @@ class Supervisor:
                 return 0
 
     def _blame(self) -> None:
-        """Note the requests that were computed when the worker crashed, for the next worker."""
+        """Note, for the next worker, the requests that were computed when the worker crashed."""
         for key in CrashNotes(self.page).crashed(time.monotonic()):
             self.say(f"a request that was running at each crash is refused for {REFUSED_S:g} s: {key.hex()}")
 
     async def _pause(self, delay_s: float) -> bool:
-        """Answer for the next worker until it may start; True where a signal came instead."""
+        """Answer for the next worker until it may start. Returns True when a signal came instead."""
         due_s = time.monotonic() + delay_s
         async with StandIn(self.listener, lambda: self._retry_s(due_s)):
             while not self._stopping and (left_s := due_s - time.monotonic()) > 0:
@@ -133,7 +133,8 @@ class Supervisor:
         return max(0.0, start_due_s - time.monotonic()) + self._start_s
 
     async def _one_life(self, life: _Life) -> int:
-        """Start a worker, answer for it until it is ready, wait for its end; its exit code, -n for signal n."""
+        """Start a worker, answer for it until it is ready, and wait for its end. Returns its exit code, -n for signal
+        n."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.setblocking(False)
@@ -156,7 +157,7 @@ class Supervisor:
                 await asyncio.gather(hearing, watching, return_exceptions=True)
 
     async def _read_messages(self, line: socket.socket, life: _Life) -> None:
-        """Answer on the socket until READY, then hand beats on."""
+        """Answer on the socket until READY, then pass beats on."""
         due_s = life.started_s
         async with StandIn(self.listener, lambda: self._retry_s(due_s)):
             while life.ready_s is None and await self._take(line, life):
@@ -178,7 +179,7 @@ class Supervisor:
         return bool(data)
 
     async def _watch(self, life: _Life) -> None:
-        """A ready worker that says nothing for long hangs in native code: end it."""
+        """End a ready worker that sends nothing for long, because it hangs in native code."""
         while True:
             await asyncio.sleep(min(1.0, self.silence_s / 4))
             if life.ready_s is None:
@@ -190,7 +191,7 @@ class Supervisor:
 
 
 def how(code: int) -> str:
-    """ "killed by SIGSEGV", "exit code 1"."""
+    """Returns how a process ended: "killed by SIGSEGV", "exit code 1"."""
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -1,1 +1,1 @@
-"""Several models in one server. Each has a process of its own, which is loaded when it is wanted."""
+"""Several models in one server. Each has a process of its own, which is started when a request wants the model."""

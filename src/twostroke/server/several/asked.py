@@ -1,4 +1,5 @@
-"""What is read of a request before its model is known: the model's name, and how long the model is to stay."""
+"""The parts of a request that are read before its model is known: the model's name, and how long the model should stay.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from twostroke.types.decoders import json_decoder
 
 
 class AskedModel(msgspec.Struct, frozen=True):
-    """The fields of all APIs that say something of the model. name: Ollama's older word. ttl: LM Studio's keep_alive.
-    messages, prompt, input: is there anything to compute? keep_s: None where nothing is said."""
+    """The fields of all APIs that concern the model. name: Ollama's older name of the field. ttl: LM Studio's
+    keep_alive. messages, prompt, input: any of them means that there is something to compute. keep_s: None when no time
+    is given."""
 
     model: Any = None
     name: Any = None
@@ -24,18 +26,19 @@ class AskedModel(msgspec.Struct, frozen=True):
 
     @property
     def asked(self) -> str:
-        """The model's name; "" where none is given."""
+        """The model's name; "" when none is given."""
         found = self.model or self.name
         return found if isinstance(found, str) else ""
 
     @property
     def is_bare(self) -> bool:
-        """Does it ask for nothing but the model?"""
+        """True when the request asks only for the model, with nothing to compute."""
         return not (self.messages or self.prompt or self.input)
 
     @property
     def keep_s(self) -> float | None:
-        """Raises InvalidRequest where it is no time."""
+        """The seconds that the model should stay; None when no time is given. Raises InvalidRequest for a wrong time.
+        """
         kept = keep_alive_s(self.keep_alive)
         return keep_alive_s(self.ttl, "ttl") if kept is None else kept
 
@@ -44,7 +47,8 @@ _asked = json_decoder(AskedModel)
 
 
 def asked_of(body: bytes) -> AskedModel:
-    """What a body says of the model; nothing where it is no JSON object: then the route says so itself."""
+    """Returns the fields of a body that concern the model. They are empty when the body is no JSON object, which the
+    route then reports itself."""
     try:
         return _asked.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):

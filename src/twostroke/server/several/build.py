@@ -1,4 +1,4 @@
-"""A server of several models, built: names, parts, and what they share."""
+"""Builds a server of several models: names, parts, and what the models share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def build_several(
     rules: LoadingRules,
     fetching: Fetching | None = None,
 ) -> BuiltServer:
-    """options: those that are about the whole server. Raises TwostrokeError where no model can be served."""
+    """Build a server of several models. options: the options for the whole server. Raises TwostrokeError when no model
+    can be served."""
     keep_little()
     models = Models(sources, launch, rules)
     if fetching is not None:
@@ -81,16 +82,17 @@ def build_several(
 
 
 class Fetching(Struct, frozen=True):
-    """How models are fetched while the server runs. command: see PullTools. made: (name, path) -> the model."""
+    """How models are downloaded while the server runs. command: see PullTools. made: called with (name, path); returns
+    the model's source."""
 
     command: Callable[[Sequence[str]], Sequence[str]]
     made: Callable[[str, str], ModelSource]
 
 
 def _first_built(models: Models, launch: Launch) -> ServerParts:
-    """Make the parts of the models that are there from the start, or of the first that can be served.
+    """Make the parts of the models that are loaded at the start, or of the first model that can be served.
 
-    -> those of the first model. Raises what is wrong with the last one where none can be served.
+    Returns the parts of the first model. When no model can be served, raises the error of the last one.
     """
     found, last = None, None
     for group in models.groups.values():
@@ -108,6 +110,6 @@ def _first_built(models: Models, launch: Launch) -> ServerParts:
 
 
 def _wait_s(models: Models, requests: int, tokens: int) -> float:
-    """The longest of the predictions of models that are loaded."""
+    """Returns the longest of the predicted waits of loaded models, in seconds."""
     found = [group.forecast.wait_s(requests, tokens) for group in models.groups.values() if group.process is not None]
     return max(found, default=UNKNOWN_WAIT_S)

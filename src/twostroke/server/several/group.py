@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from twostroke.images.eyes import Eyes
 
 Command = Callable[[ModelSource, Mapping[str, Any], int, int], Sequence[str]]
-"""(model, options of its process, listening descriptor, descriptor for reports) -> the command of its process."""
+"""Called with (model, options of its process, listening descriptor, descriptor for reports); returns the command of the
+model's process."""
 
 
 class Launch(Struct, frozen=True):
@@ -56,7 +57,7 @@ class Launch(Struct, frozen=True):
 
 
 class GroupEngine(LoopEngine):
-    """The engine of one model. wanted: called when a request has come in."""
+    """The engine of one model of several. wanted: called when a request has come in."""
 
     def __init__(self, stepper: FrontStepper, wanted: Callable[[], None]) -> None:
         super().__init__(stepper)
@@ -69,10 +70,11 @@ class GroupEngine(LoopEngine):
 
 
 class ModelGroup:
-    """`plan` and `build` make its parts, once; `start` and `drain` its process, any number of times.
+    """`plan` and `build` make the model's parts, once; `start` and `drain` start and end its process, any number of
+    times.
 
-    planned, parts, app: None before `build`. problem: why they could not be made, the last time.
-    loaded_share: the share of its bytes that is loaded. wanted: called for each request that comes in.
+    planned, parts, app: None before `build`. problem: why the parts could not be made, the last time. loaded_share: the
+    share of the model's bytes that is loaded. wanted: called for each request that comes in.
     """
 
     def __init__(self, source: ModelSource, launch: Launch, wanted: Callable[[], None]) -> None:
@@ -104,14 +106,15 @@ class ModelGroup:
         self._say(f"fault: {type(error).__name__}: {error}")
 
     def plan(self) -> PlannedProcess:
-        """What it will need. Raises TwostrokeError."""
+        """Returns what the model's process will need. Raises TwostrokeError."""
         if self.planned is None:
             names = ",".join(self.source.names)
             self.planned = plan_model(self.source.reference, {**self.source.options, "served_name": names})
         return self.planned
 
     def build(self, shared: ServerParts | None) -> ServerParts:
-        """Its parts, with what all models of the server share. It takes a while. Raises TwostrokeError."""
+        """Make the model's parts, with the parts that all models of the server share. It takes a while. Raises
+        TwostrokeError."""
         found = self.plan().found
         resolver = found.resolver
         resolve_server(resolver, found.name)
@@ -133,7 +136,7 @@ class ModelGroup:
         return self.parts
 
     def _adapters(self) -> FixedAdapters | None:
-        """Those that its process loads, in this order; None where there is no place for any."""
+        """Returns the adapters that the model's process loads, in this order; None when it has no place for any."""
         plan = self.plan().found.adapters
         return None if plan is None else FixedAdapters([name for name, _ in plan.asked])
 
@@ -165,7 +168,8 @@ class ModelGroup:
         )
 
     def _eyes(self, resolved: Resolved, texts: ModelTexts) -> Eyes | None:
-        """What opens images here, for its process to encode; None for a model that reads none."""
+        """Returns the object that opens images in this process; the model's process encodes them. Returns None for a
+        model that reads no images."""
         plan = self.plan().found.sight
         if plan is None:
             return None
@@ -174,13 +178,13 @@ class ModelGroup:
         return eyes
 
     async def open(self) -> None:
-        """Begin to take requests, on this event loop. Its parts are there."""
+        """Begin to take requests, on this event loop. The model's parts must have been made."""
         if self.parts is not None:
             await self.parts.serving.engine.start()
             self.app = open_app(self.parts)
 
     def start(self, heard: Heard) -> None:
-        """Start its process. heard: see ModelProcess."""
+        """Start the model's process. heard: see ModelProcess."""
         options, source, command = self.plan().options, self.source, self._launch.command
         self.loaded_share = 0.0
         self.stepper.forget_facts()
@@ -193,40 +197,40 @@ class ModelGroup:
         )
 
     def listens(self) -> None:
-        """Its process takes calls: call it now."""
+        """Note that the model's process takes calls, and call it now."""
         if self.process is not None:
             self._addresses[:] = [self.process.address]
             self.stepper.look_soon()
 
     def drain(self) -> None:
-        """Give its process nothing more, and let it end."""
+        """Give the model's process no more requests, and let it end."""
         self.stepper.fleet.holds = True
         if self.process is not None:
             self.process.drain()
 
     def ended(self) -> None:
-        """Its process has ended."""
+        """Note that the model's process has ended."""
         self.process = None
         self._addresses.clear()
         self.stepper.fleet.holds = False
 
     @property
     def answers(self) -> bool:
-        """Is its present process ready?"""
+        """True when the present process is ready."""
         own = None if self.process is None else self.process.address
         return any((member.where.host, member.where.port) == own for member in self.stepper.fleet.members)
 
     @property
     def num_requests(self) -> int:
-        """Requests that run or wait."""
+        """The number of requests that run or wait."""
         return self.stepper.fleet.num_streams
 
     def progress(self) -> str:
-        """Where its load is, for those who wait; empty where it takes requests."""
+        """The progress of the load in words, for waiting clients; empty when the model takes requests."""
         return "" if self.answers else f"loading {self.name} {100 * self.loaded_share:.0f}%"
 
     def close(self) -> None:
-        """End its process, and what its parts have begun."""
+        """End the model's process, and the work that its parts have begun."""
         if self.process is not None:
             self.process.close()
         self.stepper.close()
@@ -235,7 +239,7 @@ class ModelGroup:
 
 
 def with_shared(own: ServerParts, shared: ServerParts) -> ServerParts:
-    """The parts of one model of several: what bounds all requests together is shared."""
+    """Returns the parts of one model of several. The limits on all requests together are shared."""
     return ServerParts(
         replace(own.serving, stored=shared.serving.stored, chats=shared.serving.chats),
         shared.admission,

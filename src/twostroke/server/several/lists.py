@@ -1,4 +1,4 @@
-"""The routes that tell of all models of a server, and those that load and unload one."""
+"""The routes that list all models of a server, and those that load and unload one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class NamedModel(msgspec.Struct, kw_only=True):
 
 
 def list_routes(models: Models) -> list[Route]:
-    """GET /v1/models, /api/tags, /api/ps, /models, its events, /health, /ready, /live, /metrics; POST /models/load."""
+    """Returns the routes GET /v1/models, /api/tags, /api/ps, /models, its events, /health, /ready, /live, /metrics;
+    POST /models/load."""
     told = ModelLists(models)
     return [
         Route("/v1/models", told.page, methods=["GET"]),
@@ -59,13 +60,13 @@ def list_routes(models: Models) -> list[Route]:
 
 
 class ModelLists:
-    """The endpoints. None of them loads a model, apart from `load`."""
+    """The endpoints. Only `load` loads a model."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
 
     def objects(self) -> list[dict[str, Any]]:
-        """One for each name that lists show, with the state of its process."""
+        """Returns one object for each name that lists show, with the state of its process."""
         return [each for group in self._models.groups.values() for each in self._objects_of(group)]
 
     def _objects_of(self, group: ModelGroup) -> list[dict[str, Any]]:
@@ -88,19 +89,19 @@ class ModelLists:
         return status
 
     async def page(self, _request: Request) -> Response:
-        """All models."""
+        """Returns all models."""
         found = self.objects()
         ends = {"first_id": found[0]["id"], "last_id": found[-1]["id"]}
         pulls = {"pulls": self._models.pulls is not None}  # the page offers to fetch others
         return _json({"object": "list", "data": found, "has_more": False, **ends, **pulls})
 
     async def events(self, _request: Request) -> Response:
-        """What becomes of each model from now on."""
+        """Returns the changes of each model's state from now on, as events."""
         events = model_events(self._models)
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
     async def one(self, request: Request) -> Response:
-        """One model by any of its names. Raises HttpProblem (404)."""
+        """Returns one model by any of its names. Raises HttpProblem (404)."""
         name = request.path_params["name"]
         found = self._objects_of(self._named(name))
         return _json(next((each for each in found if each["id"] == name), found[0]))
@@ -117,7 +118,7 @@ class ModelLists:
         return _json({"success": True})
 
     async def unload(self, request: Request) -> Response:
-        """Let a model leave when nothing runs in it. Raises HttpProblem (404)."""
+        """Let a model leave when no request runs in it. Raises HttpProblem (404)."""
         self._models.unload(await self._of_body(request))
         return _json({"success": True})
 
@@ -126,7 +127,7 @@ class ModelLists:
             return self._named(decode(body, NamedModel).model)
 
     async def tags(self, _request: Request) -> Response:
-        """Ollama's list of all models."""
+        """Returns Ollama's list of all models."""
         return _json({"models": [each for group in self._models.groups.values() for each in self._tags_of(group)]})
 
     def _tags_of(self, group: ModelGroup) -> list[dict[str, Any]]:
@@ -136,7 +137,7 @@ class ModelLists:
         return [each for each in ollama.tags(group.parts.serving)["models"] if each["name"] in shown]
 
     async def running(self, _request: Request) -> Response:
-        """Ollama's list of the models that are loaded, those that stay longest first."""
+        """Returns Ollama's list of the loaded models; those that stay longest come first."""
         found = [(self._left_s(group), group) for group in self._models.groups.values() if self._is_loaded(group)]
         found.sort(key=lambda each: -each[0])
         return _json({"models": [self._running(group, left_s) for left_s, group in found]})
@@ -145,7 +146,7 @@ class ModelLists:
         return self._models.state(group) in (ModelState.READY, ModelState.LOADING) and group.parts is not None
 
     def _left_s(self, group: ModelGroup) -> float:
-        """How long it stays if no request comes."""
+        """Returns how many seconds the model stays if no request comes."""
         model, now = self._models.loading[group.name], self._models.clock()
         return model.keep_s if model.requests else max(0.0, model.leaves_at_s - now)
 
@@ -159,7 +160,7 @@ class ModelLists:
         return {**first, **size, "expires_at": until, "context_length": parts.serving.context_tokens}
 
     async def ready(self, _request: Request) -> Response:
-        """200 while requests are taken, with the state of each model."""
+        """Returns 200 while requests are taken, with the state of each model."""
         states = {group.name: self._status(group)["value"] for group in self._models.groups.values()}
         if not self._models.alive:
             return _json({"status": "stopped", "models": states}, 503)
@@ -167,15 +168,15 @@ class ModelLists:
         return _json({"status": "draining" if draining else "ok", "models": states}, 503 if draining else 200)
 
     async def live(self, _request: Request) -> Response:
-        """200 while the server runs."""
+        """Returns 200 while the server runs."""
         return _json({"status": "ok"}) if self._models.alive else _json({"status": "stopped"}, 503)
 
     async def metrics(self, _request: Request) -> Response:
-        """The metrics of all models, each with its name as a label."""
+        """Returns the metrics of all models, each with its name as a label."""
         return Response(all_metrics(self._models), headers={"content-type": CONTENT_TYPE})
 
     async def explain(self, request: Request) -> Response:
-        """Where the time of a request went, whichever model it had. Raises HttpProblem (404)."""
+        """Returns how the time of a request was spent, whichever model it used. Raises HttpProblem (404)."""
         asked = request.path_params["name"]
         for group in self._models.groups.values():
             if group.parts is not None:

@@ -1,6 +1,6 @@
-"""All models of a server: which name means which one, and what `Loading` decides, carried out.
+"""All models of a server: finds the model of a name, and carries out the decisions of `Loading`.
 
-Everything happens on one event loop, apart from what takes long: reading a model's folder, and ending a process.
+Everything happens on one event loop, except slow work: reading a model's folder, and ending a process.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ LOOK_S, RETRY_S = 0.1, 30.0
 HANGS_S = 30.0
 """A process that ends may write its pages to the disk for 15 s."""
 KEPT_FREE_SHARE = 0.1
-"""This share of the memory that was available before any model was loaded is left for everything else."""
+"""The share of the memory that was available before any model was loaded which is left for everything else."""
 
 
 class Models:
-    """shared: the parts that all models have in common; set by who builds the server. clock: seconds."""
+    """shared: the parts that all models have in common; set by the code that builds the server. clock: returns the time
+    in seconds."""
 
     shared: ServerParts
 
@@ -59,7 +60,8 @@ class Models:
         self._changed = asyncio.Event()
 
     def find(self, name: str) -> ModelGroup | None:
-        """The model that a name means, as it is written or as Ollama's clients write names; adapters count too."""
+        """Returns the model that a name means, exactly as written or as Ollama's clients write names; adapters count
+        too. Returns None when there is none."""
         for group in self.groups.values():
             if name in group.source.names or name in _adapters(group):
                 return group
@@ -70,7 +72,7 @@ class Models:
         return None
 
     def add(self, source: ModelSource) -> None:
-        """A model that has come while the server runs. One that is here under another name changes nothing."""
+        """Add a model that has come while the server runs. A model that is here under another name changes nothing."""
         own = tuple(name for name in source.names if self.find(name) is None)
         if own and self.find(source.reference) is None:
             added = msgspec.structs.replace(source, names=own, shown=own[:1])
@@ -78,23 +80,23 @@ class Models:
             self._launch.say(f"{added.name} is here now")
 
     def names(self) -> list[str]:
-        """What requests may ask for: one name of each model, then its adapters."""
+        """Returns the names that requests may ask for: one name of each model, then its adapters."""
         return [name for group in self.groups.values() for name in (group.name, *_adapters(group))]
 
     def first(self, task: Task | None = None) -> ModelGroup:
-        """The model of a request that names none: the first one of this task, or the first of all."""
+        """Returns the model for a request that names none: the first model of this task, or the first of all."""
         groups = list(self.groups.values())
         built = [each for each in groups if each.parts is not None]
         found = [each for each in built if each.parts is not None and each.parts.serving.task is task]
         return (found or built or groups)[0]
 
     def state(self, group: ModelGroup) -> ModelState:
-        """The state of its process."""
+        """Returns the state of the model's process."""
         state = self.loading[group.name].state if group.name in self.loading else ModelState.ABSENT
         return ModelState.READY if state is ModelState.LOADING and group.answers else state
 
     def why(self, group: ModelGroup) -> str:
-        """What is wrong with a model, in words."""
+        """Returns what is wrong with a model, in words; "" when nothing is."""
         return group.problem or (self.loading[group.name].why if group.name in self.loading else "")
 
     def build(self, group: ModelGroup, shared: ServerParts | None = None) -> ServerParts:
@@ -108,7 +110,7 @@ class Models:
         self.loading.add(group.name, group.plan().need_bytes, source.keep_s, pinned=source.pinned)
 
     async def built(self, group: ModelGroup) -> None:
-        """Make its parts where there are none. Raises ModelUnavailable with what is wrong with the model."""
+        """Make the model's parts if there are none. Raises ModelUnavailable with what is wrong with the model."""
         if group.app is not None:
             return
         async with self._building.setdefault(group.name, asyncio.Lock()):
@@ -131,9 +133,9 @@ class Models:
     # Loading and unloading.
 
     async def start(self) -> None:
-        """Begin on this event loop, and load the models that are to be there from the start.
+        """Begin on this event loop, and load the models that should be loaded from the start.
 
-        Returns when each is ready or has failed. Raises ModelUnavailable where all of them have failed.
+        Returns when each of them is ready or has failed. Raises ModelUnavailable when all of them have failed.
         """
         self._loop = asyncio.get_running_loop()
         ready = [group for group in self.groups.values() if group.parts is not None]
@@ -165,7 +167,8 @@ class Models:
             raise ModelUnavailable(f"The model {group.name!r} is not loaded. {why}", code=code)
 
     async def batch_may_run(self, name: str) -> bool:
-        """May a line of a batch ask for this model now? Its load takes no model from people who use it."""
+        """Returns True when a line of a batch may ask for this model now. Its load must not take a model from people
+        who use it."""
         group = self.find(name) if name else self.first()
         if group is None:
             return True  # the answer says that there is none of this name
@@ -176,20 +179,21 @@ class Models:
         return self.loading.is_quiet(group.name, self.clock())
 
     def unload(self, group: ModelGroup) -> None:
-        """Let a model leave when nothing runs in it."""
+        """Let a model leave when no request runs in it."""
         if group.name in self.loading:
             self.loading.unload(group.name, self.clock())
             self.look_soon()
 
     def keep(self, group: ModelGroup, keep_s: float) -> None:
-        """How long a model stays after its last request."""
+        """Set how many seconds a model stays after its last request."""
         if group.name in self.loading:
             self._observe(group, self.clock())
             self.loading.keep(group.name, keep_s)
             self.look_soon()
 
     def look_soon(self) -> None:
-        """Something has happened: look at all models, once for all that happens in this turn of the loop."""
+        """Look at all models soon, because something has happened; once for everything that happens in this turn of the
+        loop."""
         if self._loop is not None and not self._soon:
             self._soon = True
             self._loop.call_soon(self._look_now)
@@ -249,7 +253,7 @@ class Models:
             self._loop.call_later(HANGS_S, self._end_hanging, group, process)
 
     def _end_hanging(self, group: ModelGroup, process: ModelProcess) -> None:
-        """A process that was asked to end and has nothing to do does not keep its memory."""
+        """Kill a process that was asked to end and has nothing to do, so that it does not keep its memory."""
         if group.process is not process:
             return
         if any(member.streams for member in group.stepper.fleet.members):
@@ -300,11 +304,11 @@ class Models:
 
     @property
     def alive(self) -> bool:
-        """Are requests taken?"""
+        """True while requests are taken."""
         return self._loop is not None
 
     def gauges(self) -> Gauges:
-        """The sums over all models."""
+        """Returns the sums over all models."""
         found = [group.stepper.gauges() for group in self.groups.values()]
         names = ("running", "waiting", "pages_free", "pages_used", "pages_cached", "waste_tokens")
         more = ("preemptions_total", "prefix_query_tokens", "prefix_hit_tokens")
@@ -312,7 +316,7 @@ class Models:
 
 
 def room_now() -> int:
-    """The memory that models may have together, while none is loaded."""
+    """Returns the bytes of memory that models may have together, while none is loaded."""
     return int(read_machine().available_bytes * (1 - KEPT_FREE_SHARE))
 
 

@@ -1,4 +1,4 @@
-"""POST /api/pull of a server that fetches models: the download as Ollama's clients follow it, line by line."""
+"""POST /api/pull of a server that downloads models: the download as Ollama's clients follow it, line by line."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from twostroke.server.several.models import Models
 from twostroke.server.several.pulls import Pull
 
 LOOK_S = 0.1
-"""Ten lines a second at most."""
+"""The seconds between two looks: at most ten lines a second are sent."""
 MANIFEST, SUCCESS = {"status": "pulling manifest"}, {"status": "success"}
 
 
 def ollama_pull_routes(models: Models) -> list[Route]:
-    """None where the server fetches no models: each model's own route says so then."""
+    """Returns the route; no route when the server downloads no models, because each model's own route then answers."""
     pulls = models.pulls
     if pulls is None:
         return []

@@ -19,11 +19,11 @@ from twostroke.weights.gguf.file_names import quant_of, stem_of, whole_models
 from twostroke.weights.store.cached import cached_models
 
 OWN_KEYS = ("model", "aliases", "pinned", "at_start", "keep_alive", "defaults")
-"""Keys of a model's table that are no options of the engine."""
+"""The keys of a model's table that are no options of the engine."""
 
 
 def folder_sources(folder: Path, options: Mapping[str, Any], keep_s: float) -> list[ModelSource]:
-    """Each GGUF file and each folder with config.json. Raises ConfigError where there are none."""
+    """Returns each GGUF file and each folder with config.json. Raises ConfigError when there are none."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -62,7 +62,8 @@ def _unlike(*names: str) -> tuple[str, ...]:
 
 
 def store_sources(cache: Path, options: Mapping[str, Any], keep_s: float) -> list[ModelSource]:
-    """Each model that is whole in the hub's cache, by the path of its files: nothing is fetched. Raises ConfigError."""
+    """Returns each model that is complete in the hub's cache, by the path of its files: nothing is downloaded. Raises
+    ConfigError."""
     found = []
     for model in cached_models(cache):
         snapshots = cache / ("models--" + model.repo_id.replace("/", "--")) / "snapshots"
@@ -78,7 +79,8 @@ def store_sources(cache: Path, options: Mapping[str, Any], keep_s: float) -> lis
 
 
 def file_sources(file: Path, options: Mapping[str, Any], keep_s: float) -> list[ModelSource]:
-    """The models of a TOML file. options: those of the command line count more. Raises ConfigError."""
+    """Returns the models of a TOML file. options: the options of the command line, which take precedence. Raises
+    ConfigError."""
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -153,7 +155,7 @@ def _keep_s(value: Any, where: str) -> float:
 
 
 def _option(name: str, value: Any) -> Any:
-    """A value of TOML as an option takes it."""
+    """Returns a value of TOML in the form that an option takes."""
     if not BY_NAME[name].many:
         return str(value)
     if isinstance(value, dict):
@@ -162,7 +164,7 @@ def _option(name: str, value: Any) -> Any:
 
 
 def _defaults(value: Any, where: str) -> Mapping[str, Any]:
-    """Sampling values, checked. Raises ConfigError."""
+    """Returns sampling values, checked. Raises ConfigError."""
     table = _table(value, f"{where}: defaults")
     _known(table, [each.name for each in fields(SamplingParams)], f"{where}: defaults")
     try:

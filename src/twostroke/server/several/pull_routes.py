@@ -1,4 +1,4 @@
-"""The paths that fetch models, where the server was started with --pulls."""
+"""The paths that download models, when the server was started with --pulls."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NO_PULLS = Problem(
 
 @body_kind
 class AskedPull(msgspec.Struct):
-    """POST /models. anyway: also where it does not fit or cannot run."""
+    """POST /models. anyway: download the model even if it does not fit or cannot run."""
 
     model: str
     anyway: bool = False
 
 
 def pull_routes(models: Models) -> list[Route]:
-    """GET /models/fit, /models/pull; POST /models; DELETE /models/pull."""
+    """Returns the routes GET /models/fit, /models/pull; POST /models; DELETE /models/pull."""
 
     def route(path: str, method: str, answered: Callable[[Request, Pulls], Awaitable[dict[str, Any]]]) -> Route:
         async def endpoint(request: Request) -> Response:

@@ -1,6 +1,7 @@
-"""Models that a running server fetches because a user of its page asks for one: the fit first, then the download.
+"""Models that a running server downloads because a user of its page asks for one: first it checks whether the model
+fits, then it downloads.
 
-`twostroke pull` does both, in a process of its own: what it downloads is resumed, checked and packed as by hand.
+`twostroke pull` does both, in a process of its own: its download is resumed, checked and packed as by hand.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ BUSY = Problem(409, "Another model is being fetched. Wait for its end, or stop i
 
 
 class Pull(Struct):
-    """One download. stage: download or pack. done, total: how many bytes. state: running, finished, failed, stopped."""
+    """One download. stage: download or pack. done, total: the bytes so far, and of the whole. state: running, finished,
+    failed, stopped."""
 
     name: str
     state: str = "running"
@@ -46,7 +48,7 @@ class PullTools(Struct, frozen=True):
 
 
 class Pulls:
-    """For one event loop. One download at a time: two would only share the network and the disk."""
+    """For one event loop. It runs one download at a time, because two would only share the network and the disk."""
 
     def __init__(self, tools: PullTools) -> None:
         self._tools = tools
@@ -55,7 +57,8 @@ class Pulls:
         self._task: asyncio.Task[None] | None = None
 
     async def fit(self, name: str) -> dict[str, Any]:
-        """What would be fetched, and whether it fits in memory. Nothing but headers is read. Raises HttpProblem."""
+        """Returns what would be downloaded, and whether it fits in memory. Only headers are read. Raises HttpProblem.
+        """
         name = checked_name(name)
         process = await self._begun("--dry-run", "--anyway", "--json", "--", name)
         output, errors = await process.communicate()
@@ -67,7 +70,7 @@ class Pulls:
         return {"model": name, **found}
 
     async def begin(self, name: str, *, anyway: bool) -> Pull:
-        """Fetch a model; its name can be asked for when it is here. Raises HttpProblem (400, 409)."""
+        """Download a model; requests may ask for its name when it is complete. Raises HttpProblem (400, 409)."""
         if self.last is not None and self.last.state == "running":
             raise HttpProblem(BUSY)
         made = self.last = Pull(checked_name(name))
@@ -85,7 +88,8 @@ class Pulls:
         return made
 
     def stop(self) -> bool:
-        """End the download; what is here stays, and the next one goes on from there. Whether there was one."""
+        """End the download. The downloaded part stays, and the next download continues from it. Returns True when a
+        download was running."""
         process = self._process
         if self.last is None or self.last.state != "running":
             return False
@@ -97,7 +101,7 @@ class Pulls:
         return True
 
     async def close(self) -> None:
-        """End what runs, and wait for it."""
+        """End the running download, and wait for its end."""
         self.stop()
         if self._task is not None:
             await self._task
@@ -139,7 +143,7 @@ class Pulls:
         pull.state = "finished"
 
     async def _listen(self, pull: Pull, errors: asyncio.StreamReader | None) -> str:
-        """Take progress in; -> the other lines."""
+        """Take in the progress, and return the other lines."""
         words = b""
         while errors is not None and (line := await errors.readline()):
             try:
@@ -151,7 +155,8 @@ class Pulls:
 
 
 def checked_name(name: str) -> str:
-    """A short name, or one of a hub without the hub's own; never a path of this machine. Raises HttpProblem (400)."""
+    """Returns a short name, or a name of a hub without the hub's own name; never a path of this machine. Raises
+    HttpProblem (400)."""
     if len(name) > 200 or not NAME.fullmatch(name):
         text = "model must be a short name such as llama3.2:1b, or owner/repository with a quantization after a colon."
         raise HttpProblem(Problem(400, text, param="model"))

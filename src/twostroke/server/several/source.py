@@ -1,4 +1,4 @@
-"""One model of a server with several, as its user named it."""
+"""One model of a server with several models, as its user named it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from twostroke.types.errors import ConfigError
 from twostroke.weights.gguf.file_names import ENDING
 
 OF_PROCESS = frozenset(option.name for option in ENGINE_OPTIONS + ADAPTER_OPTIONS)
-"""Options that a model's process is started with."""
+"""The options that a model's process is started with."""
 OF_MODEL = (*sorted(OF_PROCESS), "chat_template", "tool_format", "reasoning_format")
-"""Options that are about one model of several."""
+"""The options that concern one model of several."""
 
 
 class ModelSource(Struct, frozen=True):
-    """reference: what `serve` takes. names: what requests may call it, the one for messages first. shown: those of
-    them that lists show. options: those of OF_MODEL. defaults: sampling values where a request says nothing. keep_s:
-    how long it stays after its last request. pinned: it is loaded at the start and never leaves. at_start: it is loaded
-    at the start.
-    """
+    """reference: the argument that `serve` takes. names: the names that requests may use; messages use the first.
+    shown: the names that lists show. options: the options of OF_MODEL. defaults: sampling values for requests that set
+    none. keep_s: how many seconds the model stays after its last request. pinned: True when it is loaded at the start
+    and never leaves. at_start: True when it is loaded at the start."""
 
     reference: str
     names: tuple[str, ...]
@@ -47,13 +46,15 @@ class ModelSource(Struct, frozen=True):
 
 
 def usual_names(reference: str) -> tuple[str, ...]:
-    """The last part of a path or hub id, as `serve` alone calls it, the same without a file's ending, and the whole."""
+    """Returns the last part of a path or hub id, which `serve` uses as the name, the same without a file's ending, and
+    the whole."""
     last = Path(reference).name if "/" in reference else reference
     return tuple(dict.fromkeys((last, last.removesuffix(ENDING), reference)))
 
 
 def with_own_names(sources: Iterable[ModelSource]) -> list[ModelSource]:
-    """The sources, each with the names that no earlier one has. Raises ConfigError where none is left."""
+    """Returns the sources, each with the names that no earlier source has. Raises ConfigError when a source has no name
+    left."""
     taken: dict[str, ModelSource] = {}
     made = []
     for source in sources:

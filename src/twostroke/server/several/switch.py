@@ -28,9 +28,10 @@ LOADING_PATHS = ("/api/chat", "/api/generate", "/api/embed", "/api/embeddings")
 
 
 class ModelSwitch:
-    """ASGI. Routes about all models and stored work are its own; every other one is a model's.
+    """An ASGI app. It answers the routes about all models and stored work itself; a model answers every other route.
 
-    The body's field `model` names it, or `?model=`. Where neither does, it is the first model for the route's task.
+    The body's field `model` names the model, or `?model=`. When neither does, it is the first model for the route's
+    task.
     """
 
     def __init__(self, models: Models) -> None:
@@ -44,7 +45,7 @@ class ModelSwitch:
         self._tasks = answering_tasks()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, with errors in the form of the API at hand."""
+        """Answer a request, with errors in the form of the path's API."""
         if scope["type"] != "http" or any(route.matches(scope)[0] is Match.FULL for route in self._own.routes):
             await self._own(scope, receive, send)
             return
@@ -74,7 +75,7 @@ class ModelSwitch:
                 self._models.keep(group, keep_s)
 
     def _meant(self, asked: AskedModel, scope: Scope) -> ModelGroup:
-        """Raises HttpProblem (404) for a name that nothing has."""
+        """Returns the model that a request means. Raises HttpProblem (404) for an unknown name."""
         name = asked.asked or parse_qs(scope["query_string"].decode("latin-1")).get("model", [""])[0]
         path = scope["path"]
         if not name:
@@ -88,7 +89,7 @@ class ModelSwitch:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Gives a body that was read already, once; then what comes after it."""
+    """Returns a receive function that gives a body that was read already, once, and then what comes after it."""
     held: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Message:

@@ -1,6 +1,7 @@
-"""What slots hold: the tokens of the last answer of each client and number, in memory, and saved ones in files.
+"""The content of slots: the tokens of the last answer of each client and number, in memory, and saved slots in files.
 
-K and V themselves are pages of the prefix cache and of the disk, which are found by tokens. So a slot is its tokens.
+K and V themselves are pages of the prefix cache and of the disk, which are found by tokens. So a slot only needs its
+tokens.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ SUFFIX = ".json"
 
 
 class SlotDisk(Protocol):
-    """The pages on the disk."""
+    """The disk that keeps the pages of slots."""
 
     @property
     def counts(self) -> DiskCounts:
-        """What has happened so far."""
+        """Counts of what has happened so far."""
 
     @property
     def settled(self) -> bool:
-        """Is all written that was to be written?"""
+        """True when everything that should be written is written."""
 
 
 class SlotTokens(Struct, frozen=True):
-    """A prompt with its answer. salt, adapter: those of the request, without which no page of it is found."""
+    """A prompt with its answer. salt, adapter: the request's, without which no page of it is found."""
 
     tokens: Sequence[int]
     salt: str
@@ -46,7 +47,7 @@ class SlotTokens(Struct, frozen=True):
 
 
 class SavedSlot(Struct, frozen=True):
-    """A record. model: the name of the model that computed it."""
+    """A saved slot. model: the name of the model that computed it."""
 
     model: str
     tokens: tuple[int, ...]
@@ -58,7 +59,7 @@ _RECORD = json_decoder(SavedSlot)
 
 
 class Slots:
-    """For one event loop, except `saved` and `save`, which may touch a disk. folder: where saved slots are."""
+    """For one event loop, except `saved` and `save`, which may touch a disk. folder: the folder of saved slots."""
 
     def __init__(self, folder: Path, disk: SlotDisk, wall_clock: Callable[[], float] = time.time) -> None:
         self.disk = disk
@@ -67,8 +68,8 @@ class Slots:
         self._held: OrderedDict[tuple[str, int], SlotTokens] = OrderedDict()
 
     def ended(self, number: int, prompt: Prompt, answer: Sequence[int]) -> None:
-        """An answer has ended. What must stay in memory is not held, nor are vectors and prompts with images, because
-        their tokens do not tell all of it."""
+        """Note that an answer has ended. Prompts that must stay in memory are not held. Prompts for vectors and prompts
+        with images are not held either, because their tokens do not describe all of them."""
         client = prompt.cache_salt.partition(":")[0]
         if prompt.images or prompt.pooling is not None or prompt.disk_s < 0:
             self.erase(client, number)
@@ -77,31 +78,32 @@ class Slots:
         self.hold(client, number, SlotTokens(tokens, prompt.cache_salt, prompt.adapter))
 
     def hold(self, client: str, number: int, tokens: SlotTokens) -> None:
-        """From now on the slot holds this; the one that was used longest ago leaves where there are too many."""
+        """Let the slot hold these tokens from now on. The least recently used slot is removed when there are too many.
+        """
         self._held[client, number] = tokens
         self._held.move_to_end((client, number))
         if len(self._held) > MOST_HELD:
             self._held.popitem(last=False)
 
     def held(self, client: str, number: int) -> SlotTokens | None:
-        """What the slot holds."""
+        """Returns the tokens that the slot holds; None when it holds none."""
         return self._held.get((client, number))
 
     def erase(self, client: str, number: int) -> int:
-        """Forget what the slot holds; -> its tokens. Pages leave the caches as all others do."""
+        """Forget the slot's tokens, and return how many it held. Its pages leave the caches as all others do."""
         found = self._held.pop((client, number), None)
         return 0 if found is None else len(found.tokens)
 
     def fits(self, client: str, name: str) -> bool:
-        """Can a saved slot have this name?"""
+        """Returns True when a saved slot can have this name."""
         return self._records.path(client, name) is not None
 
     def save(self, client: str, name: str, saved: SavedSlot) -> None:
-        """Raises FullFolder, OSError."""
+        """Write a saved slot under this name. Raises FullFolder, OSError."""
         self._records.put(client, name, msgspec.json.encode(saved))
 
     def saved(self, client: str, name: str) -> SavedSlot | None:
-        """What was saved under this name; None where nothing was, or where its file is damaged."""
+        """Returns the slot that was saved under this name; None when there is none, or when its file is damaged."""
         data = self._records.get(client, name)
         try:
             return None if data is None else _RECORD.decode(data)

@@ -1,7 +1,8 @@
 """POST /slots/{id}?action=save, restore or erase.
 
-Saving and restoring run the slot's tokens once more, as a request of one token. Its pages stay on the disk, or come
-into the prefix cache. So both are bounded, queued and counted as any request, and what is damaged is computed.
+Saving and restoring run the slot's tokens once more, as a request of one token. The slot's pages stay on the disk, or
+come into the prefix cache. So both actions are bounded, queued and counted as any request, and damaged pages are
+computed again.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 PATH = "/slots/{name}"
 SETTLE_S, LOOK_S = 30.0, 0.02
-"""The longest wait for pages to be written."""
+"""The longest wait for pages to be written, and the time between two looks, in seconds."""
 UNKNOWN_ACTION = Problem(400, "action must be save, restore or erase.", param="action")
 NO_DISK = Problem(
     501,
@@ -47,7 +48,7 @@ NO_DISK = Problem(
 
 @body_kind
 class SlotFile(msgspec.Struct):
-    """The body of save and restore."""
+    """The body of the actions save and restore."""
 
     filename: str
 
@@ -62,7 +63,7 @@ class SlotAsk(msgspec.Struct, frozen=True):
 
 
 def slot_routes(parts: ServerParts) -> list[Route]:
-    """The one path."""
+    """Returns the one route."""
     actions = {"save": _save, "restore": _restore, "erase": _erase}
 
     async def endpoint(request: Request) -> Response:
@@ -118,7 +119,7 @@ async def _erase(ask: SlotAsk, _parts: ServerParts) -> dict[str, Any]:
 
 
 async def _name(ask: SlotAsk, parts: ServerParts) -> str:
-    """The file's name that the body gives. Raises HttpProblem (400)."""
+    """Returns the file's name that the body gives. Raises HttpProblem (400)."""
     async with reading(ask.request, parts.admission) as body:
         name = decode(body, SlotFile).filename
     if not ask.slots.fits(ask.client, name):
@@ -128,7 +129,7 @@ async def _name(ask: SlotAsk, parts: ServerParts) -> str:
 
 
 async def _run(ask: SlotAsk, parts: ServerParts, held: SlotTokens, disk_s: float) -> None:
-    """Have the pages of these tokens in the prefix cache."""
+    """Bring the pages of these tokens into the prefix cache, by running them as a request."""
     tokens = tuple(held.tokens)[: parts.serving.context_tokens - 1]
     params = SamplingParams(temperature=0.0, max_tokens=1)
     prompt = Prompt(tokens, params, cache_salt=held.salt, adapter=held.adapter, disk_s=disk_s)
@@ -142,7 +143,7 @@ async def _run(ask: SlotAsk, parts: ServerParts, held: SlotTokens, disk_s: float
 
 
 async def _settled(slots: Slots) -> None:
-    """Wait until what is to be kept is on the disk."""
+    """Wait until the pages that should be kept are on the disk."""
     until_s = time.monotonic() + SETTLE_S
     while not slots.disk.settled and time.monotonic() < until_s:
         await asyncio.sleep(LOOK_S)

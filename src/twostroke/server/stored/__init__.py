@@ -1,1 +1,1 @@
-"""Work that is kept: responses, files and batches, in a folder that survives a restart."""
+"""Stored work: responses, files and batches, in a folder that survives a restart."""

@@ -1,4 +1,4 @@
-"""The lines of a batch: what is asked, and what becomes of each."""
+"""The lines of a batch: the requests, and the result of each."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_LINES = 50_000
 MAX_CUSTOM_ID = 512
 MAX_ERRORS = 100
 PRIORITY = 1
-"""Above 0 is batch work: it takes the places that people leave."""
+"""A priority above 0 is batch work: it takes the places that interactive requests leave."""
 
 
 class BatchLine(msgspec.Struct):
-    """One request. number: its line, from 1 on."""
+    """One request. number: the number of its line, from 1 on."""
 
     custom_id: str
     url: str
@@ -36,13 +36,13 @@ class BatchLine(msgspec.Struct):
 
     @property
     def model(self) -> str:
-        """The model that it names; "" for none."""
+        """The name of the line's model; "" when it names none."""
         name = self.body.get("model")
         return name if isinstance(name, str) else ""
 
 
 class LineError(msgspec.Struct, frozen=True):
-    """What is wrong with a line, or with a whole file (line None)."""
+    """An error of a line, or of a whole file (line None)."""
 
     code: str
     message: str
@@ -54,7 +54,7 @@ _LINE, _OBJECT = json_decoder(BatchLine), json_decoder(dict[str, Any])
 
 
 def read_lines(data: bytes, endpoint: str) -> tuple[list[BatchLine], list[LineError]]:
-    """The lines of an input file, and what is wrong with them."""
+    """Returns the lines of an input file, and their errors."""
     lines: list[BatchLine] = []
     errors: list[LineError] = []
     seen: set[str] = set()
@@ -92,7 +92,7 @@ def read_lines(data: bytes, endpoint: str) -> tuple[list[BatchLine], list[LineEr
 
 
 def body_of(line: BatchLine) -> dict[str, Any]:
-    """What is asked of the server: the line's body as batch work."""
+    """Returns the request to the server: the line's body as batch work."""
     body = dict(line.body)
     body["priority"] = max(PRIORITY, body["priority"]) if isinstance(body.get("priority"), int) else PRIORITY
     if body.get("store") is False:
@@ -103,7 +103,7 @@ def body_of(line: BatchLine) -> dict[str, Any]:
 
 
 def result_line(line: BatchLine, reply: InnerReply, name: str) -> bytes:
-    """A line of the output or of the error file."""
+    """Returns a line of the output file or of the error file."""
     response = {
         "status_code": reply.status,
         "request_id": reply.headers.get("x-request-id", name),
@@ -113,7 +113,7 @@ def result_line(line: BatchLine, reply: InnerReply, name: str) -> bytes:
 
 
 def undone_line(line: BatchLine, name: str, code: str) -> bytes:
-    """A line of the error file for a request that was never run."""
+    """Returns a line of the error file for a request that was never run."""
     words = {"batch_expired": "This request was not run before the batch expired.",
              "batch_cancelled": "This request was not run before the batch was cancelled."}  # fmt: skip
     error = {"code": code, "message": words[code]}
@@ -121,7 +121,7 @@ def undone_line(line: BatchLine, name: str, code: str) -> bytes:
 
 
 def done_lines(journal: bytes) -> tuple[dict[str, bytes], int]:
-    """The whole lines of a journal by custom_id, the first of each, and the length of these lines in bytes.
+    """Returns the whole lines of a journal by custom_id, the first of each, and the length of these lines in bytes.
 
     A process that was killed while it wrote leaves part of a line at the end, which does not count.
     """
@@ -167,7 +167,7 @@ class Journal:
 
 
 def failed_line(text: bytes) -> bool:
-    """Whether a line belongs into the error file."""
+    """Returns True when a line belongs in the error file."""
     made = _OBJECT.decode(text)
     response = made.get("response")
     return not isinstance(response, dict) or response.get("status_code") != 200

@@ -1,4 +1,4 @@
-"""Batches: files of requests that run when nobody else waits, over restarts.
+"""Batches: files of requests that run when nobody else waits, and go on after restarts.
 
 A journal gets each line's result when it is there, in one write. After a restart only lines that are not in it run.
 Where the disk is full a batch waits: nothing that is done is lost, and it goes on when there is room again.
@@ -57,7 +57,7 @@ class AskedBatch(msgspec.Struct):
 
 
 class LineCounts(msgspec.Struct):
-    """Lines of a batch. not_run: those of `failed` that were never run."""
+    """Counts of a batch's lines. not_run: the lines of `failed` that were never run."""
 
     total: int = 0
     completed: int = 0
@@ -66,7 +66,7 @@ class LineCounts(msgspec.Struct):
 
 
 class Batch(msgspec.Struct):
-    """A batch as it is shown."""
+    """A batch as clients see it."""
 
     id: str
     endpoint: str
@@ -94,8 +94,8 @@ _BATCH = json_decoder(Batch)
 
 
 class StoredBatches:
-    """For one event loop. width: lines that run at a time. stopping: whether the server takes no more work.
-    may_run: whether a line of this model may be asked now."""
+    """For one event loop. width: how many lines run at a time. stopping: returns True when the server takes no more
+    work. may_run: returns True when a line of this model may be run now."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class StoredBatches:
         self.may_run: MayRun = at_any_time
 
     def resume(self) -> None:
-        """Go on with all batches that are not over."""
+        """Continue all batches that have not ended."""
         for client in self._records.clients():
             for name in reversed(self._records.names(client)):
                 data = self._records.get(client, name)
@@ -166,7 +166,7 @@ class StoredBatches:
         return batch
 
     async def listed(self, client: str, prefix: str = PREFIX) -> list[Batch]:
-        """All batches of a client, newest first."""
+        """Returns all batches of a client, newest first."""
         names = await asyncio.to_thread(self._records.names, client)
         found = [await self.get(client, name, prefix) for name in names if name.startswith(prefix)]
         return sorted(found, key=lambda batch: (batch.created_at, batch.id), reverse=True)
@@ -294,7 +294,7 @@ class StoredBatches:
                 group.create_task(work())
 
     async def _line(self, client: str, batch: Batch, line: BatchLine) -> bytes | None:
-        """The result of a line; None where the server takes no more work, or the time is over."""
+        """Returns the result of a line; None when the server takes no more work, or the time is over."""
         while True:
             while not await self.may_run(line.model):
                 if self._over(batch):

@@ -1,4 +1,4 @@
-"""The paths of /v1/chats, which keep the page's chats where the server was started with --chats."""
+"""The paths of /v1/chats, which keep the page's chats when the server was started with --chats."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from twostroke.server.stored.chats import NEW, OPTION, StoredChats, checked
 from twostroke.server.stored.route_parts import Endpoint, json_of
 
 Answered = Callable[[Request, str, StoredChats], Awaitable[Response]]
-"""(request, client, chats) -> the answer. Raises HttpProblem."""
+"""Called with (request, client, chats); returns the answer. Raises HttpProblem."""
 NOT_KEPT = Problem(404, f"This server keeps no chats. Start it with {OPTION} FOLDER.", code="not_stored")
 
 
 def chat_routes(admission: Admission, kept: StoredChats | None) -> list[Route]:
-    """Without a folder each tells how to get one."""
+    """Returns the routes. Without a folder, each answer explains how to get one."""
     one = "/v1/chats/{name}"
 
     async def put(request: Request, client: str, chats: StoredChats) -> Response:
@@ -49,7 +49,7 @@ def _with_chats(kept: StoredChats | None, answered: Answered) -> Endpoint:
 
 
 def _expected(request: Request) -> str | None:
-    """The revision that a write takes the place of. Raises HttpProblem (400)."""
+    """Returns the revision that a write replaces. Raises HttpProblem (400)."""
     if request.headers.get("if-none-match") == NEW:
         return NEW
     asked = request.headers.get("if-match")

@@ -1,4 +1,4 @@
-"""Chats of the page that a server keeps: each is one file, which is what an export of that chat would be."""
+"""Chats of the page that a server keeps: each is one file, in the form of the page's export of that chat."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ UNREADABLE = Problem(
     503, "A chat, or the folder of all, cannot be read. The server's user needs leave to.", code="storage_unreadable"
 )
 NEW = "*"
-"""In place of a revision: the chat must not be there yet."""
+"""Stands in place of a revision: the chat must not exist yet."""
 
 
 @body_kind
 class SentChat(Struct):
-    """What an export of the page contains. What stands in a chat is the page's own business."""
+    """The content of an export of the page. Only the page knows the content of a chat."""
 
     format: str
     version: int
@@ -45,7 +45,7 @@ class KeptChat(Struct, frozen=True):
 
 
 class StoredChats:
-    """For one event loop. Raises ConfigError where the folder cannot be written."""
+    """For one event loop. Raises ConfigError when the folder cannot be written."""
 
     def __init__(self, folder: Path, max_bytes: int, wall_clock: Callable[[], float] = time.time) -> None:
         require_writable(folder, "chats", OPTION)
@@ -54,9 +54,10 @@ class StoredChats:
         self._changing = asyncio.Lock()
 
     async def listed(self, client: str) -> dict[str, str]:
-        """The name of each chat -> its revision, "" for one that cannot be read. The latest one is first.
+        """Returns a map of the name of each chat -> its revision, "" for a chat that cannot be read. The latest chat is
+        first.
 
-        Raises HttpProblem (503) where the folder cannot be read: no list is not an empty one.
+        Raises HttpProblem (503) when the folder cannot be read, because an empty list would be wrong.
         """
         return await asyncio.to_thread(self._listed, client)
 
@@ -67,17 +68,16 @@ class StoredChats:
         return {name: "" if data is None else _revision(data) for name, data in found}
 
     async def get(self, client: str, name: str) -> KeptChat:
-        """Raises HttpProblem (404, 503)."""
+        """Returns a chat. Raises HttpProblem (404, 503)."""
         found = await self._find(client, name)
         if found is None:
             raise HttpProblem(_unknown(name))
         return found
 
     async def put(self, client: str, name: str, data: bytes, expected: str | None) -> str:
-        """Keep a chat in place of the one of that name. -> its revision.
+        """Keep a chat, in place of the one with that name, and return its revision.
 
-        expected: the revision that it takes the place of, or NEW; None for any. Raises HttpProblem (400, 412, 503,
-        507).
+        expected: the revision that it replaces, or NEW; None for any. Raises HttpProblem (400, 412, 503, 507).
         """
         if self._records.path(client, name) is None:
             text = "A chat's name has 1 to 128 letters, digits, '.', - and _, and begins with a letter or digit."
@@ -91,7 +91,7 @@ class StoredChats:
         return _revision(data)
 
     async def remove(self, client: str, name: str) -> None:
-        """Raises HttpProblem (404)."""
+        """Remove a chat. Raises HttpProblem (404)."""
         async with self._changing:
             if not await asyncio.to_thread(self._records.remove, client, name):
                 raise HttpProblem(_unknown(name))
@@ -107,7 +107,7 @@ class StoredChats:
 
 
 def checked(body: bytes) -> bytes:
-    """The body, where it is an export of one chat. Raises InvalidRequest, HttpProblem (400, 413)."""
+    """Returns the body, which must be an export of one chat. Raises InvalidRequest, HttpProblem (400, 413)."""
     sent = decode(body, SentChat)
     if sent.format != FORMAT or len(sent.chats) != 1:
         raise HttpProblem(Problem(400, f"The body must be an export of one chat, with the format {FORMAT!r}."))

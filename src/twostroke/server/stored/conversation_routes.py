@@ -14,7 +14,7 @@ from twostroke.server.stored.work import StoredWork
 
 
 def conversation_routes(admission: Admission, stored: StoredWork | None) -> list[Route]:
-    """Without a folder for stored work each tells how to get one."""
+    """Returns the routes. Without a folder for stored work, each answer explains how to get one."""
     name, items = "/v1/conversations/{name}", "/v1/conversations/{name}/items"
     return [
         Route("/v1/conversations", with_body(admission, stored, _read, _create), methods=["POST"]),

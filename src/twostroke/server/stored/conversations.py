@@ -1,4 +1,4 @@
-"""Conversations that are kept: items with ids, which responses read and add to.
+"""Stored conversations: items with ids, which responses read and add to.
 
 Source: https://platform.openai.com/docs/api-reference/conversations
 """
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 @body_kind
 class AskedConversation(msgspec.Struct):
-    """POST /v1/conversations, and POST /v1/conversations/ID, which takes metadata alone."""
+    """POST /v1/conversations, and POST /v1/conversations/ID, which takes only metadata."""
 
     items: list[Json] | None = None
     metadata: dict[str, str] | None = None
@@ -38,7 +38,7 @@ class AskedItems(msgspec.Struct):
 
 
 class ConversationRecord(msgspec.Struct):
-    """A record."""
+    """A stored conversation."""
 
     id: str
     created_at: int
@@ -46,7 +46,7 @@ class ConversationRecord(msgspec.Struct):
     metadata: dict[str, str] = {}
 
     def shown(self) -> Json:
-        """What is told of it."""
+        """Returns the conversation object for clients."""
         return {"id": self.id, "object": "conversation", "created_at": self.created_at, "metadata": self.metadata}
 
 
@@ -54,14 +54,14 @@ _RECORD = json_decoder(ConversationRecord)
 
 
 class StoredConversations:
-    """For one event loop."""
+    """All stored conversations. For one event loop."""
 
     def __init__(self, records: Records, new_id: Callable[[], str], wall_clock: Callable[[], float]) -> None:
         self._records, self._new_id, self._wall_clock = records, new_id, wall_clock
         self._changing = asyncio.Lock()
 
     async def create(self, client: str, asked: AskedConversation) -> ConversationRecord:
-        """Raises HttpProblem (400, 507)."""
+        """Store a new conversation. Raises HttpProblem (400, 507)."""
         require_metadata(asked.metadata)
         made = ConversationRecord("conv_" + self._new_id(), int(self._wall_clock()), metadata=asked.metadata or {})
         made.items = items_of(asked.items or [], self._new_id)
@@ -69,7 +69,7 @@ class StoredConversations:
         return made
 
     async def get(self, client: str, name: str) -> ConversationRecord:
-        """Raises HttpProblem (404)."""
+        """Returns a conversation. Raises HttpProblem (404)."""
         data = await asyncio.to_thread(self._records.get, client, name)
         try:
             found = None if data is None else _RECORD.decode(data)
@@ -99,7 +99,7 @@ class StoredConversations:
             await asyncio.to_thread(self._records.remove, client, name)
 
     async def add(self, client: str, name: str, given: list[Json]) -> list[Json]:
-        """Add items as a client sends them. -> the items with their ids. Raises HttpProblem (400, 404, 507)."""
+        """Add items as a client sends them, and return them with their ids. Raises HttpProblem (400, 404, 507)."""
         if not 0 < len(given) <= MAX_NEW_ITEMS:
             raise HttpProblem(Problem(400, f"items must have 1 to {MAX_NEW_ITEMS} entries.", param="items"))
         made = items_of(given, self._new_id)
@@ -114,14 +114,14 @@ class StoredConversations:
             await self._keep(client, found)
 
     async def item(self, client: str, name: str, item: str) -> Json:
-        """Raises HttpProblem (404)."""
+        """Returns one item of a conversation. Raises HttpProblem (404)."""
         for each in (await self.get(client, name)).items:
             if each.get("id") == item:
                 return each
         raise HttpProblem(_unknown_item(item))
 
     async def remove_item(self, client: str, name: str, item: str) -> ConversationRecord:
-        """Raises HttpProblem (404, 507)."""
+        """Remove one item, and return the conversation. Raises HttpProblem (404, 507)."""
         async with self._changing:
             found = await self.get(client, name)
             left = [each for each in found.items if each.get("id") != item]

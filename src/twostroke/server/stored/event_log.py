@@ -1,4 +1,4 @@
-"""The events of a response that runs in the background: clients follow them, and come back to them."""
+"""The events of a response that runs in the background: clients can follow them, and come back to them later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _END = b"\n\n"
 
 
 class EventLog:
-    """For one event loop. shown: the response of an event as the client knows it.
+    """For one event loop. shown: returns the response of an event as the client knows it.
 
     Events are bytes of server-sent events without the empty line at their end, in the order of their sequence_number.
     """
@@ -43,16 +43,16 @@ class EventLog:
         self._add(b"event: response.failed" + _DATA + msgspec.json.encode(data))
 
     def end(self) -> None:
-        """No more events come."""
+        """Note that no more events come."""
         self._over = True
         self._wake()
 
     def text(self) -> bytes:
-        """All events, to be kept."""
+        """Returns the bytes of all events, to be kept."""
         return b"".join(event + _END for _, event in self._events)
 
     async def follow(self, after: int) -> AsyncIterator[bytes]:
-        """All events whose number is above `after`, those that are still to come included."""
+        """Yields all events whose number is above `after`, including those that are still to come."""
         place = 0
         while True:
             grown = self._grown
@@ -85,7 +85,7 @@ class EventLog:
 
 
 def kept_log(text: bytes) -> EventLog:
-    """A log of events that were kept."""
+    """Returns a log of events that were kept."""
     log = EventLog(lambda response: response)
     log.take(text)
     log.end()

@@ -1,4 +1,4 @@
-"""Files that clients send for batches, and those that batches make."""
+"""Files that clients send for batches, and files that batches make."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILENAME = re.compile(rb'filename="([^"]*)"')
 
 
 class FileFacts(msgspec.Struct):
-    """What is shown of a file."""
+    """The facts of a file that clients see."""
 
     id: str
     bytes: int
@@ -45,7 +45,7 @@ class SentFile(msgspec.Struct, frozen=True):
 
 
 class StoredFiles:
-    """facts, contents: where they are kept; one of each for each file."""
+    """facts, contents: the records of files' facts and of their contents; one of each for each file."""
 
     def __init__(
         self, facts: Records, contents: Records, new_id: Callable[[], str], wall_clock: Callable[[], float]
@@ -66,21 +66,21 @@ class StoredFiles:
         return facts
 
     async def get(self, client: str, name: str) -> FileFacts:
-        """What is known of a file. Raises HttpProblem (404)."""
+        """Returns the facts of a file. Raises HttpProblem (404)."""
         data = await asyncio.to_thread(self._facts.get, client, name)
         if data is None:
             raise HttpProblem(_unknown(name))
         return _FACTS.decode(data)
 
     async def content(self, client: str, name: str) -> bytes:
-        """A file. Raises HttpProblem (404)."""
+        """Returns the content of a file. Raises HttpProblem (404)."""
         data = await asyncio.to_thread(self._contents.get, client, name)
         if data is None:
             raise HttpProblem(_unknown(name))
         return data
 
     async def listed(self, client: str, purpose: str | None) -> list[FileFacts]:
-        """All files of a client, newest first."""
+        """Returns all files of a client, newest first. purpose: only the files with this purpose; None for all."""
         names = await asyncio.to_thread(self._facts.names, client)
         found = [await self.get(client, name) for name in names]
         return [each for each in found if purpose in (None, each.purpose)]
@@ -91,14 +91,14 @@ class StoredFiles:
             raise HttpProblem(_unknown(name))
 
     async def forget(self, client: str, name: str) -> bool:
-        """Forget a file. -> whether it was there."""
+        """Forget a file. Returns True when it existed."""
         found = await asyncio.to_thread(self._facts.remove, client, name)
         await asyncio.to_thread(self._contents.remove, client, name)
         return found
 
 
 def read_form(content_type: str, body: bytes) -> SentFile:
-    """The file of a multipart form. Raises HttpProblem (400)."""
+    """Returns the file of a multipart form. Raises HttpProblem (400)."""
     boundary = _BOUNDARY.search(content_type.encode("latin-1", "replace"))
     if not content_type.lower().startswith("multipart/form-data") or boundary is None:
         raise HttpProblem(Problem(400, "A file is sent as multipart/form-data with a boundary.", param="file"))
@@ -122,7 +122,7 @@ def read_form(content_type: str, body: bytes) -> SentFile:
 
 
 def file_json(facts: FileFacts) -> Any:
-    """The facts as JSON values."""
+    """Returns the facts as JSON values."""
     return msgspec.to_builtins(facts)
 
 

@@ -1,4 +1,4 @@
-"""Requests that the server makes of itself: through the same routes, door and engine, without a socket."""
+"""Requests that the server sends to itself: through the same routes, door and engine, without a socket."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _ANY = json_decoder(Any)
 
 Take = Callable[[bytes], None]
 MayRun = Callable[[str], Awaitable[bool]]
-"""(a model's name; "" for none) -> may batch work ask for it now?"""
+"""Called with a model's name ("" for none); returns True when batch work may ask for the model now."""
 
 
 async def at_any_time(_model: str) -> bool:
-    """Batch work never waits for its model: the server has one."""
+    """Returns True: batch work never waits for its model, because the server has only one."""
     return True
 
 
 class InnerReply(msgspec.Struct, frozen=True):
-    """The answer to such a request."""
+    """The answer to a request that the server sent to itself."""
 
     status: int
     headers: dict[str, str]
@@ -39,7 +39,7 @@ class InnerReply(msgspec.Struct, frozen=True):
 
     @property
     def json(self) -> Any:
-        """The body; None where it is no JSON."""
+        """The body; None when it is no JSON."""
         try:
             return _ANY.decode(self.body)
         except msgspec.DecodeError:
@@ -47,7 +47,8 @@ class InnerReply(msgspec.Struct, frozen=True):
 
     @property
     def retry_s(self) -> float | None:
-        """When to ask again, where the server was too busy. A model that cannot be loaded is not asked for again."""
+        """The seconds after which to ask again when the server was too busy, else None. A request for a model that
+        cannot be loaded is not repeated."""
         hopeless = self.headers.get(MODEL_STATE) == "failed" or self.headers.get("x-should-retry") == "false"
         if self.status not in (429, 503) or hopeless:
             return None
@@ -56,13 +57,14 @@ class InnerReply(msgspec.Struct, frozen=True):
 
 
 class InnerCalls:
-    """app: what stands inside the gate. It is set when the app is made."""
+    """app: the app inside the gate. It is set when the app is made."""
 
     def __init__(self) -> None:
         self.app: ASGIApp | None = None
 
     async def post(self, path: str, body: Any, client: str, take: Take | None = None) -> InnerReply:
-        """Ask, and wait for the whole answer. client: the label of the key that it is asked for.
+        """Send a request, and wait for the whole answer. client: the label of the key on whose behalf the request is
+        sent.
 
         take: gets the bytes of an answer with status 200 as they come; the reply then has none.
         """
@@ -95,7 +97,7 @@ class InnerCalls:
 
 
 class NeverDisconnected:
-    """The receive channel of a client that stays: it waits until the request is cancelled."""
+    """The receive channel of a client that never disconnects: it waits until the request is cancelled."""
 
     async def __call__(self) -> Message:
         """Never returns."""
@@ -104,7 +106,7 @@ class NeverDisconnected:
 
 
 def scope_of(path: str, client: str) -> dict[str, Any]:
-    """The ASGI scope of such a request."""
+    """Returns the ASGI scope of a request that the server sends to itself."""
     return {
         "type": "http",
         "asgi": {"version": "3.0"},

@@ -7,12 +7,13 @@ from typing import Any
 
 
 def shown_conversation(asked: str | dict[str, Any] | None) -> dict[str, Any] | None:
-    """The field of a response for that of a request, which is a name or an object with it."""
+    """Returns the field of a response. asked: the field of the request, which is a name or an object with a name."""
     return {"id": asked} if isinstance(asked, str) else asked
 
 
 def items_of(given: Any, new_id: Callable[[], str]) -> list[Any]:
-    """An input as items with ids and types. What is no item is left out: the reader of requests refuses it."""
+    """Returns an input as items with ids and types. Values that are no items are left out: the reader of requests
+    refuses them."""
     listed = [{"role": "user", "content": given}] if isinstance(given, str) else given
     made: list[Any] = []
     for item in listed if isinstance(listed, list) else []:

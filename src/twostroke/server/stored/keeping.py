@@ -1,4 +1,4 @@
-"""Writes records, and refuses requests whose work has no place."""
+"""Writes records, and refuses requests whose records do not fit."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FULL_S = 5.0
 
 
 async def keep(records: Records, client: str, name: str, data: bytes, what: str) -> None:
-    """Write a record, in a thread. what: the noun in the error. Raises HttpProblem (507) where it cannot be written."""
+    """Write a record, in a thread. what: the noun in the error. Raises HttpProblem (507) when it cannot be written."""
     await guarded_write(lambda: records.put(client, name, data), what)
 
 
 async def guarded_write(write: Callable[[], None], what: str) -> None:
-    """Call what writes a record, in a thread. Raises HttpProblem (507) where it cannot be written."""
+    """Call a function that writes a record, in a thread. Raises HttpProblem (507) when the record cannot be written."""
     try:
         await asyncio.to_thread(write)
     except (FullFolder, OSError) as error:

@@ -1,4 +1,4 @@
-"""An answer of /v1/responses that is kept as it passes: its client has the last byte when the record is written."""
+"""An answer of /v1/responses that is stored as it passes: its client gets the last byte when the record is written."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ _OBJECT = json_decoder(dict[str, Any])
 
 
 class KeptAnswer(Response):
-    """answer: what makes the response. record: what it goes into."""
+    """answer: the ASGI response that makes the answer. record: the record that the answer goes into."""
 
     def __init__(self, answer: Response, record: ResponseRecord, stored: StoredResponses, client: str) -> None:
         self._answer, self._record, self._stored, self._client = answer, record, stored, client
         self.background = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the answer, and keep it before its end is sent."""
+        """Run the answer, and store it before its end is sent."""
         held, started = bytearray(), list[Message]()
 
         async def passing(message: Message) -> None:
-            """The start waits for the first bytes: where these are all, an answer that cannot be kept is an error."""
+            """Pass a message on. The start waits for the first bytes: when these are the whole answer, a failure to
+            store it is an error."""
             nonlocal held
             if message["type"] == "http.response.start":
                 started.append(message)
@@ -50,7 +51,7 @@ class KeptAnswer(Response):
 
 
 def whole_response(body: bytes) -> dict[str, Any] | None:
-    """The response of a body, or of the last event of a stream; None where there is none."""
+    """Returns the response of a body, or of the last event of a stream; None when there is none."""
     if body.startswith(b"{"):
         return _object(body)
     for block in reversed(body.split(b"\n\n")):

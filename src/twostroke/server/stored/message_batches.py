@@ -43,7 +43,8 @@ class AskedMessageBatch(msgspec.Struct):
 
 
 class MessageBatches:
-    """The batches of a server in Anthropic's form. Each has an input file of its own, which leaves with it."""
+    """The batches of a server in Anthropic's form. Each batch has an input file of its own, which is removed with it.
+    """
 
     def __init__(self, batches: StoredBatches, files: StoredFiles) -> None:
         self._batches, self._files = batches, files
@@ -57,15 +58,15 @@ class MessageBatches:
         return shown(batch, base)
 
     async def get(self, client: str, name: str, base: str) -> Json:
-        """Raises HttpProblem (404)."""
+        """Returns a batch. Raises HttpProblem (404)."""
         return shown(await self._found(client, name), base)
 
     async def listed(self, client: str, base: str) -> list[Json]:
-        """All batches of a client, newest first."""
+        """Returns all batches of a client, newest first."""
         return [shown(each, base) for each in await self._batches.listed(client, PREFIX)]
 
     async def cancel(self, client: str, name: str, base: str) -> Json:
-        """End a batch; what is done stays. Raises HttpProblem (404, 409)."""
+        """End a batch; results so far stay. Raises HttpProblem (404, 409)."""
         return shown(await self._batches.cancel(client, name, PREFIX), base)
 
     async def remove(self, client: str, name: str) -> None:
@@ -80,7 +81,8 @@ class MessageBatches:
         await self._batches.remove(client, name)
 
     async def results(self, client: str, name: str) -> bytes:
-        """A line of JSON for each request, in any order. Raises HttpProblem (404) before the batch has ended."""
+        """Returns a line of JSON for each request, in any order. Raises HttpProblem (404) before the batch has ended.
+        """
         batch = await self._found(client, name)
         if batch.status in OPEN:
             raise HttpProblem(Problem(404, "The batch has not ended: it has no results yet."))
@@ -93,7 +95,7 @@ class MessageBatches:
 
 
 def shown(batch: Batch, base: str) -> Json:
-    """A batch as Anthropic's clients read it. Until the end, all its requests count as in progress."""
+    """Returns a batch as Anthropic's clients read it. Until the end, all its requests count as in progress."""
     over, counts = batch.status not in OPEN, batch.request_counts
     cancelled, expired = (counts.not_run if batch.status == status else 0 for status in ("cancelled", "expired"))
     ended = batch.completed_at or batch.cancelled_at or batch.expired_at or batch.failed_at
@@ -119,7 +121,7 @@ def shown(batch: Batch, base: str) -> Json:
 
 
 def _lines(requests: list[AskedMessages]) -> bytes:
-    """The input file of a batch with these requests. Raises HttpProblem (400)."""
+    """Returns the input file of a batch with these requests. Raises HttpProblem (400)."""
     _check(requests)
     return b"".join(
         msgspec.json.encode({"custom_id": each.custom_id, "url": MESSAGES_PATH, "body": each.params}) + b"\n"
@@ -132,7 +134,7 @@ def _results(files: list[bytes]) -> bytes:
 
 
 def _check(requests: list[AskedMessages]) -> None:
-    """Raises HttpProblem (400) for what no batch can run. The params are checked when their turn comes."""
+    """Raises HttpProblem (400) for requests that no batch can run. The params are checked when their turn comes."""
     if not 0 < len(requests) <= MAX_LINES:
         raise HttpProblem(Problem(400, f"requests must have 1 to {MAX_LINES:,} entries.", param="requests"))
     seen: set[str] = set()
@@ -159,5 +161,5 @@ def _result(line: bytes) -> bytes:
 
 
 def _time(at_s: int | None) -> str | None:
-    """Seconds as RFC 3339 writes them."""
+    """Returns seconds in the form of RFC 3339."""
     return None if at_s is None else datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")

@@ -15,7 +15,7 @@ from twostroke.server.stored.work import StoredWork
 
 
 def message_batch_routes(admission: Admission, stored: StoredWork | None) -> list[Route]:
-    """Without a folder for stored work each tells how to get one."""
+    """Returns the routes. Without a folder for stored work, each answer explains how to get one."""
     every = MESSAGES_PATH + "/batches"
     one = every + "/{name}"
     return [

@@ -1,6 +1,7 @@
-"""Records of one kind in a folder: one file for each, apart for each client, bounded in bytes and in number.
+"""Records of one kind in a folder: one file for each, separate for each client, bounded in bytes and in number.
 
-A record is written next to its place and then moved there, so that a killed process leaves a whole record or none.
+A record is written to a temporary file and then moved to its place, so that a killed process leaves a whole record or
+none.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ _NEW = ".new"
 
 
 class Bounds(Struct, frozen=True):
-    """max_bytes, max_count: the most that all records of a client have together. age_s: older ones are removed.
+    """max_bytes, max_count: the most bytes and the most records of one client. age_s: the age in seconds from which
+    records are removed.
 
-    option: what sets max_bytes on the command line.
+    option: the command-line option that sets max_bytes.
     """
 
     max_bytes: int = 1 << 30
@@ -35,11 +37,12 @@ class Bounds(Struct, frozen=True):
 
 
 class FullFolder(Exception):
-    """There is no room for a record. The text says why."""
+    """There is no room for a record. The text gives the reason."""
 
 
 def require_writable(folder: Path, what: str, option: str) -> None:
-    """Make the folder where there is none. what: the noun in the error. Raises ConfigError for one without leave."""
+    """Make the folder if there is none. what: the noun in the error. Raises ConfigError when the folder cannot be
+    written."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         probe = folder / ".writable"
@@ -54,9 +57,9 @@ def require_writable(folder: Path, what: str, option: str) -> None:
 
 
 class Records:
-    """suffix: the end of each file's name. forget_oldest: whether old records make room for a new one.
+    """suffix: the end of each file's name. forget_oldest: True when old records make room for a new one.
 
-    No method is for an event loop: each may touch a disk.
+    No method may be called on an event loop, because each may touch a disk.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class Records:
         self._writing = threading.Lock()
 
     def put(self, client: str, name: str, data: bytes) -> None:
-        """Write a record, in place of one of that name. Raises FullFolder, OSError."""
+        """Write a record, in place of one with that name. Raises FullFolder, OSError."""
         place = self._folder / (client or NO_KEY)
         with self._writing:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +89,7 @@ class Records:
                 raise
 
     def get(self, client: str, name: str) -> bytes | None:
-        """A record; None where there is none of that name, or it is too old."""
+        """Returns a record; None when there is none of that name, or it is too old."""
         path = self.path(client, name)
         if path is None:
             return None
@@ -99,7 +102,7 @@ class Records:
             return None
 
     def remove(self, client: str, name: str) -> bool:
-        """Whether there was one."""
+        """Remove a record. Returns True when it existed."""
         path = self.path(client, name)
         if path is None:
             return False
@@ -110,11 +113,11 @@ class Records:
         return True
 
     def names(self, client: str) -> list[str]:
-        """The names of a client's records, newest first."""
+        """Returns the names of a client's records, newest first."""
         return [path.name.removesuffix(self._suffix) for _, path in sorted(self._files(client), reverse=True)]
 
     def can_list(self, client: str) -> bool:
-        """Whether a client's records can be listed; one that has none yet has an empty list."""
+        """Returns True when a client's records can be listed; a client without records has an empty list."""
         try:
             os.scandir(self._folder / (client or NO_KEY)).close()
         except FileNotFoundError:
@@ -124,7 +127,7 @@ class Records:
         return True
 
     def clients(self) -> list[str]:
-        """All clients that have had a record."""
+        """Returns all clients that have had a record."""
         try:
             found = [each.name for each in self._folder.iterdir() if each.is_dir()]
         except OSError:
@@ -132,7 +135,7 @@ class Records:
         return ["" if name == NO_KEY else name for name in sorted(found)]
 
     def path(self, client: str, name: str) -> Path | None:
-        """Where a record is; None for a name that no record can have."""
+        """Returns the path of a record; None for a name that no record can have."""
         if not _NAME.fullmatch(name):
             return None
         return self._folder / (client or NO_KEY) / (name + self._suffix)

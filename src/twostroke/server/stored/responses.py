@@ -1,4 +1,4 @@
-"""Responses that are kept: what later ones go on from, what clients ask for again, and what runs in the background.
+"""Stored responses: later responses continue them, clients ask for them again, and some run in the background.
 
 A record has the whole conversation up to its answer, so that it needs no other record.
 """
@@ -30,9 +30,8 @@ Json = dict[str, Any]
 
 
 class ResponseRecord(msgspec.Struct):
-    """response: what is shown. items: the input of this request. before: all items of the responses before it.
-    conversation: the one that items and answer are added to.
-    """
+    """response: the response object that clients see. items: the input of this request. before: all items of the
+    responses before it. conversation: the name of the conversation to which items and answer are added."""
 
     response: Json
     items: list[Any]
@@ -44,7 +43,7 @@ _RECORD = json_decoder(ResponseRecord)
 
 
 class StoredResponses:
-    """For one event loop. events: the texts of streams of background responses, by the names of these."""
+    """For one event loop. events: the texts of streams of background responses, by the names of the responses."""
 
     def __init__(
         self,
@@ -60,9 +59,9 @@ class StoredResponses:
         self._logs: dict[str, EventLog] = {}  # of those that run and are streamed
 
     async def joined(self, body: Json, client: str) -> tuple[Json, ResponseRecord]:
-        """The body with all items of the conversation, and the record that its answer goes into.
+        """Returns the body with all items of the conversation, and the record that its answer goes into.
 
-        Raises HttpProblem (400) for a response that is not kept.
+        Raises HttpProblem (400) for a response that is not stored.
         """
         items = items_of(body.get("input"), self._new_id)
         previous, conversation = body.get("previous_response_id"), body.get("conversation")
@@ -86,19 +85,19 @@ class StoredResponses:
         return {**body, "input": [*before, *items]}, ResponseRecord({}, items, before)
 
     async def keep(self, client: str, record: ResponseRecord) -> None:
-        """Write a record. Raises HttpProblem where the folder takes none."""
+        """Write a record. Raises HttpProblem when it cannot be written."""
         data = await asyncio.to_thread(msgspec.json.encode, record)
         await keep(self._records, client, record.response["id"], data, "response")
 
     async def finish(self, client: str, record: ResponseRecord) -> None:
-        """Write the record of an answer that is whole, and add it to its conversation. Raises HttpProblem."""
+        """Write the record of a complete answer, and add it to its conversation. Raises HttpProblem."""
         await self.keep(client, record)
         if record.conversation is not None:
             made = [*record.items, *record.response.get("output", [])]
             await self._conversations.extend(client, record.conversation, made)
 
     async def log(self, client: str, name: str) -> EventLog:
-        """The events of a response that was streamed in the background. Raises HttpProblem (400, 404)."""
+        """Returns the events of a response that was streamed in the background. Raises HttpProblem (400, 404)."""
         running = self._logs.get(name)
         await self.get(client, name)
         if running is not None:
@@ -110,7 +109,8 @@ class StoredResponses:
         return kept_log(kept)
 
     async def get(self, client: str, name: str) -> ResponseRecord:
-        """A record. One whose work ended with the server before is failed. Raises HttpProblem (404)."""
+        """Returns a record. A response whose work was ended by a restart of the server has the status failed. Raises
+        HttpProblem (404)."""
         found = await self._read(client, name)
         if found is None:
             raise HttpProblem(unknown_response(name))
@@ -122,7 +122,7 @@ class StoredResponses:
         return found
 
     async def remove(self, client: str, name: str) -> None:
-        """Forget a response; one that runs ends. Raises HttpProblem (404)."""
+        """Forget a response. A running one is ended. Raises HttpProblem (404)."""
         task = self._running.pop(name, None)
         if task is not None:
             task.cancel()
@@ -131,7 +131,8 @@ class StoredResponses:
             raise HttpProblem(unknown_response(name))
 
     async def begin(self, body: Json, record: ResponseRecord, client: str) -> Json:
-        """Run a request in the background. -> the response as it is now. Raises HttpProblem where it cannot be kept."""
+        """Run a request in the background, and return the response as it is now. Raises HttpProblem when it cannot be
+        stored."""
         name = "resp_" + self._new_id()
         record.response = begun_response(body, name)
         await self.keep(client, record)
@@ -152,7 +153,7 @@ class StoredResponses:
             log.end()
 
     async def cancel(self, client: str, name: str) -> Json:
-        """End a response that runs in the background; one that has ended stays as it is. Raises HttpProblem."""
+        """End a response that runs in the background. A response that has ended stays as it is. Raises HttpProblem."""
         found = await self.get(client, name)
         if not found.response.get("background"):
             text = "Only responses that run in the background can be cancelled."
@@ -192,7 +193,7 @@ class StoredResponses:
 
 
 def begun_response(body: Json, name: str) -> Json:
-    """A response of which nothing is made yet."""
+    """Returns a response of which nothing is made yet."""
     return {
         "id": name,
         "object": "response",
@@ -223,12 +224,12 @@ def begun_response(body: Json, name: str) -> Json:
 
 
 def as_begun(made: Json, begun: Json) -> Json:
-    """An answer under the name that the client knows."""
+    """Returns an answer under the name that the client knows."""
     return {**made, **{name: begun[name] for name in ("id", "created_at", "store", *_OWN_FIELDS)}}
 
 
 def finished_response(reply: InnerReply, begun: Json) -> Json:
-    """The response after its work: the answer, or why there is none."""
+    """Returns the response after its work: the answer, or the reason why there is none."""
     made = reply.json
     if reply.status == 200 and isinstance(made, dict):
         return as_begun(made, begun)
@@ -239,7 +240,7 @@ def finished_response(reply: InnerReply, begun: Json) -> Json:
 
 
 def unknown_previous(name: str) -> Problem:
-    """400, as OpenAI's server answers."""
+    """Returns status 400, as OpenAI's server does."""
     return Problem(
         400,
         f"Previous response with id {name[:200]!r} not found. It was not stored, or was removed.",

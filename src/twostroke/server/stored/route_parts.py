@@ -1,4 +1,4 @@
-"""What the paths of stored work have in common: the folder they need, pages of lists, JSON."""
+"""The code that the paths of stored work share: the folder they need, pages of lists, JSON."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from twostroke.server.stored.work import StoredWork
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 Endpoint = Callable[[Request], Awaitable[Response]]
 Make = Callable[[Request, str, StoredWork], Awaitable[Response]]
-"""(request, client, the folder's work) -> the answer. Raises HttpProblem."""
+"""Called with (request, client, the folder's work); returns the answer. Raises HttpProblem."""
 MakeOfBody = Callable[[Request, str, StoredWork, Asked], Awaitable[Response]]
 MAX_LISTED, USUAL_LISTED = 100, 20
 
 
 def with_stored(stored: StoredWork | None, make: Make) -> Endpoint:
-    """The endpoint; without a folder it tells how to get one."""
+    """Returns the endpoint. Without a folder, its answer explains how to get one."""
 
     async def endpoint(request: Request) -> Response:
         if stored is None:
@@ -38,7 +38,8 @@ def with_stored(stored: StoredWork | None, make: Make) -> Endpoint:
 def with_body(
     admission: Admission, stored: StoredWork | None, decoded: Callable[[bytes], Asked], make: MakeOfBody[Asked]
 ) -> Endpoint:
-    """The same for a path that takes a body. decoded: reads it, and raises HttpProblem (400)."""
+    """Returns the endpoint of `with_stored` for a path that takes a body. decoded: reads the body, and raises
+    HttpProblem (400)."""
 
     async def read(request: Request, client: str, stored: StoredWork) -> Response:
         async with reading(request, admission) as body:
@@ -51,7 +52,7 @@ def with_body(
 def page_of(
     items: list[Any], request: Request, name: Callable[[Any], str], *, after: str = "after", before: str | None = None
 ) -> dict[str, Any]:
-    """A part of a list, after the item that the request names, or up to one. Raises HttpProblem (400).
+    """Returns a part of a list, after the item that the request names, or up to one. Raises HttpProblem (400).
 
     after, before: the names of these fields of the request.
     """
@@ -70,7 +71,7 @@ def page_of(
 
 
 def nothing_stored(request: Request) -> Problem:
-    """Why there is nothing here, and how to get it."""
+    """Returns the problem of a server that stores nothing, with advice how to change that."""
     if request.url.path.startswith("/v1/responses/"):
         return unknown_response(request.path_params["name"])
     return Problem(
@@ -81,5 +82,5 @@ def nothing_stored(request: Request) -> Problem:
 
 
 def json_of(value: object) -> Response:
-    """An answer of JSON."""
+    """Returns an answer of JSON."""
     return Response(line_json(value), media_type="application/json")

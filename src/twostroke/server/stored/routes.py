@@ -1,4 +1,4 @@
-"""The paths of stored work: /v1/responses with what is kept of them, /v1/files, /v1/batches."""
+"""The paths of stored work: /v1/responses and the stored responses, /v1/files, /v1/batches."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from twostroke.server.stored.work import StoredWork
 from twostroke.types.decoders import json_decoder
 
 Prepare = Callable[[bytes, Sender], Awaitable[Response]]
-"""(body, sender) -> the answer, or what makes it. Raises what is wrong with the body."""
+"""Called with (body, sender); returns the answer. Raises an error for a wrong body."""
 _BODY = json_decoder(dict[str, Any])
 
 
 def responses_endpoint(admission: Admission, stored: StoredWork | None, prepare: Prepare) -> Endpoint:
-    """POST /v1/responses. prepare: the answer to a body, without anything that is kept."""
+    """Returns the endpoint POST /v1/responses. prepare: makes the answer to a body, without anything that is stored."""
 
     async def endpoint(request: Request) -> Response:
         sender = sender_of(request.scope)
@@ -56,7 +56,7 @@ def responses_endpoint(admission: Admission, stored: StoredWork | None, prepare:
 
 
 def stored_routes(admission: Admission, stored: StoredWork | None) -> list[Route]:
-    """The other paths. Without a folder each says how to get one."""
+    """Returns the other routes. Without a folder, each answer explains how to get one."""
     name = "/v1/responses/{name}"
     return [
         Route(name, with_stored(stored, _get_response), methods=["GET"]),
@@ -160,7 +160,7 @@ async def _cancel_batch(request: Request, client: str, stored: StoredWork) -> Re
 
 
 def _asked(body: bytes) -> dict[str, Any] | None:
-    """The body as an object; None where the reader of requests will refuse it."""
+    """Returns the body as an object; None when the reader of requests will refuse it."""
     try:
         return _BODY.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""All work that one server keeps, in one folder: responses, conversations, files, batches."""
+"""All work that one server stores, in one folder: responses, conversations, files, batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON_SUFFIX, CONTENT_SUFFIX, EVENTS_SUFFIX = ".json", ".bin", ".sse"
 
 
 class StoredWork:
-    """Raises ConfigError where the folder cannot be written. bounds: those of each kind of record."""
+    """Raises ConfigError when the folder cannot be written. bounds: the bounds of each kind of record."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class StoredWork:
         self.message_batches = MessageBatches(self.batches, self.files)
 
     def attach(self, app: ASGIApp, stopping: Callable[[], bool], may_run: MayRun = at_any_time) -> None:
-        """Batches and background work ask this app. stopping: whether the server takes no more work. may_run: whether
-        batch work of a model may be asked now."""
+        """Let batches and background work send their requests to this app. stopping: returns True when the server takes
+        no more work. may_run: returns True when batch work of a model may be run now."""
         self.calls.app = app
         self.batches.stopping, self.batches.may_run = stopping, may_run
 
     async def resume(self) -> None:
-        """Go on with what a server before has left. Called once, when the server listens."""
+        """Continue the work that an earlier server has left. Called once, when the server listens."""
         await asyncio.sleep(0)
         self.batches.resume()

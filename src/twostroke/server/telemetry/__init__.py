@@ -1,1 +1,1 @@
-"""A server's own figures: metrics, logs, spans, explanations."""
+"""A server's own measurements: metrics, logs, spans, explanations."""

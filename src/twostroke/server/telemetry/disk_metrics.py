@@ -1,4 +1,4 @@
-"""What the engine reads and writes of prompts' pages on the disk, as metrics, read at each scrape."""
+"""Metrics of the prompts' pages that the engine reads from the disk and writes to it; read at each scrape."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ _COUNTERS: tuple[tuple[str, str, str], ...] = (
 
 
 class CountedDisk(Protocol):
-    """What counts."""
+    """A disk that counts its work."""
 
     @property
     def counts(self) -> DiskCounts:
-        """What has happened so far."""
+        """Counts of what has happened so far."""
 
     @property
     def rate(self) -> float:
-        """Bytes a second of readings, as measured."""
+        """The speed of readings in bytes a second, as measured."""
 
 
 class DiskCollector(Collector):
-    """Registered where pages are kept on a disk."""
+    """Collects the disk's metrics. Registered when pages are kept on a disk."""
 
     def __init__(self, disk: CountedDisk) -> None:
         self._disk = disk
 
     def describe(self) -> list[Metric]:
-        """No metrics before the first scrape."""
+        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of the disk."""
+        """Yields the metrics of the disk."""
         counts = self._disk.counts
         for name, text, field in _COUNTERS:
             yield CounterMetricFamily(name, text, value=getattr(counts, field))

@@ -11,7 +11,8 @@ from prometheus_client.registry import Collector
 
 
 class Gaps(Collector):
-    """One thread observes, any may collect: then a few of the latest values may be missing. bounds: ascending."""
+    """One thread observes. Any thread may collect; a few of the latest values may then be missing. bounds: the upper
+    bounds of the buckets, ascending."""
 
     def __init__(self, name: str, text: str, bounds: Sequence[float]) -> None:
         self._name, self._text = name, text
@@ -20,7 +21,7 @@ class Gaps(Collector):
         self._sum = 0.0
 
     def observe(self, values: Sequence[float]) -> None:
-        """A value counts in the first bucket whose bound it does not pass. Values of one step are mostly alike."""
+        """Count each value in the first bucket whose bound it does not exceed. Values of one step are mostly equal."""
         bounds, counts = self._bounds, self._counts
         low, high = bisect_left(bounds, min(values)), bisect_left(bounds, max(values))
         if low == high:

@@ -1,4 +1,5 @@
-"""How full the bounded histories are, read at each scrape: a server grows until they are full, and then no more."""
+"""How full the bounded histories are, read at each scrape: a server's memory grows until they are full, and then no
+more."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ NAME = "twostroke_history_fill_ratio"
 
 
 def fills(ledger: Ledger, recent: Recent) -> Mapping[str, float]:
-    """How full each history is, from 0 (empty) to 1 (the oldest is dropped for a new one). Any thread may ask."""
+    """Returns how full each history is, from 0 (empty) to 1 (the oldest is dropped for a new one). Any thread may call
+    it."""
     return {
         "steps": ledger.history.fill,
         "steps_with_prefill": len(ledger.chunk_steps) / MAX_CHUNK_STEPS,
@@ -33,11 +35,11 @@ class HistoryCollector(Collector):
         self._recent = recent
 
     def describe(self) -> list[Metric]:
-        """No metrics before the first scrape."""
+        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The gauge."""
+        """Yields the gauge."""
         found = GaugeMetricFamily(NAME, "How full a bounded history is.", labels=["history"])
         for name, fill in fills(self._ledger, self._recent).items():
             found.add_metric([name], fill)

@@ -20,10 +20,10 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line; what was passed as `extra` is in it by name."""
+    """One JSON object a line, which includes each value of `extra` under its name."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A line without its end."""
+        """Returns a line without its end."""
         value: dict[str, Any] = {
             "time": _time(record),
             "level": record.levelname.lower(),
@@ -37,17 +37,17 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Time, level, words, then name=value. Whatever a client sent is written so that it cannot start a line."""
+    """Time, level, words, then name=value. Texts from a client are written so that they cannot start a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A line without its end; a traceback comes below it."""
+        """Returns a line without its end; a traceback comes below it."""
         fields = " ".join(f"{name}={json.dumps(value, default=str)}" for name, value in _extra(record).items())
         line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()} {fields}".rstrip()
         return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
 
 
 def set_up(lines: logging.Formatter, level: int, stream: TextIO) -> logging.Handler:
-    """Write this package's records to `stream`; the handler, for `tear_down`."""
+    """Write this package's records to `stream`. Returns the handler, for `tear_down`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(lines)
     own = logging.getLogger(NAME)
@@ -66,7 +66,7 @@ def tear_down(handler: logging.Handler) -> None:
 
 
 def request_ended(facts: RequestFacts) -> None:
-    """The line of a request, at level info."""
+    """Log the line of a request, at level info."""
     if not log.isEnabledFor(logging.INFO):
         return
     fields: dict[str, Any] = {

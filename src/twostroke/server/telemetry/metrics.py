@@ -1,4 +1,4 @@
-"""Prometheus metrics: one registry an app, fed by the engine as its observer."""
+"""Prometheus metrics: one registry for each app, fed by the engine, whose observer it is."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class _EngineCollector(Collector):
         self._adapters = adapters
 
     def describe(self) -> list[Metric]:
-        """No metrics: the engine is not asked before the first scrape."""
+        """Returns no metrics, because the engine is not asked before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All gauges and the counters that the engine keeps itself."""
+        """Yields all gauges, and the counters that the engine itself keeps."""
         now = self._read()
         for name, text, field in _GAUGES:
             yield GaugeMetricFamily(name, text, value=getattr(now, field))
@@ -78,7 +78,7 @@ class _EngineCollector(Collector):
 
 
 def _adapter_metrics(adapters: AdapterPlaces, now: Gauges) -> Iterator[Metric]:
-    """Which adapters are used."""
+    """Yields the metrics of the adapters that are used."""
     yield GaugeMetricFamily("twostroke_adapter_places", "Adapters that can be used at once.", value=adapters.places)
     used = GaugeMetricFamily("twostroke_adapter_used", "1: sequences have this adapter.", labels=["state", "adapter"])
     for state, slots in (("running", now.running_adapters), ("waiting", now.waiting_adapters)):
@@ -88,7 +88,7 @@ def _adapter_metrics(adapters: AdapterPlaces, now: Gauges) -> Iterator[Metric]:
 
 
 def _work_metrics(work: Work) -> Iterator[Metric]:
-    """What all steps so far computed and moved."""
+    """Yields how much all steps so far computed and moved."""
     yield CounterMetricFamily("twostroke_flops", "Arithmetic of all steps; a multiply-add counts two.", work.flops)
     moved = CounterMetricFamily("twostroke_moved_bytes", "Bytes that all steps moved, by kind.", labels=["kind"])
     moved.add_metric(["weights"], work.weight_bytes)
@@ -134,7 +134,8 @@ class ServerMetrics(Observer):
         work: Callable[[], Work] = Work,
         adapters: AdapterPlaces | None = None,
     ) -> None:
-        """Add the engine's gauges and the work of its steps; once a registry. adapters: where it has places."""
+        """Add the engine's gauges and the work of its steps; call it once for a registry. adapters: the places for
+        adapters, if the engine has any."""
         self.registry.register(_EngineCollector(read, work, adapters))
         self.guesses.elsewhere = lambda: read().guesses
 
@@ -144,7 +145,8 @@ class ServerMetrics(Observer):
         self._aliases.register(VllmNames(self.registry, labels, lambda: kv_facts))
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float) -> None:
-        """One engine step: its length, and how its rows divide into prompt and decoding positions, and guesses."""
+        """Observe one engine step: its length, and how its rows divide into prompt positions, decoding positions and
+        guesses."""
         prompt = 0
         for s in plan.sequences:  # not a sum of calls: most sequences decode
             if s.start < (end := len(s.request.prompt_token_ids)):
@@ -160,17 +162,17 @@ class ServerMetrics(Observer):
             self.guesses.on_step(plan, result)
 
     def on_first_token(self, ttft_s: float) -> None:
-        """A completion's first token."""
+        """Observe a completion's first token."""
         self.ttft.observe(ttft_s)
         self.recent.ttft_s.append(ttft_s)
 
     def on_next_tokens(self, gaps_s: Sequence[float]) -> None:
-        """The gaps before each later token of a completion."""
+        """Observe the gaps before each later token of a completion."""
         self.itl.observe(gaps_s)
         self.recent.itl_s.extend(gaps_s)
 
     def on_finish(self, finished: FinishedEvent, timings: Timings) -> None:
-        """A completion's end, by whatever reason."""
+        """Observe a completion's end, for whatever reason."""
         self.finished.labels(finished.reason.value).inc()
         if finished.reason is FinishReason.ERROR:
             late = finished.retry_after_s is not None
@@ -188,17 +190,18 @@ class ServerMetrics(Observer):
                 self.parts.labels(name.removesuffix("_s")).inc(max(0.0, seconds))
 
     def families(self) -> Iterator[Metric]:
-        """All metrics, those with vLLM's names included."""
+        """Yields all metrics, those with vLLM's names included."""
         yield from self.registry.collect()
         yield from self._aliases.collect()
 
     def text(self) -> bytes:
-        """The exposition format, version 0.0.4."""
+        """Returns all metrics in the exposition format, version 0.0.4."""
         return generate_latest(self.registry) + generate_latest(self._aliases)
 
 
 class GuessMetrics(Collector):
-    """Counters of tokens that were guessed and verified. elsewhere: what replicas verified, behind a front."""
+    """Counters of tokens that were guessed and verified. elsewhere: returns the guesses that replicas of a front
+    verified."""
 
     def __init__(self, made: CollectorRegistry) -> None:
         self.elsewhere: Callable[[], VerifiedGuesses] = VerifiedGuesses
@@ -207,20 +210,20 @@ class GuessMetrics(Collector):
         self.lost = Counter("twostroke_draft_lost_seconds", "Time of verifying guesses, predicted.", registry=made)
 
     def finished(self, timings: Timings) -> None:
-        """A completion ended."""
+        """Count the guesses of a completion that has ended."""
         self.won.inc(timings.guesses_won_s)
         self.lost.inc(timings.guesses_lost_s)
 
     def on_step(self, plan: Plan, result: StepResult) -> None:
-        """A step that verified guesses."""
+        """Count the guesses that a step verified."""
         self._here = self._here.plus(guesses_of(plan, result))
 
     def describe(self) -> list[Metric]:
-        """No metrics before the first scrape."""
+        """Returns no metrics, because nothing is read before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The sums so far."""
+        """Yields the sums so far."""
         now = self._here.plus(self.elsewhere())
         for name, text, count in (
             ("twostroke_drafts", "Guesses of one or more tokens that were verified.", now.guesses),
@@ -236,7 +239,8 @@ class GuessMetrics(Collector):
 
 
 class RequestMetrics:
-    """Figures of each completion, recorded when it ends, and of what requests ask for, recorded when they arrive."""
+    """Measurements of each completion, recorded when it ends, and of requests' parameters, recorded when they arrive.
+    """
 
     def __init__(self, made: CollectorRegistry) -> None:
         self.inference = _seconds("twostroke_request_inference_seconds", "From the first step to the last token.", made)
@@ -255,14 +259,15 @@ class RequestMetrics:
         self.asked_tokens = _tokens("twostroke_request_asked_tokens", "Most tokens of each completion asked for.", made)
 
     def asked(self, prompt: Prompt, context_tokens: int) -> None:
-        """A prompt came in."""
+        """Record the parameters of a prompt that came in."""
         self.pooled.inc(prompt.pooling is not None)
         room = context_tokens - len(prompt.token_ids)
         self.asked_n.observe(prompt.params.n)
         self.asked_tokens.observe(room if prompt.params.max_tokens is None else prompt.params.max_tokens)
 
     def _sources(self, finished: FinishedEvent, *, was_read: bool) -> None:
-        """Where the prompt's keys and values came from. Its completions share it: the first one's counts once."""
+        """Record where the prompt's keys and values came from. A request's completions share the prompt, so only the
+        first completion counts."""
         computed = finished.num_prompt_tokens - finished.num_cached_tokens
         if was_read:
             self.computed.observe(computed)
@@ -271,7 +276,7 @@ class RequestMetrics:
             self.prompt_computed.inc(computed)
 
     def finished(self, finished: FinishedEvent, timings: Timings, generated: int) -> None:
-        """A completion's end; times only where it got so far."""
+        """Record a completion's end; times only if it got far enough to have them."""
         self.prompt_tokens.observe(finished.num_prompt_tokens)
         self.tokens.observe(generated)
         self.preemptions.observe(finished.num_preemptions)

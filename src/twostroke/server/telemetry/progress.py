@@ -1,4 +1,4 @@
-"""How far a prompt is, reported until its first token is there. Sent where a client asks with `return_progress`.
+"""The progress of a prompt, reported until its first token is there. Sent when a client asks with `return_progress`.
 
     {"prompt_progress": {"total": 2000, "processed": 512, "cache": 0, "waiting_ahead": 0, "time_ms": 310.0}}
 """
@@ -11,11 +11,11 @@ from twostroke.cost.history.account import Phase
 from twostroke.server.live.view import EngineView
 
 PROGRESS_S = 0.2
-"""Seconds between two looks at the progress."""
+"""The seconds between two looks at the progress."""
 
 
 class PromptProgress:
-    """The progress of one completion's prompt. It reports each figure once."""
+    """The progress of one completion's prompt. It reports each state once."""
 
     def __init__(self, view: EngineView, completion_id: str) -> None:
         self._view = view
@@ -23,7 +23,7 @@ class PromptProgress:
         self._last_sent: tuple[int, int] | None = None
 
     def news(self) -> dict[str, Any] | None:
-        """The event's own part; None where nothing has changed, or no prompt is being read."""
+        """Returns the event's own part; None when nothing has changed, or no prompt is being read."""
         ledger = self._view.ledger
         live = ledger.live_one(self._id)
         if live is None or live.token_s is not None:

@@ -1,6 +1,6 @@
-"""OpenTelemetry, where it is installed: a span for each answer, with queue, prefill and decode below it.
+"""OpenTelemetry, if it is installed: a span for each answer, with queue, prefill and decode below it.
 
-Names and attributes follow the GenAI conventions. A caller's traceparent is honoured; texts are never in spans. Without
+Names and attributes follow the GenAI conventions. A caller's traceparent is used; texts are never in spans. Without
 `--otlp` nothing of OpenTelemetry is imported.
 """
 
@@ -18,9 +18,10 @@ OPERATIONS = {"/v1/completions": "text_completion"}
 
 
 def otlp_spans(url: str, model: str, version: str, clock: Callable[[], float]) -> tuple[Listener, Callable[[], None]]:
-    """(a call for each request, a call that ends it) for a collector that takes OTLP over HTTP at `url`.
+    """Returns (a function for each request, a function that ends it) for a collector that takes OTLP over HTTP at
+    `url`.
 
-    clock: the engine's. Raises ConfigError where the packages are missing.
+    clock: the engine's clock. Raises ConfigError when the packages are missing.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -39,10 +40,9 @@ def otlp_spans(url: str, model: str, version: str, clock: Callable[[], float]) -
 
 
 class Spans:
-    """A Listener. tracer: a tracer of OpenTelemetry's API. Spans are made when they have ended, with the times they
-    had.
+    """A Listener. tracer: a tracer of OpenTelemetry's API. Spans are made when they have ended, with their real times.
 
-    clock: the engine's. wall_clock: that of the requests' facts, in seconds since 1970.
+    clock: the engine's clock. wall_clock: the clock of the requests' facts, in seconds since 1970.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Spans:
         self._propagator = TraceContextTextMapPropagator()
 
     def __call__(self, facts: RequestFacts) -> None:
-        """One span for an answer, none for other requests."""
+        """Make one span for an answer, and none for other requests."""
         if not facts.response_id:
             return
         from opentelemetry import trace

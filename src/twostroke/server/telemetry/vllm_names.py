@@ -54,7 +54,8 @@ HISTOGRAMS = {
 FINISHED, WAITING_BY_REASON, CACHE = "request_success", "num_requests_waiting_by_reason", "cache_config_info"
 BY_SOURCE = "prompt_tokens_by_source"
 ADAPTERS = "lora_requests_info"
-"""Only of an engine that has places for adapters, as in vLLM; its labels are these three alone there, too."""
+"""Only an engine that has places for adapters has this metric, as in vLLM. It has only these three labels, also as in
+vLLM."""
 SOURCES = {
     "local_compute": "twostroke_prompt_tokens_computed",
     "local_cache_hit": "twostroke_prompt_tokens_cached",
@@ -64,7 +65,7 @@ REASONS = ("stop", "length", "abort", "error")
 
 
 class VllmNames(Collector):
-    """labels: put on every sample. facts: returns the facts of the KV cache, for cache_config_info."""
+    """labels: the labels of every sample. facts: returns the facts of the KV cache, for cache_config_info."""
 
     def __init__(
         self, own: CollectorRegistry, labels: Mapping[str, str], facts: Callable[[], Mapping[str, Any]]
@@ -74,11 +75,11 @@ class VllmNames(Collector):
         self._facts = facts
 
     def describe(self) -> list[Metric]:
-        """No metrics: the engine is not asked before the first scrape."""
+        """Returns no metrics, because the engine is not asked before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All aliases, of what our own registry says now."""
+        """Yields all aliases, with the present values of our own registry."""
         own = {family.name: family for family in self._own.collect()}
         for names, kind in ((GAUGES, "gauge"), (COUNTERS, "counter"), (HISTOGRAMS, "histogram")):
             for name, ours in names.items():
@@ -128,7 +129,7 @@ class VllmNames(Collector):
         return made
 
     def _used_adapters(self, own: Mapping[str, Metric]) -> Metric:
-        """Names in labels, with commas between. The value is the time: dashboards take the latest sample."""
+        """Returns names in labels, with commas between. The value is the time: dashboards take the latest sample."""
         used = [sample.labels for sample in own["twostroke_adapter_used"].samples]
         names = {
             state: ",".join(each["adapter"] for each in used if each["state"] == state)

@@ -1,4 +1,5 @@
-"""How far the cost model is off on this machine today: measured over predicted, by the size of a step."""
+"""Measures the error of the cost model on this machine: the ratio of measured to predicted time, by the size of a step.
+"""
 
 from __future__ import annotations
 
@@ -8,39 +9,43 @@ from collections.abc import Iterable
 from twostroke.types.objectives import ITL_SHARE
 
 WINDOW_STEPS, USUAL_STEPS = 64, 15
-"""The steps that `high` and `low`, and those that `usual` look back at, of one size class."""
+"""How many steps of one size class `high` and `low` look back at, and how many `usual` looks back at."""
 LEAST_EVIDENCE = 3
-"""The fewest steps of a class that count alone. With fewer, the prior takes the places of those that are missing."""
+"""The fewest steps of a class that count alone. With fewer steps, the prior takes the places of the missing ones."""
 LEAST, MOST = 0.1, 10.0
 LEAST_OF_GUESS, MOST_OF_GUESS = 0.001, 1000.0
-"""A guess may be of a machine that nobody has seen."""
+"""The bounds of the ratio when the cost model is a guess: it may be of a machine that nobody has measured."""
 HIGH = ITL_SHARE + 0.01
-"""An ITL objective is met where 95% of the gaps keep it, so that 4% of the steps may pass."""
+"""The share of the steps that do not pass `high`. An ITL objective is met when 95% of the gaps keep it, so 4% of the
+steps may pass."""
 LOW = 0.1
-"""The share of the steps that are quicker than `low`. Other programs rarely disturb these."""
+"""The share of the steps that are quicker than `low`. Other programs rarely disturb these steps."""
 GUESS_PRIOR = 2.0
 """The prior of a cost model that was not measured: its first steps are planned as if they took twice the predicted
 time.
 """
 IDLE_HALF_S = 10.0
-"""Idle time after which a correction of a measured cost model counts half."""
+"""The idle seconds after which a correction of a measured cost model counts half."""
 SURE_PREFILLS = 4
-"""Steps with prompts after which a guess is as good as corrected."""
+"""The number of steps with prompts after which a guessed cost model counts as corrected."""
 COLD_STEPS = 8
 """How many cold steps the estimate of the next one uses."""
 KEPT_AFTER_IDLE = 2
-"""Steps of a class that are remembered over such a pause; new ones outweigh them soon."""
+"""How many steps of a class are remembered after an idle time of more than IDLE_HALF_S; new steps soon outweigh them.
+"""
 DECODE = 0
 """The class of steps in which every sequence has one row."""
 
 
 def size_class(prefill_rows: int) -> int:
-    """Steps err differently by size: few rows read weights, many rows multiply. A class for each power of two."""
+    """Returns the size class of a step: one class for each power of two. Predictions err differently by size: a step of
+    few rows mostly reads weights, a step of many rows mostly multiplies."""
     return prefill_rows.bit_length() if prefill_rows else DECODE
 
 
 class _Ratios:
-    """measured / predicted of the last steps of one class, with the prior where there are too few."""
+    """The ratios measured / predicted of the last steps of one class, filled up with the prior when there are too few.
+    """
 
     def __init__(self, prior: float) -> None:
         self._prior = prior
@@ -77,16 +82,16 @@ class _Ratios:
 class CostCorrection:
     """The ratio of measured to predicted times, by size class of a step.
 
-    The same observations at the same times give the same ratios. Each ratio is bounded to [1/10, 10]; where the cost
+    The same observations at the same times give the same ratios. Each ratio is bounded to [1/10, 10]; when the cost
     model is a guess, to [1/1000, 1000].
 
     `usual` is the median of the last 15 steps of a size class, `high` the 96th percentile of the last 64, without the
-    slowest: one outlier moves neither. `low` is the 10th percentile of the last 64: the machine's own speed, where
-    other programs disturb it in between. Two steps outweigh the prior. A class that was not seen twice takes the ratio
-    of the nearest one that was.
+    slowest: one outlier moves neither. `low` is the 10th percentile of the last 64: the machine's own speed, even when
+    other programs disturb it at times. Two steps outweigh the prior. A class that was not seen twice takes the ratio of
+    the nearest class that was.
 
-    believed: the cost model was measured on this machine, so that after idle time what it says counts again. A guess
-    has nothing to go back to; there a pause only shortens the memory.
+    believed: True when the cost model was measured on this machine, so that its prediction counts again after idle
+    time. A guess has nothing to go back to; a pause then only shortens the memory.
     """
 
     def __init__(self, prior: float = 1.0, believed: bool = True) -> None:
@@ -100,17 +105,18 @@ class CostCorrection:
 
     @property
     def sure(self) -> bool:
-        """Is there evidence of prompts: a measured model, or a few measured steps with prompts in them?"""
+        """True when there is evidence of how long prompts take: a measured model, or a few measured steps with prompts
+        in them."""
         prefills = sum(len(ratios) for size, ratios in self._classes.items() if size != DECODE)
         return self._believed or prefills >= SURE_PREFILLS
 
     def at(self, now: float) -> None:
-        """Set the time. What was learned counts less, the longer nothing was computed."""
+        """Set the time. The longer nothing was computed, the less the learned correction counts."""
         idle_s = 0.0 if self._last_s is None else max(0.0, now - self._last_s)
         self._weight = 0.5 ** (idle_s / IDLE_HALF_S) if self._believed else 1.0
 
     def observe(self, size: int, predicted_s: float, measured_s: float, now: float = 0.0) -> None:
-        """One step that ended now; a step that took no time is ignored."""
+        """Note one step that ended now. A step that took no time is ignored."""
         if predicted_s <= 0 or measured_s <= 0:
             return
         if self._last_s is not None and now - measured_s - self._last_s > IDLE_HALF_S:
@@ -123,7 +129,7 @@ class CostCorrection:
         self._classes[size].add(self._bounded(measured_s / predicted_s))
 
     def observe_cold(self, size: int, predicted_s: float, measured_s: float) -> None:
-        """One step next to which memory was made ready: it counts until the next step that is not cold."""
+        """Note one step during which memory was made ready. It counts until the next step that is not cold."""
         usual_s = predicted_s * self.usual(size)
         if usual_s > 0 and measured_s > 0:
             last = self._cold.setdefault(size == DECODE, deque(maxlen=COLD_STEPS))
@@ -131,31 +137,33 @@ class CostCorrection:
 
     @property
     def cold_factor(self) -> float:
-        """How many times longer than usual steps take at this moment: the median of the last cold ones, or 1.
+        """How many times longer than usual steps take at this moment: the median of the last cold steps, or 1.
 
-        The larger of that of decode steps and of steps with prompts.
+        It is the larger one of the factors of decode steps and of steps with prompts.
         """
         return max((sorted(last)[len(last) // 2] for last in self._cold.values()), default=1.0)
 
     @property
     def cold_high(self) -> float:
-        """How many times longer the slowest of the last cold steps took, which the next step rarely passes; else 1."""
+        """How many times longer than usual the slowest of the last cold steps took, which the next step rarely passes;
+        else 1."""
         return max((max(last) for last in self._cold.values()), default=1.0)
 
     def usual(self, size: int) -> float:
-        """What a step of this class takes, in units of its prediction."""
+        """Returns how long a step of this class takes, in units of its prediction."""
         return self._weighted(max(ratios.usual for ratios in self._nearest(size)))
 
     def low(self, size: int) -> float:
-        """What a step of this class takes that nothing disturbs, in units of its prediction."""
+        """Returns how long an undisturbed step of this class takes, in units of its prediction."""
         return self._weighted(min(ratios.low for ratios in self._nearest(size)))
 
     def high(self, size: int) -> float:
-        """What 96% of the steps of this class do not pass, in units of their predictions."""
+        """Returns the bound that 96% of the steps of this class do not pass, in units of their predictions."""
         return self._weighted(max(ratios.high for ratios in self._nearest(size)))
 
     def _bounded(self, ratio: float) -> float:
-        """Rounded, so that the last bits of sums of seconds never decide the size of a chunk."""
+        """Returns the ratio within its bounds and rounded, so that the last bits of sums of seconds never decide the
+        size of a chunk."""
         least, most = self._bounds
         bounded = min(most, max(least, ratio))
         return round(bounded, 3 if bounded >= LEAST else 6)
@@ -164,8 +172,9 @@ class CostCorrection:
         return ratio if self._weight == 1.0 else ratio**self._weight
 
     def _nearest(self, size: int) -> Iterable[_Ratios]:
-        """The ratios of the class, or of the nearest classes that were seen twice. Decode stands apart from prompts of
-        any size: each says something of the other only where nothing else does, and only that steps take longer."""
+        """Returns the ratios of the class, or of the nearest classes that were seen twice. Decode is separate from
+        prompts of any size. The ratio of one is used for the other only when there is nothing else, and only to predict
+        longer steps."""
         kin = {each: ratios for each, ratios in self._classes.items() if (each == DECODE) == (size == DECODE)}
         if not kin:
             return (_Ratios(self._prior), *self._classes.values())

@@ -10,7 +10,7 @@ from twostroke.types.plan import Role
 
 
 class StepTime:
-    """Seconds of steps that are not run yet. A prediction takes tens of microseconds."""
+    """Predicts the seconds of steps that are not run yet. A prediction takes tens of microseconds."""
 
     def __init__(self, cost: StepCost, correction: CostCorrection) -> None:
         self._cost = cost
@@ -18,7 +18,8 @@ class StepTime:
 
     @classmethod
     def of(cls, cost: StepCost, guessed: bool) -> StepTime:
-        """guessed: this machine was not measured, so the model is trusted less until steps were measured."""
+        """Returns a StepTime of this cost model. guessed: True when this machine was not measured, so the model is
+        trusted less until steps were measured."""
         return cls(cost, CostCorrection(GUESS_PRIOR, believed=False) if guessed else CostCorrection())
 
     def at(self, now: float) -> None:
@@ -27,7 +28,7 @@ class StepTime:
 
     @property
     def sure(self) -> bool:
-        """Is there evidence of how long prompts take?"""
+        """True when there is evidence of how long prompts take."""
         return self._correction.sure
 
     @property
@@ -36,23 +37,23 @@ class StepTime:
         return self._correction.cold_factor
 
     def usual_s(self, segments: Sequence[Segment]) -> float:
-        """The seconds that it most likely takes, used for plans of the future."""
+        """Returns the seconds that the step most likely takes, used for plans of the future."""
         return self._cost.predict(segments).seconds * self._correction.usual(_class_of(segments))
 
     def low_s(self, segments: Sequence[Segment]) -> float:
-        """What it takes where nothing disturbs it: the machine's own speed."""
+        """Returns the seconds that the step takes when nothing disturbs it: the machine's own speed."""
         return self._cost.predict(segments).seconds * self._correction.low(_class_of(segments))
 
     def high_s(self, segments: Sequence[Segment]) -> float:
-        """The seconds that it rarely exceeds, used for promises."""
+        """Returns the seconds that the step rarely exceeds, used for promises."""
         return self._cost.predict(segments).seconds * self._correction.high(_class_of(segments))
 
     def now_s(self, segments: Sequence[Segment]) -> float:
-        """What the very next step rarely passes, also where memory is made ready meanwhile."""
+        """Returns the seconds that the very next step rarely exceeds, also when memory is made ready meanwhile."""
         return self.high_s(segments) * self._correction.cold_high
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """A step next to which memory was made ready. It is no measure of steps after the last such one."""
+        """Note a step during which memory was made ready. It is no measure of steps after the last such step."""
         held = tuple(parts)
         self._correction.observe_cold(_class_of(held), self._cost.predict(held).seconds, measured_s)
 

@@ -1,4 +1,4 @@
-"""The last few of some figures, and their quantiles: what remembers a little and forgets outliers."""
+"""The last few of some numbers, and their quantiles: a memory that is short and ignores outliers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 
 class Window:
-    """The last `size` values. `first` are there from the beginning and leave as the oldest.
+    """The last `size` values. `first` are in the window from the beginning and leave it as the oldest.
 
-    A quantile q is at most what a share 1 - q of wild values can spoil: the median stands half of them.
+    Wild values spoil a quantile q only when their share is more than 1 - q: the median withstands half of them.
     """
 
     def __init__(self, size: int, first: Sequence[float] = ()) -> None:
@@ -20,7 +20,7 @@ class Window:
         self.num_seen = 0
 
     def add(self, value: float) -> None:
-        """Take one more; the oldest leaves when there are too many. A few microseconds."""
+        """Add one value. The oldest leaves when there are too many. A call takes a few microseconds."""
         self.num_seen += 1
         self._values.append(value)
         insort(self._sorted, value)
@@ -28,6 +28,7 @@ class Window:
             del self._sorted[bisect_left(self._sorted, self._values.popleft())]
 
     def quantile(self, share: float) -> float | None:
-        """The smallest value that at least this share of them does not pass; None of nothing."""
+        """Returns the smallest value that at least the share `share` of the values does not pass; None without values.
+        """
         count = len(self._sorted)
         return self._sorted[min(count - 1, int(share * count))] if count else None

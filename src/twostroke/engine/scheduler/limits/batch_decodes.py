@@ -13,8 +13,8 @@ ROOM_SHARE = 0.5
 
 
 class BatchDecodes:
-    """Batch streams have no promise. Where a step would be too long, those are left out first that went on most
-    recently.
+    """Chooses the batch streams of a step; they have no promise. When a step would be too long, the batch streams that
+    went on most recently are left out first.
 
     At least one is in every step, and the one that was left out longest comes first. Each of k batch streams therefore
     goes on at least every k-th step.
@@ -24,9 +24,8 @@ class BatchDecodes:
         self._seconds = seconds
 
     def chosen(self, interactive: list[Running], batch: list[Running], bound_s: float | None) -> list[Running]:
-        """The batch streams that go on in this step. bound_s: the most seconds of the step, None where nothing was
-        promised.
-        """
+        """Returns the batch streams that go on in this step. bound_s: the most seconds of the step; None when nothing
+        was promised."""
         if not batch or not interactive or bound_s is None:
             return batch
         room_s = ROOM_SHARE * bound_s
@@ -45,5 +44,5 @@ class BatchDecodes:
 
 
 def decode_segment(sequence: Running) -> Segment:
-    """The step in which it has its next token, once its prompt is computed."""
+    """Returns the segment in which the sequence gets its next token, once its prompt is computed."""
     return Segment.decode(len(sequence.known) - 1, sequence.request.adapter)

@@ -1,4 +1,4 @@
-"""Batch work takes what interactive work leaves, and a tenth in any case."""
+"""Batch work takes the time that interactive work leaves, and a tenth in any case."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ BATCH_SHARE = 0.1
 
 
 class BatchShare:
-    """At least `share` of the prefill tokens that are computed while batch work waits are of batch work.
+    """Of the prefill tokens that are computed while batch work waits, at least the share `share` belongs to batch work.
 
-    Bound. While batch work is pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens. Here b
-    is the tokens of batch work and s the largest step. Whenever it has had more than the first term, batch work is
-    first in the next step except for one turn of the oldest (engine/scheduler/ageing.py). Count n tokens of batch work,
-    those before it included. Once there is a place for it, it waits for at most n * (1 - share) / share + 2 s tokens of
-    interactive prefill.
+    Bound. Let b be the prefill tokens of batch work so far, and s the tokens of the largest step. While batch work is
+    pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens. Whenever it has had more than the
+    first term, batch work is first in the next step, except for one turn of the oldest (engine/scheduler/ageing.py).
+    Let n be the tokens of one piece of batch work and of all batch work before it. Once there is a place for this
+    piece, it waits for at most n * (1 - share) / share + 2 s tokens of interactive prefill.
     """
 
     def __init__(self, share: float = BATCH_SHARE) -> None:
@@ -22,11 +22,12 @@ class BatchShare:
 
     @property
     def due(self) -> bool:
-        """True where batch work must be first."""
+        """True when batch work must be first."""
         return self._batch_tokens < self.share * (self._interactive_tokens + self._batch_tokens)
 
     def planned(self, interactive_tokens: int, batch_tokens: int, pending: bool) -> None:
-        """Count a step's prefill tokens. pending: batch work waited for the step; where none does, nothing is owed."""
+        """Count a step's prefill tokens. pending: True when batch work waited for the step; when none does, nothing is
+        owed."""
         if not pending:
             self._interactive_tokens = self._batch_tokens = 0
             return

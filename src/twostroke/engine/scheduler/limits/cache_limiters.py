@@ -1,4 +1,4 @@
-"""What the caches ask of chunks: room for a chunk next to a window, and ends where a snapshot is taken."""
+"""The limits that caches set for chunks: room for a chunk next to a window, and ends where a snapshot is taken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twostroke.engine.scheduler.sequence import Sequence
 
 
 class WindowRoom(Struct, frozen=True):
-    """A chunk is no longer than what a window's pool holds next to the window itself."""
+    """A chunk is no longer than the room of a window's pool besides the window itself."""
 
     max_chunk_tokens: int
 
@@ -23,7 +23,7 @@ class SnapshotPoints:
     """A chunk ends where a snapshot of the sequence's state is to be taken."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Up to the next point, where there is one within the chunk."""
+        """Returns the tokens up to the next point, when there is one within the chunk."""
         computed = sequence.computed
         for point in sequence.points:
             if computed < point < computed + wanted_tokens:
@@ -32,7 +32,7 @@ class SnapshotPoints:
 
 
 def cache_limiters(cache: CacheManager, limits: SchedulerLimits) -> tuple[Limiter, ...]:
-    """The limiters that this cache needs."""
+    """Returns the limiters that this cache needs."""
     found: list[Limiter] = []
     if cache.chunk_tokens < limits.max_step_tokens:
         found.append(WindowRoom(cache.chunk_tokens))

@@ -9,18 +9,20 @@ from msgspec import Struct
 from twostroke.cost.shape import Segment
 
 KEPT_SHARE = 0.97
-"""The share of a bound that a step may be predicted to fill; the rest is for what a prediction leaves out."""
+"""The share of a bound that a step may be predicted to fill; the rest is a reserve for time that a prediction leaves
+out."""
 FILLED_SHARE, AIM_SHARE = 0.95, 0.98
-"""Shares of the bound: a step as full as the first is full enough; the next trial aims at the second."""
+"""Shares of the bound: a step that fills FILLED_SHARE is full enough; the next trial aims at AIM_SHARE."""
 MIN_CHUNK_TOKENS = 32
-"""Progress that a step's first prefill always makes, whatever the bound."""
+"""The tokens that a step's first prefill always computes, whatever the bound."""
 MAX_TRIALS = 6
 
 Seconds = Callable[[Sequence[Segment]], float]
 
 
 class Chunk(Struct, frozen=True):
-    """The most tokens that were found to fit; within says whether they keep the bound or are the forced minimum."""
+    """num_tokens: the most tokens that were found to fit. seconds: the predicted time of the step. within: True when
+    the chunk keeps the bound, False when it is the forced minimum."""
 
     num_tokens: int
     seconds: float
@@ -28,7 +30,7 @@ class Chunk(Struct, frozen=True):
 
 
 class ChunkSizer:
-    """Chunks end at multiples of align_tokens, or at the prompt's end.
+    """Finds the size of chunks. A chunk ends at a multiple of align_tokens, or at the prompt's end.
 
     Every size that it allows was predicted to keep the bound, or is the minimum. When predictions are right, no step
     passes the bound unless the minimum forces it. It needs three or four predictions where time is nearly linear in the
@@ -43,7 +45,8 @@ class ChunkSizer:
     def chunk(
         self, base: Sequence[Segment], start: int, wanted: int, remaining: int, bound_s: float, adapter: int = -1
     ) -> Chunk:
-        """The largest chunk from `start` on, next to `base`, that keeps the step under bound_s; at least the minimum.
+        """Returns the largest chunk from `start` on, together with `base`, that keeps the step under bound_s; at least
+        the minimum.
 
         adapter: the number of the sequence's adapter; -1 for none.
         """
@@ -77,5 +80,6 @@ class ChunkSizer:
         return Chunk(low, low_s, True)
 
     def _aligned(self, start: int, num_tokens: int) -> int:
-        """The most tokens, up to num_tokens, with which the chunk ends at a multiple; 0 where it would be empty."""
+        """Returns the most tokens, up to num_tokens, with which the chunk ends at a multiple; 0 when it would be empty.
+        """
         return max(0, num_tokens - (start + num_tokens) % self._align_tokens)

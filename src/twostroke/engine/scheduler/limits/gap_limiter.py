@@ -1,4 +1,4 @@
-"""How much of a prompt a step may hold next to running streams where nothing was promised: the default."""
+"""How much of a prompt a step may hold next to running streams when nothing was promised: the default."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from twostroke.types.plan import Role
 LEAST_GAP_S = 0.25
 GAP_DECODE_STEPS = 8
 MOST_DECODE_SHARE = 0.2
-"""Where decode alone takes more than this share of the bound in seconds, the bound in decode steps counts."""
+"""When decode alone takes more than this share of the bound in seconds, the bound in decode steps counts."""
 
 
 class GapRule(Struct, frozen=True):
-    """How long the gap between two tokens of a stream may become because a prompt is computed next to it.
+    """How long the gap between two tokens of a stream may become because a prompt is computed in the same step.
 
     least_s: the bound in seconds. decode_steps: the bound as a number of steps without prompts; it counts where one
     step is so slow that least_s would leave little time for prompts. Both bounds are for the whole step, decode
@@ -38,7 +38,7 @@ class GapRule(Struct, frozen=True):
         )
 
     def bound_s(self, seconds: Seconds, streams: list[Segment]) -> float:
-        """Seconds that a step next to these streams may take.
+        """Returns the seconds that a step with these streams may take.
 
         seconds: predicts the time of a step that nothing disturbs. With the usual, measured time the bound would follow
         the load of the machine. Another busy program that doubles each decode step would double the allowed gap.
@@ -52,7 +52,7 @@ class GapRule(Struct, frozen=True):
 class GapLimiter:
     """Satisfies `scheduler.limits.Limiter`. A step without streams is not made shorter.
 
-    A step's first prompt always gets the least chunk; further ones get what the first leaves of the bound.
+    A step's first prompt always gets the least chunk. Further prompts get what the first one leaves of the bound.
     """
 
     def __init__(self, times: StepTime, align_tokens: int, rule: GapRule) -> None:
@@ -61,7 +61,8 @@ class GapLimiter:
         self.rule = rule
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Streams pass; a sequence with more to compute gets what the rule leaves next to them."""
+        """Returns all wanted tokens for streams. A sequence with more to compute gets what the rule leaves of the step.
+        """
         if wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
         streams = step.streams()

@@ -1,7 +1,8 @@
-"""Which sequences go into a step where the grammars of some take long: others do not wait for all of their masks.
+"""Which sequences go into a step when the grammars of some take long: other sequences do not wait for all of their
+masks.
 
-A mask is made between a step's logits and its tokens, so all sequences of a step wait for it. What a sequence of a
-hard grammar gets is the same in any step; it is only later.
+A mask is made between a step's logits and its tokens, so all sequences of a step wait for it. A sequence with a slow
+grammar gets the same tokens in any step, only later.
 """
 
 from __future__ import annotations
@@ -9,21 +10,22 @@ from __future__ import annotations
 from twostroke.engine.scheduler.sequence import Sequence
 
 HEAVY_S = 0.5e-3
-"""A mask that takes longer is heavy. Most take a tenth of that."""
+"""A mask that takes more seconds than this is heavy. Most take a tenth of it."""
 BESIDE_S, ALONE_S = 5e-3, 50e-3
-"""Heavy masks of one step take no longer together, next to other sequences and where there are none. One of them is
-always made."""
+"""The most seconds that all heavy masks of one step may take together: BESIDE_S with other sequences in the step,
+ALONE_S without. One heavy mask is always made."""
 
 
 def mask_s(sequence: Sequence) -> float:
-    """About how long the next mask of the sequence takes; 0 where it has no grammar."""
+    """Returns about how many seconds the next mask of the sequence takes; 0 when it has no grammar."""
     return 0.0 if sequence.request.mask is None else sequence.request.mask.mask_s
 
 
 def without_late_masks(decoding: list[Sequence], others: bool) -> list[Sequence]:
-    """The sequences whose turn it is; the heavy ones that were in no step for longest come first.
+    """Returns the sequences that go into this step. Of the heavy ones, those that were in no step for longest come
+    first.
 
-    others: whether prompts are to be computed, too.
+    others: True when prompts are to be computed, too.
     """
     heavy = [each for each in decoding if mask_s(each) > HEAVY_S]
     if len(heavy) < 2:

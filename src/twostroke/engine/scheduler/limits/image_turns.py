@@ -1,11 +1,12 @@
-"""When tiles of images are encoded: next to streams piece by piece, and a prompt waits in front of a tile until then.
+"""When tiles of images are encoded: piece by piece while streams run, and a prompt waits in front of a tile until the
+tile is ready.
 
     num_tokens = turns.limit(sequence, num_tokens, step, limiters)     before the limiters: it stops this sequence alone
     plan.encode, plan.encode_s = turns.take(step, limiters)            the tile that the step works on, and for how long
     turns.done(result.encodes, sequences)
 
 A step works on a tile for the seconds that its streams leave, so no gap grows beyond the rule. Without streams a tile
-is encoded in the step that computes its positions, one tile of a sequence in one step. What is ready is what was
+is encoded in the step that computes its positions, one tile of a sequence in one step. A tile is ready when it was
 encoded lately and is kept.
 """
 
@@ -22,21 +23,23 @@ from twostroke.types.images import EncodedTiles, ImageTile
 from twostroke.types.plan import NO_TURN, EncodeTurn, Role
 
 MOST_READY = 4096
-"""Tiles that are remembered as encoded."""
+"""How many tiles are remembered as encoded."""
 UNBOUND_S = 0.1
-"""Seconds of an encode next to streams for which no limit is kept."""
+"""The seconds of an encode in a step with streams when there is no limit."""
 SHARE = 0.5
-"""The share of the seconds that are left which an encode keeps from prompts that are planned after it."""
+"""The share of the step's remaining seconds that is kept for an encode, and not given to prompts that are planned after
+it."""
 UNMEASURED_SHARE = 0.125
-"""The share of its seconds that an encode takes while none was measured: predictions may be wrong by so much."""
+"""The share of its seconds that an encode takes while no encode was measured: predictions may be wrong by this factor.
+"""
 KEPT_EVIDENCE = 0.75
-"""How much of what was measured counts as much again in the next step."""
+"""The factor by which earlier measurements of encodes count less with each new one."""
 
 
 class ImageTurns:
     """The first sequence that waits for a tile has the turn until the tile is encoded.
 
-    cost: predicts encodes, corrected by what the last ones took; None where there is no prediction.
+    cost: predicts the time of encodes, corrected by the times of the latest ones; None when there is no prediction.
     """
 
     def __init__(self, cost: EncodeCost | None = None) -> None:
@@ -66,7 +69,7 @@ class ImageTurns:
     def limit(
         self, sequence: Sequence, wanted_tokens: int, step: StepLoad, limiters: Positions[Limiter] = ()
     ) -> int:
-        """Up to the first tile that is not ready; with that tile where nobody waits for a token."""
+        """Returns the tokens up to the first tile that is not ready; with that tile when nobody waits for a token."""
         images = sequence.request.images
         if not images or sequence.role is Role.DECODE:
             return wanted_tokens
@@ -85,12 +88,13 @@ class ImageTurns:
         return wanted_tokens
 
     def reserve(self, step: StepLoad, limiters: Positions[Limiter]) -> None:
-        """Keep time for a tile that was begun, once all that decodes is planned: prompts may fill every step."""
+        """Keep time for a tile that was begun, once all decoding sequences are planned: otherwise prompts may fill
+        every step."""
         if self._open is not None:
             step.encode_s = max(0.0, SHARE * min(_left_s(step, limiters), UNBOUND_S / SHARE))
 
     def take(self, step: StepLoad, limiters: Positions[Limiter]) -> EncodeTurn:
-        """The tile to work on in the step that is planned now, and for how long."""
+        """Returns the tile to work on in the step that is planned now, and for how many seconds."""
         if self._open is None:
             return NO_TURN
         left_s = _left_s(step, limiters)
@@ -100,7 +104,8 @@ class ImageTurns:
         return EncodeTurn(self._open, max(0.0, sure * left_s / self._factor))
 
     def done(self, encodes: EncodedTiles, waiting: Iterable[Sequence]) -> None:
-        """Pieces were computed, or rows were dropped. waiting: the sequences that may show them."""
+        """Note that pieces of tiles were computed, or rows were dropped. waiting: the sequences that may show these
+        tiles."""
         if encodes.predicted_s > 0:
             self._measured_s = KEPT_EVIDENCE * self._measured_s + encodes.seconds
             self._expected_s = KEPT_EVIDENCE * self._expected_s + encodes.predicted_s
@@ -122,5 +127,5 @@ class ImageTurns:
 
 
 def _left_s(step: StepLoad, limiters: Positions[Limiter]) -> float:
-    """The least of what the limits leave."""
+    """Returns the fewest seconds that any of the limits leaves of the step."""
     return min((each.left_s(step) for each in limiters if isinstance(each, TimeLimiter)), default=inf)

@@ -1,4 +1,4 @@
-"""How much prefill a step may hold next to running streams, so that none of them waits longer than promised."""
+"""How much prefill a step may hold next to running streams, so that no stream waits longer than promised."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from twostroke.engine.scheduler.sequence import Sequence as Waiting
 from twostroke.types.plan import Role
 
 TTFT_SHARE = 0.25
-"""The share of the TTFT objective that a step without streams may take. A request that arrives now waits for its
+"""The share of the TTFT objective that a step without streams may take. A request that arrives now waits for the step's
 end."""
 
 
 class ItlLimiter:
-    """Satisfies `scheduler.limits.Limiter`. Streams whose ITL was not promised have the default's rule."""
+    """Satisfies `scheduler.limits.Limiter`. Streams without a promised ITL have the default's rule."""
 
     def __init__(
         self, times: StepTime, align_tokens: int, ttft_s: float | None = None, rule: GapRule | None = None
@@ -31,7 +31,8 @@ class ItlLimiter:
         self._idle_bound_s = None if ttft_s is None else TTFT_SHARE * ttft_s
 
     def limit(self, sequence: Waiting, wanted_tokens: int, step: StepLoad) -> int:
-        """Sequences that decode pass; all others get what the tightest promise of the step leaves."""
+        """Returns all wanted tokens for sequences that decode. All others get what the tightest promise of the step
+        leaves."""
         if wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens
         bound_s = self.bound_s(step.waiting())
@@ -50,14 +51,15 @@ class ItlLimiter:
         return inf if bound_s is None else bound_s - self._times.now_s(step.segments())
 
     def bound_s(self, others: Sequence[Waiting]) -> float | None:
-        """Seconds that a step with these sequences may take; None where no stream waits for its end."""
+        """Returns the seconds that a step with these sequences may take; None when no stream waits for the step's end.
+        """
         streams = [s for s in others if s.num_output and s.interactive]
         if not streams:
             return self._idle_bound_s
         return self.bound_beside_s(streams, [decode_segment(s) for s in streams])
 
     def bound_beside_s(self, promised: Sequence[Waiting], streams: list[Segment]) -> float | None:
-        """The bound in seconds for streams that would run. promised: sequences that have promises."""
+        """Returns the bound in seconds for streams that would run. promised: the sequences that have promises."""
         if not promised or not streams:
             return self._idle_bound_s
         promises = [s.objectives.itl_s for s in promised if s.objectives.itl_s is not None]

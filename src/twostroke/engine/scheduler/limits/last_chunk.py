@@ -1,4 +1,5 @@
-"""A prompt's last chunk is small where another replica waits for its pages: the others travel while it is computed."""
+"""A prompt's last chunk is small when another replica waits for its pages: the other pages travel while it is computed.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +9,20 @@ from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.engine.scheduler.sequence import Sequence
 
 LAST_SHARE = 32
-"""The last chunk has about one in this many tokens of the prompt."""
+"""The last chunk has about one in LAST_SHARE tokens of the prompt."""
 LEAST_PAGES = 2
-"""And at least these: a step reads all weights, however few rows it has."""
+"""The fewest pages of a last chunk: a step reads all weights, however few rows it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmallLastChunk:
-    """A chunk that would end the prompt and is more than twice as long as a last chunk should be leaves that one."""
+    """A chunk that would end the prompt, and is more than twice as long as a last chunk should be, ends before the last
+    chunk."""
 
     page_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Up to the last chunk's first page, or everything that is wanted."""
+        """Returns the tokens up to the last chunk's first page, or all wanted tokens."""
         last = max(LEAST_PAGES * self.page_tokens, len(sequence.known) // LAST_SHARE)
         if wanted_tokens < sequence.remaining or wanted_tokens <= 2 * last:
             return wanted_tokens

@@ -18,13 +18,13 @@ from twostroke.types.plan import Role
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
-    """max_step_tokens: rows of a step. max_sequences: sequences of a step, and running ones.
+    """max_step_tokens: the most rows of a step. max_sequences: the most sequences of a step, and the most running ones.
 
-    watermark_pages: pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: guesses
-    that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not at all.
-    plans_in_flight: plans that may be made before the first of them is committed: the stages of a pipeline.
-    spare_tokens: positions after those of a step for which a sequence that samples gets a page already, where there are
-    enough pages. An executor may then begin its next step early.
+    watermark_pages: the pages that an admission leaves free, so that running sequences can grow. max_draft_tokens: the
+    most guesses that a step verifies, of all sequences together. whole_prompts: a prompt is computed in one step or not
+    at all. plans_in_flight: the plans that may be made before the first of them is committed: the stages of a pipeline.
+    spare_tokens: the positions after those of a step for which a sequence that samples gets a page already, when there
+    are enough pages. An executor may then begin its next step early.
     """
 
     max_step_tokens: int = 512
@@ -37,11 +37,12 @@ class SchedulerLimits:
 
 
 class StepLoad(Struct):
-    """What a step holds so far. parts: each sequence with its rows. num_decode_tokens: rows of the sequences that
-    decode, once all of them are in: they are first.
+    """The rows that a step holds so far. parts: each sequence with its number of rows. num_decode_tokens: the rows of
+    the sequences that decode, once all of them are in; they come first.
 
-    full: a limit cut one sequence short, so no other gets more. beside: sequences that decode in other plans, which the
-    pipeline computes after or before this one: they wait for it, too. encode_s: seconds that an encode may take.
+    full: True when a limit cut one sequence short, so no other gets more. beside: the sequences that decode in other
+    plans, which the pipeline computes before or after this plan: they wait for it, too. encode_s: the seconds that an
+    encode may take.
     """
 
     num_tokens: int = 0
@@ -53,16 +54,16 @@ class StepLoad(Struct):
 
     @property
     def num_sequences(self) -> int:
-        """Sequences so far."""
+        """The number of sequences so far."""
         return len(self.parts)
 
     @property
     def num_prefill_tokens(self) -> int:
-        """Rows of sequences that do not decode."""
+        """The rows of sequences that do not decode."""
         return self.num_tokens - self.num_decode_tokens
 
     def segments(self) -> list[Segment]:
-        """What a cost model must know of the step as it is planned so far."""
+        """Returns the segments of the step as it is planned so far, for a cost model."""
         found = []
         for sequence, rows in self.parts:
             drafts = max(0, rows - sequence.remaining)
@@ -72,25 +73,25 @@ class StepLoad(Struct):
         return found
 
     def streams(self) -> list[Segment]:
-        """The segments of sequences whose readers have tokens already and wait for the next one."""
+        """Returns the segments of sequences whose readers have tokens already and wait for the next token."""
         own = [Segment.decode(s.computed, s.request.adapter) for s, _ in self.parts if s.role is Role.DECODE]
         return own + [Segment.decode(s.computed, s.request.adapter) for s in self.beside] if self.beside else own
 
     def waiting(self) -> list[Sequence]:
-        """All sequences that wait for the end of the step."""
+        """Returns all sequences that wait for the end of the step."""
         return [*(sequence for sequence, _ in self.parts), *self.beside]
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:
-        """One more sequence, before it is computed."""
+        """Add a sequence and its rows to the step, before it is computed."""
         self.num_tokens += num_tokens
         self.parts.append((sequence, num_tokens))
 
 
 class Limiter(Protocol):
-    """One reason to compute less."""
+    """One reason to compute fewer tokens in a step."""
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """How many tokens the sequence may have, at most wanted_tokens; 0 leaves it out of this step."""
+        """Returns how many tokens the sequence may have, at most wanted_tokens; 0 leaves it out of this step."""
 
 
 @runtime_checkable
@@ -98,7 +99,7 @@ class TimeLimiter(Limiter, Protocol):
     """A limit in seconds."""
 
     def left_s(self, step: StepLoad) -> float:
-        """The seconds that the step may still take, as it is planned so far; infinity without a bound."""
+        """Returns the seconds that the step may still take, as it is planned so far; infinity without a bound."""
 
 
 class TokenBudget(Struct, frozen=True):
@@ -107,7 +108,7 @@ class TokenBudget(Struct, frozen=True):
     max_step_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """What is left of the budget."""
+        """See Limiter. Returns at most the rows that are left of the budget."""
         left = self.max_step_tokens - step.num_tokens
         return wanted_tokens if wanted_tokens <= left else max(0, left)
 
@@ -118,18 +119,19 @@ class SequenceBudget(Struct, frozen=True):
     max_sequences: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """See Limiter: everything that is wanted, or nothing."""
+        """See Limiter. Returns all wanted tokens, or 0."""
         return wanted_tokens if step.num_sequences < self.max_sequences else 0
 
 
 class WholePrompts(Struct, frozen=True):
-    """A prompt whose positions see each other is computed in one step. The last of a scheduler's limits."""
+    """A prompt whose positions see each other is computed in one step. This limit is the last of a scheduler's limits.
+    """
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """Everything that the sequence has to compute, or nothing."""
+        """Returns all tokens that the sequence has to compute, or 0."""
         return wanted_tokens if wanted_tokens == sequence.remaining else 0
 
 
 def budgets_of(limits: SchedulerLimits) -> tuple[Limiter, ...]:
-    """The limits of rows and sequences, which every scheduler has."""
+    """Returns the limits of rows and sequences, which every scheduler has."""
     return SequenceBudget(limits.max_sequences), TokenBudget(limits.max_step_tokens)

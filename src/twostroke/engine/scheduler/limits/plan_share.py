@@ -1,4 +1,4 @@
-"""How many of the sequences that decode a plan of a pipeline holds: an even share where that is predicted to pay."""
+"""How many of the decoding sequences a plan of a pipeline holds: an even share when that is predicted to pay."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from twostroke.cost.shape import Segment, StepCost
 from twostroke.engine.scheduler.sequence import Sequence
 
 POSITIONS_APART = 4096
-"""Positions of all sequences together, after which it is predicted again."""
+"""When the positions of all sequences together have changed by about this number, the prediction is made again."""
 
 
 class PredictedShare:
-    """Satisfies `scheduler.under_way.Share`. cost: predicts a step through all stages."""
+    """Satisfies `scheduler.under_way.Share`. cost: predicts the time of a step through all stages."""
 
     def __init__(self, cost: StepCost, plans: int) -> None:
         self._cost, self._plans = cost, plans

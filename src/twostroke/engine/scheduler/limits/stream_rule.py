@@ -1,4 +1,4 @@
-"""How many may stream at once: no more than can be served a token in the promised time."""
+"""How many sequences may stream at once: no more than can get each token in the promised time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ BATCH_SLOTS_SHARE = 0.75
 
 
 class StreamRule:
-    """One more stream may enter where decoding all of them keeps the ITL objective; the first always may."""
+    """One more stream may enter when decoding all streams keeps the ITL objective; the first stream always may."""
 
     def __init__(self, seconds: Callable[[Sequence[Segment]], float], max_sequences: int) -> None:
         self._seconds = seconds
         self._max_batch = max(1, int(BATCH_SLOTS_SHARE * max_sequences))
 
     def has_batch_place(self, running: Sequence[Running]) -> bool:
-        """May one more sequence of batch work run?"""
+        """Returns True when one more sequence of batch work may run."""
         return sum(not s.interactive for s in running) < self._max_batch
 
     def has_room(self, sequence: Running, running: Sequence[Running]) -> bool:
-        """May it enter next to those that run?"""
+        """Returns True when the sequence may enter next to the running ones."""
         if not sequence.interactive:
             return self.has_batch_place(running)
         promises = [s.objectives.itl_s for s in (*running, sequence) if s.interactive and s.objectives.itl_s]

@@ -10,16 +10,17 @@ from twostroke.types.plan import Role
 
 
 class WholeSpans(Struct, frozen=True):
-    """Satisfies `limits.Limiter`, except that a span which begins a chunk gets all of its rows, where the limits before
-    this one would have cut it. Next to streams it then has its step to itself, so that a gap grows by one image at
-    most. The last of a scheduler's limits. max_step_tokens, max_chunk_tokens: what no chunk may exceed.
-    """
+    """Satisfies `limits.Limiter`, with one exception: a span that begins a chunk gets all of its rows, even when an
+    earlier limit would have cut it. Next to streams such a span has its step to itself, so that a gap grows by one
+    image at most. This limit is the last of a scheduler's limits. max_step_tokens, max_chunk_tokens: the most tokens of
+    any chunk."""
 
     max_step_tokens: int
     max_chunk_tokens: int
 
     def limit(self, sequence: Sequence, wanted_tokens: int, step: StepLoad) -> int:
-        """As many positions as end no chunk inside of a span; 0 where the next span waits for a step with room."""
+        """Returns the most positions with which no chunk ends inside a span; 0 when the next span waits for a step with
+        room."""
         images = sequence.request.images
         if not images or wanted_tokens == 0 or sequence.role is Role.DECODE:
             return wanted_tokens

@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from twostroke.engine.scheduler.sequence import Sequence as Answer
 
 ENDED_KEPT = 64
-"""Answers that were admitted before the running ones and are remembered."""
+"""How many answers that were admitted before the running ones are remembered."""
 RATE_SAFETY = 0.5
-"""n ends that were seen count as (sqrt(n) - 0.5)^2: the rate is at least that much in about 85% of the cases."""
+"""The number that is subtracted for safety: n observed ends count as (sqrt(n) - 0.5)^2. The true rate is at least that
+high in about 85% of the cases."""
 COUNT_SAFETY = 0.7
-"""Fewer ends are counted than are expected, by this many standard deviations."""
+"""The number of standard deviations by which fewer ends are counted than are expected."""
 EDGES = (0, *(round(16 * 2 ** (i / 2)) for i in range(34)))
-"""Tokens at which a class of lengths begins: 0, 16, 23, 32, 45 and so on. The last class has no end."""
+"""The numbers of tokens at which the classes of lengths begin: 0, 16, 23, 32, 45 and so on. The last class has no end.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One answer. stopped: it ended before its limit."""
+    """One answer. stopped: True when the answer ended before its limit."""
 
     admission: int
     num_tokens: int
@@ -30,12 +32,12 @@ class Ended:
 
 
 class AnswerLengths:
-    """Learns the rate of ends in each class of lengths: ends for each token that answers of this length made.
+    """Learns the rate of ends in each class of lengths: the ends for each token that answers of this length made.
 
     Running answers count as well, because they have not ended yet. Without them only short answers would be known in
     the first seconds of a burst. All are taken from the answers that were admitted last, so that each length has the
     share that it has among all answers. An answer that ended at its limit (max_tokens) only shows that it did not stop
-    before. Where no answer was seen to stop, only limits end answers. (A life table with censored observations: Kaplan
+    before. When no answer was seen to stop, only limits end answers. (A life table with censored observations: Kaplan
     and Meier 1958, with a constant rate in each class.)
     """
 
@@ -46,7 +48,7 @@ class AnswerLengths:
         self._forecast_of = (0, 0, 0)
 
     def ended(self, answer: Answer) -> None:
-        """Learn the length of an answer that has ended; answers that were never admitted say nothing."""
+        """Learn the length of an answer that has ended. Answers that were never admitted teach nothing."""
         if answer.admission is not None and answer.num_output:
             stopped = answer.num_output < answer.request.max_tokens
             self._ended.append(Ended(answer.admission, answer.num_output, stopped))
@@ -54,12 +56,13 @@ class AnswerLengths:
 
     @property
     def mean_tokens(self) -> float | None:
-        """The mean length of the last answers, in tokens; None where none has ended."""
+        """The mean length of the last answers, in tokens; None when none has ended."""
         last = [each.num_tokens for each in self._ended][-ENDED_KEPT:]
         return sum(last) / len(last) if last else None
 
     def forecast(self, running: Sequence[Answer]) -> EndForecast:
-        """When these answers are expected to end; at least one. It is kept until one of them has one token more."""
+        """Returns when these answers are expected to end; there must be at least one. The forecast is kept until one of
+        the answers has one token more."""
         key = (self._num_ended, len(running), sum([len(each.known) for each in running]))
         if self._forecast is None or self._forecast_of != key:
             self._forecast, self._forecast_of = EndForecast(running, self._rates(running)), key
@@ -73,7 +76,8 @@ class AnswerLengths:
 
 
 class EndRates:
-    """Ends for each token, by class of lengths. lengths: tokens of each answer, and whether it stopped there."""
+    """The rate of ends for each token, by class of lengths. lengths: the number of tokens of each answer, and whether
+    it stopped there."""
 
     def __init__(self, lengths: Sequence[tuple[int, bool]]) -> None:
         reached, made, ends = [0] * len(EDGES), [0] * len(EDGES), [0] * len(EDGES)
@@ -93,15 +97,17 @@ class EndRates:
             total += rate * wide
 
     def until(self, num_tokens: float) -> float:
-        """The sum of the rates of all tokens before; exp(-sum) of the answers are longer."""
+        """Returns the sum of the rates of all tokens before num_tokens. The share exp(-sum) of the answers is longer.
+        """
         index = _class_of(num_tokens)
         return self._sums[index] + self._each[index] * (num_tokens - EDGES[index])
 
 
 class EndForecast:
-    """When this many of some running answers have ended. Answers of one class of lengths are taken as equally long.
+    """Forecasts when a number of running answers have ended. Answers of one class of lengths are treated as equally
+    long.
 
-    Some hundred microseconds for the first question, however many run; further ones take less.
+    The first question takes some hundred microseconds, however many answers run; further ones take less.
     """
 
     def __init__(self, running: Sequence[Answer], rates: EndRates) -> None:
@@ -118,7 +124,8 @@ class EndForecast:
         self._known: dict[int, float] = {}
 
     def steps_until(self, ends: int) -> int:
-        """Steps after which this many have ended, or more; all, where there are fewer."""
+        """Returns the number of steps after which at least `ends` answers have ended; the steps until all have ended
+        when there are fewer."""
         high = 1
         while high < self._last and self._ends_within(high) < ends:
             high *= 2
@@ -129,7 +136,8 @@ class EndForecast:
         return high
 
     def _ends_within(self, steps: int) -> float:
-        """Ends that can be relied on: those at limits are certain, of the others a few less than the mean."""
+        """Returns the number of ends that can be relied on. Ends at limits are certain; of the other ends, a few less
+        than the mean are counted."""
         if steps in self._known:
             return self._known[steps]
         certain, mean, variance = 0, 0.0, 0.0
@@ -145,5 +153,5 @@ class EndForecast:
 
 
 def _class_of(num_tokens: float) -> int:
-    """num_tokens: 0 or more."""
+    """Returns the index of the class of lengths. num_tokens: 0 or more."""
     return bisect_right(EDGES, num_tokens) - 1

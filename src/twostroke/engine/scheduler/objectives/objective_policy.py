@@ -51,9 +51,11 @@ class ObjectivePolicy:
         self._first: Sequence | None = None  # the first sequence of the last group
 
     def accept(self, sequence: Sequence, cached_tokens: Callable[[], int], queues: Queues, now: float) -> None:
-        """Rank by promise; Overloaded where its first token would come too late. Siblings of an accepted one follow.
+        """Rank the sequence by its promise. Raises Overloaded when its first token would come too late. Siblings of an
+        accepted sequence follow it.
 
-        A preempted stream comes here again and is not refused, nor is one that another replica has begun.
+        A preempted stream comes here again and is not refused. A stream that another replica has begun is not refused
+        either.
         """
         self._times.at(now)
         request = sequence.request
@@ -73,13 +75,14 @@ class ObjectivePolicy:
             self._gate.check(sequence, queues, now)
 
     def decodes(self, queues: Queues) -> list[Sequence]:
-        """Interactive streams all, batch ones as far as they leave room."""
+        """Returns all interactive streams, and batch streams as far as there is room for them."""
         interactive = [s for s in queues.decoding if s.interactive]
         batch = [s for s in queues.decoding if not s.interactive]
         return interactive + self._batch_decodes.chosen(interactive, batch, self._limiter.bound_s(interactive))
 
     def prefills(self, queues: Queues, now: float) -> Iterator[Sequence]:
-        """The oldest where it has its turn, batch work where it is due, then by promise, then batch work."""
+        """Yields the oldest sequence when it has its turn, batch work when it is due, then sequences by promise, then
+        batch work."""
         self._times.at(now)
         self._gate.promise(queues, now)
         wanting = self._order.interactive(queues) if self._turns.open else ()
@@ -87,11 +90,11 @@ class ObjectivePolicy:
         return self._in_order(queues, self._oldest)
 
     def may_run(self, sequence: Sequence, queues: Queues) -> bool:
-        """Where the streams' objectives have room for it."""
+        """Returns True when the streams' objectives have room for the sequence."""
         return self._streams.has_room(sequence, queues.running)
 
     def planned(self, step: StepLoad, queues: Queues) -> None:
-        """Count turns and shares."""
+        """Count the turns and shares of this step."""
         prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s.role is Role.PREFILL]
         batch_tokens = sum(num_tokens for s, num_tokens in prefilled if not s.interactive)
         # Interactive prompts owe nothing to a sequence that waits for a batch stream's place.
@@ -103,11 +106,11 @@ class ObjectivePolicy:
         self._turns.planned([s for s, _ in prefilled if s.interactive], self._oldest, wanted)
 
     def observe(self, parts: Iterable[Part], measured_s: float, now: float) -> None:
-        """Correct the cost model."""
+        """Correct the cost model by this step."""
         self._times.observe(parts, measured_s, now)
 
     def observe_cold(self, parts: Iterable[Part], measured_s: float) -> None:
-        """See Policy. It holds until the next step that is not cold."""
+        """See Policy. The correction holds until the next step that is not cold."""
         self._times.observe_cold(parts, measured_s)
 
     def ended(self, sequence: Sequence) -> None:
@@ -119,7 +122,7 @@ class ObjectivePolicy:
         return self._gate.holds(sequence)
 
     def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
-        """The sequences that were held and could not be in time any more, each with its refusal."""
+        """Returns the held sequences that cannot be in time any more, each with its refusal."""
         return self._gate.overdue(queues, now)
 
     def _in_order(self, queues: Queues, oldest: Sequence | None) -> Iterator[Sequence]:
@@ -142,9 +145,9 @@ def objective_policy(
     refuses: bool = True,
     guessed: bool = False,
 ) -> ObjectivePolicy:
-    """The policy for these promises on a machine that `cost` predicts. refuses: False refuses no request.
+    """Returns the policy for these promises on a machine that `cost` predicts. refuses: False refuses no request.
 
-    guessed: the machine was not measured.
+    guessed: True when the machine was not measured.
     """
     times = StepTime.of(cost, guessed)
     limiter = ItlLimiter(times, page_tokens, objectives.ttft_s)

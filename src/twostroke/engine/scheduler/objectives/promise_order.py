@@ -1,4 +1,4 @@
-"""The order of prompts under objectives: a sequence that was promised a first token in time stays before later ones."""
+"""The order of prompts under objectives: a sequence whose first token was promised in time stays before later ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PromiseOrder:
     """
 
     def rank(self, sequence: Sequence) -> Rank:
-        """The rank by what is known when a sequence is added; a preempted one is ranked again."""
+        """Returns the rank by what is known when a sequence is added. A preempted sequence is ranked again."""
         if not sequence.interactive:
             return (BATCH, PROMISED, 0.0, sequence.number)
         if sequence.num_output:
@@ -34,25 +34,26 @@ class PromiseOrder:
         return (INTERACTIVE, TOO_LONG if too_long(sequence) else PROMISED, 0.0, sequence.number)
 
     def held(self, sequence: Sequence) -> Rank:
-        """The rank after all promises."""
+        """Returns the rank of a held sequence, which comes after all promises."""
         return (INTERACTIVE, HELD, 0.0, sequence.number)
 
     def interactive(self, queues: Queues) -> Iterator[Sequence]:
-        """Running and waiting interactive sequences, in this order."""
+        """Yields the running and waiting interactive sequences, in this order."""
         end = _place(queues.waiting, (BATCH, 0, 0.0, 0))
         running = [s for s in queues.prefilling if s.interactive]
         ready = [s for s in queues.waiting[:end] if s.rank[1] != HELD]
         yield from sorted([*running, *ready], key=lambda s: s.rank)
 
     def batch(self, queues: Queues, place: bool) -> Iterator[Sequence]:
-        """Running ones by admission, then, where there is a place for one more, by arrival."""
+        """Yields the batch sequences: running ones by admission, then waiting ones by arrival. place: True when there
+        is a place for one more."""
         yield from [s for s in queues.prefilling if not s.interactive]
         if place:
             yield from queues.waiting[_place(queues.waiting, (BATCH, 0, 0.0, 0)) :]
 
 
 def too_long(sequence: Sequence) -> bool:
-    """Does its own prompt alone take longer than the TTFT objective?"""
+    """Returns True when the sequence's own prompt alone takes longer than the TTFT objective."""
     return sequence.objectives.ttft_s is not None and sequence.prefill_s > sequence.objectives.ttft_s
 
 

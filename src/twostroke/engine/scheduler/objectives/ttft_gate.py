@@ -12,21 +12,22 @@ from twostroke.engine.scheduler.sequence import Sequence
 from twostroke.types.errors import Overloaded
 
 HOPELESS_FACTOR = 4.0
-"""A prediction of more than this many times the objective refuses at once, where the cost model was measured."""
+"""A request is refused at once when its prediction is more than this many times the objective, and the cost model was
+measured."""
 LOOKED_AT = 4
-"""The number of held requests that are looked at before each step."""
+"""The number of held requests that are checked before each step."""
 
 
 class TtftGate:
-    """A sequence that is predicted to be in time has its promise at once, and keeps its place: nothing that comes later
-    makes it late. The others are held: they wait after all promises, and have one as soon as they are predicted to be
-    in time after all. A held request ends with a refusal when even alone it could not be in time any more. So a refusal
-    rests on what was measured up to the last moment, not on the first guess.
+    """A sequence that is predicted to be in time gets its promise at once, and keeps its place: no later sequence makes
+    it late. The others are held: they wait after all promises, and get one as soon as they are predicted to be in time
+    after all. A held request ends with a refusal when even alone it could not be in time any more. So a refusal rests
+    on what was measured up to the last moment, not on the first guess.
 
     A prompt that alone takes longer than its objective is not refused for that: it would never be served. It waits
-    after all promised requests, and is refused only where even for its length it would wait too long. Where nothing
-    else waits or runs, no request is refused. Without objective, and for batch work, the gate is open. refuses:
-    False promises every request what it asks for.
+    after all promised requests, and is refused only when even for its length it would wait too long. When nothing else
+    waits or runs, no request is refused. Without objective, and for batch work, the gate is open. refuses: False
+    promises every request what it asks for.
     """
 
     def __init__(self, ahead: WorkAhead, order: PromiseOrder, refuses: bool = True) -> None:
@@ -36,7 +37,8 @@ class TtftGate:
         self._held: list[Sequence] = []  # by arrival
 
     def check(self, sequence: Sequence, queues: Queues, now: float) -> None:
-        """Promise or hold. Raises Overloaded where it is hopeless. Its rank and prefill_tokens must be known."""
+        """Promise or hold. Raises Overloaded when the sequence cannot be in time. Its rank and prefill_tokens must be
+        known."""
         wanted_s = sequence.objectives.ttft_s
         if wanted_s is None or not sequence.interactive or not self._refuses or not self._busy(sequence, queues):
             return
@@ -55,13 +57,13 @@ class TtftGate:
         self._held.append(sequence)
 
     def follow(self, sibling: Sequence, first: Sequence | None) -> None:
-        """Another completion of the same request shares its fate."""
+        """Treat another completion of the same request in the same way: hold `sibling` when `first` is held."""
         if first is not None and first in self._held:
             sibling.rank = self._order.held(sibling)
             self._held.append(sibling)
 
     def holds(self, sequence: Sequence) -> bool:
-        """Is it held?"""
+        """Returns True when the sequence is held."""
         return sequence in self._held
 
     def promise(self, queues: Queues, now: float) -> None:
@@ -75,7 +77,7 @@ class TtftGate:
                 queues.rank_again(each, self._order.rank(each))
 
     def overdue(self, queues: Queues, now: float) -> list[tuple[Sequence, Overloaded]]:
-        """The held sequences that could not be in time any more, each with its refusal. Call it after a step."""
+        """Returns the held sequences that cannot be in time any more, each with its refusal. Call it after a step."""
         found: list[tuple[Sequence, Overloaded]] = []
         for sequence in list(self._held):
             wanted_s = sequence.request.arrival_s + self._wanted_s(sequence)
@@ -85,7 +87,7 @@ class TtftGate:
         return [(each, refusal) for each, refusal in found if queues.find(each.request.request_id) is each]
 
     def _take_group(self, sequence: Sequence) -> list[Sequence]:
-        """All completions of its request; they are held no more."""
+        """Returns all held completions of the sequence's request; they are held no more."""
         group = sequence.request.group_id
         taken = [s for s in self._held if s.request.group_id == group]
         self._held = [s for s in self._held if s.request.group_id != group]
@@ -101,17 +103,19 @@ class TtftGate:
 
     @staticmethod
     def _others_go_on(queues: Queues) -> bool:
-        """Is there anything to compute next to those that are held? Where not, the first of them must begin."""
+        """Returns True when there is anything to compute besides the held sequences. If not, the first of these must
+        begin."""
         return bool(queues.running) or any(s.rank[1] != HELD for s in queues.waiting)
 
     @staticmethod
     def _busy(sequence: Sequence, queues: Queues) -> bool:
-        """Does anything else wait or run? Those of its own group do not count."""
+        """Returns True when anything else waits or runs. Members of the sequence's own group do not count."""
         group = sequence.request.group_id
         return any(s.request.group_id != group for s in (*queues.running, *queues.waiting))
 
     def _predicted_s(self, sequence: Sequence, queues: Queues, now: float, held: Iterable[Sequence] = ()) -> float:
-        """Seconds from its arrival to its first token. held: the held requests that come before it."""
+        """Returns the predicted seconds from the sequence's arrival to its first token. held: the held requests that
+        come before it."""
         return max(0.0, now - sequence.request.arrival_s) + self._ahead.ttft_s(sequence, queues, held)
 
     def _refusal(self, sequence: Sequence, queues: Queues, predicted_s: float) -> Overloaded:

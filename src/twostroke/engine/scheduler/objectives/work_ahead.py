@@ -1,5 +1,5 @@
-"""When a waiting sequence would have its first token: the prompts before it are computed next to more and more streams.
-"""
+"""Predicts when a waiting sequence will have its first token: the prompts before it are computed next to more and more
+streams."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MAX_GROUPS = 6
 MARGIN = 1.1
 """The factor on predicted seconds, for steps that take longer than the median and for the end of the current step."""
 UNSURE_MARGIN = 1.6
-"""MARGIN while no prediction was corrected yet: a late promise is better than one that is broken."""
+"""The factor in place of MARGIN while no prediction was corrected yet: a late promise is better than a broken one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """max_sequences: how many may run at once. max_chunk_tokens: the most tokens of one step's prefill.
+    """max_sequences: how many sequences may run at once. max_chunk_tokens: the most tokens of one step's prefill.
 
     batch_share, turn_share: the shares of prefill that batch work and turns of the oldest have.
     """
@@ -37,7 +37,7 @@ class Room:
 
 
 class WorkAhead:
-    """Predicts by the same limiter that sizes the steps, and by usual step times."""
+    """Predicts with the same limiter that sizes the steps, and with usual step times."""
 
     def __init__(self, times: StepTime, limiter: ItlLimiter, room: Room) -> None:
         self._times = times
@@ -47,7 +47,7 @@ class WorkAhead:
 
     @property
     def sure(self) -> bool:
-        """Is there evidence after the predictions?"""
+        """True when the predictions rest on evidence."""
         return self._times.sure and self._times.cold_factor == 1.0
 
     def ended(self, sequence: Waiting) -> None:
@@ -55,15 +55,15 @@ class WorkAhead:
         self._lengths.ended(sequence)
 
     def alone_s(self, sequence: Waiting, queues: Queues) -> float:
-        """Seconds of its own prompt, its images included, next to the streams of this moment."""
+        """Returns the seconds of the sequence's own prompt, its images included, next to the streams of this moment."""
         streams = queues.decoding
         segments = [decode_segment(s) for s in streams]
         return sequence.encode_s + sequence.prefill_tokens * self._token_s(sequence, streams, segments)
 
     def ttft_s(self, sequence: Waiting, queues: Queues, held: Iterable[Waiting] = ()) -> float:
-        """Seconds from now to its first token. Sequences that come later are computed later.
+        """Returns the seconds from now to the sequence's first token. Sequences that come later are computed later.
 
-        held: sequences without a promise that are computed before it as well.
+        held: the sequences without a promise that are computed before it as well.
         """
         ahead = sorted(
             [s for s in (*queues.prefilling, *queues.waiting) if s.interactive and _before(s, sequence)],
@@ -81,13 +81,15 @@ class WorkAhead:
         return max(prompts_s, place_s + self.alone_s(sequence, queues))
 
     def _others_share(self, sequence: Waiting, queues: Queues) -> float:
-        """Share of the prompts' time for sequences that come after it and have their turns all the same."""
+        """Returns the share of the prompts' time for sequences that come after this one and have their turns all the
+        same."""
         others = [s for s in (*queues.prefilling, *queues.waiting) if s.rank[1] == TOO_LONG or not s.interactive]
         share = self._room.batch_share if any(not s.interactive for s in others) else 0.0
         return share + (self._room.turn_share if any(s.interactive for s in others) else 0.0)
 
     def _prompts_s(self, sequence: Waiting, prompts: list[Waiting], streams: list[Waiting]) -> float:
-        """Seconds of prompts one after the other. Each that is computed is a stream next to the next ones."""
+        """Returns the seconds of prompts one after the other. Each computed prompt is a stream next to the following
+        prompts."""
         segments = [decode_segment(s) for s in streams]
         size, seconds = -(-len(prompts) // MAX_GROUPS), 0.0
         for first in range(0, len(prompts), size):
@@ -99,7 +101,8 @@ class WorkAhead:
         return seconds
 
     def _token_s(self, sequence: Waiting, streams: Sequence[Waiting], segments: list[Segment]) -> float:
-        """Seconds for each token of a prompt, in chunks as steps next to these segments take them."""
+        """Returns the seconds for each token of a prompt, in chunks of the size that steps next to these segments take.
+        """
         wanted = max(1, self._room.max_chunk_tokens - len(segments))
         bound_s = self._limiter.bound_beside_s([*streams, sequence] if segments else [], segments)
         if bound_s is not None and wanted > 1:
@@ -107,7 +110,7 @@ class WorkAhead:
         return self._times.usual_s([*segments, Segment.prefill(0, wanted, True)]) / wanted
 
     def _place_s(self, missing: int, running: Sequence[Waiting]) -> float:
-        """Seconds until that many running sequences have ended. missing: may be more than run now."""
+        """Returns the seconds until `missing` running sequences have ended. missing: may be more than run now."""
         if not running:
             return 0.0
         rounds, place = divmod(missing - 1, len(running))
@@ -122,7 +125,7 @@ class WorkAhead:
 
 
 def _before(other: Waiting, sequence: Waiting) -> bool:
-    """Is the other computed first? By rank; held sequences begin after all promises."""
+    """Returns True when `other` is computed first. Ranks decide; held sequences begin after all promises."""
     if other.rank[1] == HELD or other is sequence:
         return False
     return other.rank < sequence.rank if sequence.rank[1] == TOO_LONG else other.rank[1] < HELD

@@ -1,1 +1,1 @@
-"""What is left out of a request, or changed in it, so that it can be answered; each change has a note."""
+"""Leaves parts out of a request, or changes them, so that it can be answered. Each change has a note."""

@@ -4,11 +4,12 @@ Claude Code begins the system text with a line for the provider's accounts:
 
     x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=fa690;
 
-It has the form of an HTTP header, is no text for a model, and its last value is another one in each request. A prefix
-cache then finds nothing after it. Only a line of a client that is listed here, in its exact form, at the very front
-of the system text, is taken out; the answer's header says so. `--client-lines keep` leaves all in place.
+The line has the form of an HTTP header and is no text for a model. Its last value is different in each request. A
+prefix cache then finds nothing after the line. Only a line of a client that is listed here, in its exact form, at the
+very beginning of the system text, is taken out; the answer's header names it. `--client-lines keep` leaves all lines in
+place.
 
-Nothing else is moved or removed: a date, say, is text for the model, and a prompt without it is another prompt.
+Nothing else is moved or removed: a date, for example, is text for the model, and a prompt without it is another prompt.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ SYSTEMS = ("system", "developer")
 
 
 class ClientLine(Struct, frozen=True):
-    """name: for the header. pattern: what is taken out, from the beginning of the text on."""
+    """name: the name of the line in the answer's header. pattern: a regular expression of the text to take out, from
+    the beginning of the system text on."""
 
     name: str
     pattern: str
@@ -40,13 +42,14 @@ LINES = (
 
 
 class ClientLines:
-    """keep: leave everything in place. Any thread may ask."""
+    """keep: leave everything in place. Any thread may call it."""
 
     def __init__(self, *, keep: bool = False) -> None:
         self._patterns = () if keep else tuple((line.name, re.compile(line.pattern)) for line in LINES)
 
     def without(self, messages: Sequence[Mapping[str, Any]], notes: Notes) -> Sequence[Mapping[str, Any]]:
-        """The messages without such a line at their front. A message or a part that held nothing else is left out."""
+        """Returns the messages without such a line at their beginning. A message or a part that held nothing else is
+        left out."""
         first = messages[0] if messages else {}
         if not isinstance(first, Mapping) or first.get("role") not in SYSTEMS:
             return messages

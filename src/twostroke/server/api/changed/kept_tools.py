@@ -1,8 +1,8 @@
 """Which of a request's tools a model can be offered: functions, and tools that take a text. The others are left out.
 
 Agents list tools that their provider would run (web_search, image_generation, mcp ...) next to their own functions. A
-model here cannot use them: it does not see them, and the answer's header names them. Only a request that forces the
-model to use one of them is refused.
+model of this server cannot use such tools: it does not see them, and the answer's header names them. A request is
+refused only when it forces the model to use one of them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from twostroke.types.grammar import MAX_REGEX_BYTES
 from twostroke.types.notes import Notes, named
 
 MOST_PATTERN_BYTES = 8 * 1024
-"""The longest regular expression that a grammar is made into."""
+"""The longest regular expression that is made from a grammar."""
 
 
 class FunctionSpec(msgspec.Struct, kw_only=True):
-    """A function that the model may call. parameters: a JSON schema of its arguments; strict: hold to it."""
+    """A function that the model may call. parameters: a JSON schema of its arguments. strict: True when the arguments
+    must fit the schema."""
 
     name: str
     description: str | None = None
@@ -50,9 +51,10 @@ class AskedTool(msgspec.Struct, kw_only=True):
 
 
 class Tool(msgspec.Struct, kw_only=True):
-    """A function that the model may call. takes_text: it has one argument, a text, and its calls are sent as text.
+    """A function that the model may call. takes_text: True when it has one argument, a text, and its calls are sent as
+    text.
 
-    pattern: a regular expression that the text is held to.
+    pattern: a regular expression that the text must fit.
     """
 
     function: FunctionSpec
@@ -61,14 +63,15 @@ class Tool(msgspec.Struct, kw_only=True):
 
 
 class KeptTools(msgspec.Struct, kw_only=True):
-    """tools: those that the model may be offered. choice: tool_choice in the words of functions."""
+    """tools: the tools that the model may be offered. choice: tool_choice in the words of functions."""
 
     tools: list[Tool]
     choice: str | dict[str, Any] | None
 
 
 def kept_tools(asked: Sequence[AskedTool], choice: str | dict[str, Any] | None, notes: Notes) -> KeptTools:
-    """Raises InvalidRequest for a function without its fields, and for a choice of what is left out."""
+    """Returns the tools that the model may be offered. Raises InvalidRequest for a function without its fields, and for
+    a choice of a tool that was left out."""
     tools, left_out = [], []
     for place, tool in enumerate(asked):
         made = _kept(tool, f"tools[{place}]", notes)
@@ -82,10 +85,12 @@ def kept_tools(asked: Sequence[AskedTool], choice: str | dict[str, Any] | None, 
 
 
 def text_tool(name: str, description: str | None, form: dict[str, Any] | None, notes: Notes) -> Tool:
-    """A tool that takes a text, as a function with one argument. form: its grammar, which the model is told.
+    """Returns a tool that takes a text, as a function with one argument. form: the grammar of the text, which the model
+    is told.
 
-    A call's text is held to it once the call begins, in whatever notation the model writes calls. A grammar of Lark is
-    made into one regular expression for that. Where this cannot be done, a note says that the model is only told.
+    Once a call begins, its text is made to fit the grammar, in whatever notation the model writes calls. For this, a
+    grammar of Lark is made into one regular expression. When this is impossible, a note explains that the model is only
+    told.
     """
     told = [description or "", "Write the whole text as the one argument."]
     wanted = form.get("grammar") if form and isinstance(form.get("grammar"), dict) else form
@@ -101,7 +106,8 @@ def text_tool(name: str, description: str | None, form: dict[str, Any] | None, n
 
 
 def text_schema(bounds: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of a tool that takes a text. bounds: what the text must fit, in words of JSON Schema."""
+    """Returns the schema of the arguments of a tool that takes a text. bounds: what the text must fit, in words of JSON
+    Schema."""
     return {
         "type": "object",
         "properties": {TEXT_ARGUMENT: {"type": "string", **bounds}},
@@ -111,7 +117,7 @@ def text_schema(bounds: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _pattern(name: str, definition: str, syntax: Any, notes: Notes) -> str | None:
-    """The regular expression of a tool's text, None where nothing holds the model to its grammar."""
+    """Returns the regular expression of a tool's text; None when nothing makes the text fit its grammar."""
     if syntax == "regex":
         size_bytes = len(definition.encode(errors="surrogatepass"))
         if size_bytes > MAX_REGEX_BYTES:
@@ -165,7 +171,7 @@ def _chosen(tools: list[Tool], choice: str | dict[str, Any] | None, left_out: li
 
 
 def _allowed(tools: list[Tool], choice: dict[str, Any], left_out: list[str]) -> KeptTools:
-    """The tools of a choice among some of them."""
+    """Returns the tools of a choice that allows only some of them."""
     inner = choice.get("allowed_tools")
     inner = inner if isinstance(inner, dict) else choice
     listed = [each for each in inner.get("tools") or () if isinstance(each, dict)]

@@ -1,8 +1,8 @@
-"""The most tokens that an answer may have, cut to what its prompt leaves room for.
+"""The most tokens that an answer may have, cut to the room that its prompt leaves.
 
-Agents send one large number with every request, as the most that they would take. It is no demand: where the context
-ends before, the answer ends there, and the answer's header says so. A prompt that leaves no room at all is refused by
-the engine.
+Agents send one large number with every request, as the most that they would take. It is no demand: when the context
+ends earlier, the answer ends there, and the answer's header has a note of it. The engine refuses a prompt that leaves
+no room at all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 def within_room(params: SamplingParams, room: int, notes: Notes) -> SamplingParams:
-    """The parameters with max_tokens cut to the room, where there is any. min_tokens stays: it is a demand."""
+    """Returns the parameters with max_tokens cut to the room, if there is any. min_tokens is not cut: it is a demand.
+    """
     asked = params.max_tokens
     if asked is None or asked <= room or room < 1 or params.min_tokens > room:
         return params

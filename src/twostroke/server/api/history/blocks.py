@@ -1,6 +1,6 @@
 """Anthropic's messages made into chat messages: blocks of text, calls, results, thoughts, and of any other type.
 
-Whether a block of another type can stand is decided with the messages of all APIs (text/messages.py).
+Whether a block of another type is accepted is decided with the messages of all APIs (text/messages.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Messages = list[dict[str, Any]]
 
 
 def chat_messages(messages: Iterable[tuple[str, Any]], notes: Notes) -> Messages:
-    """The chat messages of (role, content) pairs."""
+    """Returns the chat messages of (role, content) pairs."""
     made: Messages = []
     for place, (role, content) in enumerate(messages):
         if role not in ROLES:
@@ -33,7 +33,8 @@ def chat_messages(messages: Iterable[tuple[str, Any]], notes: Notes) -> Messages
 
 
 def _add_blocks(made: Messages, role: str, blocks: list[Any], where: str) -> None:
-    """The results of calls become messages of their own, in front of what else the message has. where: their field."""
+    """Add the blocks of a message. The results of calls become messages of their own, before the rest of the message.
+    where: the name of the blocks' field."""
     parts: list[Any] = []
     calls: list[dict[str, Any]] = []
     for index, block in enumerate(blocks):

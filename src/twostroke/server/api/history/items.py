@@ -1,7 +1,7 @@
 """Items of a Responses request made into chat messages: messages, calls of all kinds, their outputs, thoughts.
 
-An item of a type that is not known is a call, an output, or nothing: its name says which. Nothing is refused for its
-type, because items are what earlier turns left.
+An item of an unknown type is a call, an output, or nothing; its name decides which. No item is refused for its type,
+because items come from earlier turns.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from twostroke.types.notes import Notes, named
 
 CALL, OUTPUT = "_call", "_call_output"
 _ABOUT = ("type", "id", "call_id", "status", "name", "namespace", "output", "error")
-"""Keys of an item that are no arguments of its call."""
+"""The keys of an item that are no arguments of its call."""
 Messages = list[dict[str, Any]]
 
 
 def chat_messages(items: Iterable[Mapping[str, Any]], notes: Notes) -> Messages:
-    """The chat messages of the items. Thoughts, texts and calls of one turn are one message."""
+    """Returns the chat messages of the items. Thoughts, texts and calls of one turn are one message."""
     made: Messages = []
     for place, item in enumerate(items):
         kind = str(item.get("type") or "message")
@@ -68,7 +68,7 @@ def _add_call(made: Messages, kind: str, item: Mapping[str, Any]) -> None:
 
 
 def _function(kind: str, item: Mapping[str, Any]) -> dict[str, Any]:
-    """The name and the arguments of a call, whatever kind it is of."""
+    """Returns the name and the arguments of a call, whatever its kind."""
     name = item.get("name") or kind.removesuffix(CALL)
     if kind == "custom_tool_call":
         return {"name": name, "arguments": {TEXT_ARGUMENT: item.get("input") or ""}}
@@ -85,7 +85,7 @@ def _thought_alone(message: Mapping[str, Any]) -> bool:
 
 
 def _open(made: Messages) -> bool:
-    """True where the last message is the assistant's, so that what follows belongs to the same turn."""
+    """Returns True when the last message is the assistant's, so that the next item belongs to the same turn."""
     return bool(made) and made[-1]["role"] == "assistant"
 
 

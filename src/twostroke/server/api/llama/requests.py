@@ -25,11 +25,13 @@ OFF: dict[str, tuple[Any, ...]] = {
     "post_sampling_probs": (False,),
     "response_fields": ([],),
 }
-"""Fields that would change the answer in a way that is not computed here, with the values that change nothing."""
+"""The fields that would change the answer in a way that is not implemented here, with the values that change nothing.
+"""
 
 
 class LlamaOptions(GenerationRequest, kw_only=True):
-    """What both share. n_probs: how many likely tokens are shown for each. Fields of OFF pass where they are off."""
+    """The fields that both requests share. n_probs: how many likely tokens are shown for each token. Fields of OFF are
+    accepted when they are off."""
 
     n_probs: int | None = None
     return_tokens: bool | None = None
@@ -56,7 +58,7 @@ class ExtraFile(msgspec.Struct):
 
 @body_kind
 class LlamaInfill(LlamaOptions, kw_only=True):
-    """POST /infill: the text between input_prefix and input_suffix. prompt: how that text begins."""
+    """POST /infill: the text between input_prefix and input_suffix. prompt: the beginning of that text."""
 
     input_prefix: str
     input_suffix: str
@@ -65,13 +67,14 @@ class LlamaInfill(LlamaOptions, kw_only=True):
 
 
 def llama_completion(body: bytes, serving: Serving) -> Call:
-    """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Returns the call of a completion request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, LlamaCompletion)
     return _call(request, request.prompt, serving)
 
 
 def llama_infill(body: bytes, serving: Serving) -> Call:
-    """Raises InvalidRequest, ContextLengthExceeded, HttpProblem; 501 for a model without tokens for filling in."""
+    """Returns the call of an infill request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem; 501 for a model
+    without tokens for filling in."""
     request = decode(body, LlamaInfill)
     tokens = infill_tokens(serving)
     if tokens is None:

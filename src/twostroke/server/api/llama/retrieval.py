@@ -29,7 +29,7 @@ class LlamaEmbedding(TextRequest, kw_only=True):
 
 
 def llama_embedding(body: bytes, serving: Serving) -> Call:
-    """Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Returns the call of an embedding request. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, LlamaEmbedding)
     texts = request.input if request.content is None else request.content
     if texts is None:
@@ -51,7 +51,7 @@ def llama_embedding(body: bytes, serving: Serving) -> Call:
 
 
 class LlamaEmbeddingShape(WholeShape):
-    """The list."""
+    """The list of embeddings in llama.cpp's form."""
 
     def whole(self, counts: Counts) -> Any:
         embedder = self._serving.embedder

@@ -17,7 +17,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 def sampler_settings(params: SamplingParams) -> dict[str, Any]:
-    """The fields of all samplers, by llama.cpp's names."""
+    """Returns the fields of all samplers, by llama.cpp's names."""
     shown = {name: getattr(params, name) for name in FIELD_NAMES}
     return {**shown, "samplers": SAMPLERS if params.samplers is None else params.samplers}
 
@@ -46,7 +46,7 @@ class LlamaShape:
         return [Event(None, {**made, **({"completion_probabilities": found} if found else {})})]
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """See Shape: a piece has its tokens too."""
+        """See Shape. Returns None, because a piece has its tokens too."""
         return None
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:

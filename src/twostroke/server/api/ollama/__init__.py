@@ -1,1 +1,1 @@
-"""Ollama's API, as its clients speak it: the same requests and the same engine in another form."""
+"""Ollama's API for its clients: the same requests and the same engine in another form."""

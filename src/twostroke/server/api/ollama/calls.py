@@ -1,4 +1,4 @@
-"""Ollama's requests for answers made into the requests that this server has."""
+"""Makes Ollama's requests for answers into the requests of this server."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _tools_of = json_decoder(list[AskedTool])
 
 
 def ollama_chat(body: bytes, serving: Serving) -> Call | None:
-    """None for a request without messages: it asks that the model be loaded. Raises InvalidRequest,
-    ContextLengthExceeded, HttpProblem."""
+    """Returns the call; None for a request without messages, which asks that the model be loaded. Raises
+    InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, OllamaChat)
     name = served_name(request.model, serving)
     if not request.messages:
@@ -41,7 +41,7 @@ def ollama_chat(body: bytes, serving: Serving) -> Call | None:
 
 
 def ollama_generate(body: bytes, serving: Serving) -> Call | None:
-    """None for a request without a prompt. Raises as ollama_chat."""
+    """Returns the call; None for a request without a prompt. Raises the errors of ollama_chat."""
     request = decode(body, OllamaGenerate)
     name = served_name(request.model, serving)
     _refuse_unsupported(request, serving)
@@ -77,7 +77,7 @@ def _refuse_unsupported(request: OllamaGenerate, serving: Serving) -> None:
 
 
 def _seen(images: list[Any], text: str, param: str, serving: Serving) -> Any:
-    """The content of a message: its images, in base64, stand before its text."""
+    """Returns the content of a message: its images, in base64, come before its text."""
     if not images:
         return text
     if serving.eyes is None:
@@ -92,7 +92,8 @@ def _seen(images: list[Any], text: str, param: str, serving: Serving) -> Any:
 
 
 def _message(message: dict[str, Any], place: int, serving: Serving) -> dict[str, Any]:
-    """Ollama's message as the chat template's room takes it: arguments of calls are objects there and text here."""
+    """Returns Ollama's message in the form of the chat template's package. In Ollama's form the arguments of calls are
+    objects; in the other form they are text."""
     made = {name: value for name, value in message.items() if name in ("role", "content", "tool_call_id") and value}
     made.setdefault("role", "")
     if (name := message.get("tool_name") or message.get("name")) is not None:
@@ -146,7 +147,8 @@ def _answer(
 def _fitting(
     messages: list[dict[str, Any]], made: Callable[[Sequence[dict[str, Any]]], Call], notes: Notes
 ) -> Call:
-    """The answer to as many of the newest messages as there is room for; system messages and the last one stay."""
+    """Returns the answer to as many of the newest messages as there is room for. System messages and the last message
+    always stay."""
     try:
         return made(messages)
     except ContextLengthExceeded:
@@ -181,7 +183,7 @@ def _with_context(call: Call, request: AnswerRequest, serving: Serving) -> Call:
 
 
 def _within(call: Call, options: ReadOptions) -> Call:
-    """num_ctx bounds prompt and answer of this request; nothing is loaded again for it."""
+    """Returns the call with its prompt and answer bounded by num_ctx. Nothing is loaded again for this."""
     if options.context is None:
         return call
     prompts = []
@@ -198,7 +200,7 @@ def _within(call: Call, options: ReadOptions) -> Call:
 
 
 def _raw_answer(request: OllamaGenerate, name: str, serving: Serving) -> Call:
-    """The prompt as it is: no template, no other tokens."""
+    """Returns the call for the prompt as it is: no template, no other tokens."""
     options = read_options(request.options)
     text = request.prompt or ""
     ids = [] if request.suffix else serving.tokenizer.encode_rendered(text, serving.context_tokens)
@@ -242,7 +244,7 @@ def _top(request: AnswerRequest) -> int:
 
 
 def _effort(request: AnswerRequest, serving: Serving) -> str | None:
-    """`think` as the effort that the template's room reads; None where the template decides."""
+    """Returns `think` as the effort that the template's package reads; None when the template decides."""
     asked = request.think
     if asked is None or asked == "":
         return None

@@ -20,7 +20,7 @@ from twostroke.types.output import Delta, Timings
 
 
 def ollama_embed(body: bytes, serving: Serving) -> Call | None:
-    """None where there is no text. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
+    """Returns the call; None when there is no text. Raises InvalidRequest, ContextLengthExceeded, HttpProblem."""
     request = decode(body, OllamaEmbed)
     name = served_name(request.model, serving)
     if not request.input:
@@ -33,7 +33,7 @@ def ollama_embed(body: bytes, serving: Serving) -> Call | None:
 
 
 def ollama_embeddings(body: bytes, serving: Serving) -> Call | None:
-    """None where there is no text. Raises as ollama_embed."""
+    """Returns the call; None when there is no text. Raises the errors of ollama_embed."""
     request = decode(body, OllamaEmbeddings)
     name = served_name(request.model, serving)
     if not request.prompt:
@@ -67,7 +67,7 @@ class _VectorShape(WholeShape):
         self._timings = delta.timings or self._timings
 
     def vectors(self) -> list[list[float]]:
-        """One for each text."""
+        """Returns one vector for each text."""
         embedder, asked = self._serving.embedder, self.call.asked
         if embedder is None:
             return []

@@ -1,4 +1,4 @@
-"""What Ollama's clients ask of a server's models: /api/tags, /api/ps, /api/show, /api/version."""
+"""The facts about models that Ollama's clients ask for: /api/tags, /api/ps, /api/show, /api/version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twostroke.server.serving import Serving
 from twostroke.types.pooling import Task
 
 VERSION = "0.12.6"
-"""The version of Ollama whose API is followed: clients compare it, and want digits and dots alone."""
+"""The version of Ollama whose API is implemented. Clients compare it, and accept only digits and dots."""
 FOREVER = "2318-01-01T00:00:00.000000000Z"
 _PARAMETERS = {
     "temperature": "temperature",
@@ -25,23 +25,23 @@ _PARAMETERS = {
 
 
 def version(serving: Serving) -> dict[str, Any]:
-    """The API's version, and ours next to it."""
+    """Returns the API's version, and this server's own version."""
     return {"version": VERSION, "twostroke": serving.version}
 
 
 def tags(serving: Serving) -> dict[str, Any]:
-    """All models and adapters."""
+    """Returns all models and adapters."""
     return {"models": [_listed(name, serving) for name in (*serving.names, *serving.adapters.names())]}
 
 
 def running(serving: Serving) -> dict[str, Any]:
-    """The same: what is served is loaded, and stays."""
+    """Returns the same list as `tags`: every served model is loaded, and stays loaded."""
     shown = {"expires_at": FOREVER, "size_vram": 0, "context_length": serving.context_tokens}
     return {"models": [{**each, **shown} for each in tags(serving)["models"]]}
 
 
 def show(body: bytes, serving: Serving) -> dict[str, Any]:
-    """Everything that is known of one model. Raises HttpProblem (404)."""
+    """Returns all known facts about one model. Raises HttpProblem (404)."""
     request = decode(body, OllamaNamed)
     name = served_name(request.asked, serving)
     card = serving.card
@@ -70,7 +70,7 @@ def show(body: bytes, serving: Serving) -> dict[str, Any]:
 
 
 def capabilities(serving: Serving) -> list[str]:
-    """What the model can do, in Ollama's words."""
+    """Returns what the model can do, in Ollama's words."""
     if serving.task is not Task.GENERATE:
         return ["embedding"] if serving.task is Task.EMBED else []
     tools = [] if serving.template is None else ["tools"]  # offered in words where the template shows none
@@ -92,7 +92,7 @@ def _listed(name: str, serving: Serving) -> dict[str, Any]:
 
 
 def bare(name: str) -> dict[str, Any]:
-    """A model of which nothing has been read yet."""
+    """Returns the entry of a model of which nothing has been read yet."""
     details = {"parent_model": "", "format": "", "family": "", "families": [], "parameter_size": ""}
     return {
         "name": shown_name(name),
@@ -121,6 +121,6 @@ def _details(serving: Serving) -> dict[str, Any]:
 
 
 def _parameters(serving: Serving) -> str:
-    """One line each; some clients take nothing but a name, spaces and one word."""
+    """Returns one line for each parameter. Some clients accept only a name, spaces and one word."""
     found = [(theirs, serving.defaults[ours]) for ours, theirs in _PARAMETERS.items() if ours in serving.defaults]
     return "\n".join(f"{name:<30} {value}" for name, value in found)

@@ -8,12 +8,12 @@ from twostroke.server.serving import Serving
 
 
 def shown_name(name: str) -> str:
-    """The name as lists of models show it: always with a tag."""
+    """Returns the name as lists of models show it: always with a tag."""
     return name if ":" in name.rpartition("/")[2] else name + LATEST
 
 
 def served_name(asked: str | None, serving: Serving) -> str:
-    """The served model or adapter that a client means. Raises HttpProblem (400, 404) in the words of Ollama."""
+    """Returns the served model or adapter that a client means. Raises HttpProblem (400, 404) in the words of Ollama."""
     if not asked:
         raise HttpProblem(Problem(400, "model is required", param="model"))
     wanted = plain_name(asked)
@@ -24,6 +24,6 @@ def served_name(asked: str | None, serving: Serving) -> str:
 
 
 def not_here(asked: str) -> Problem:
-    """404 in the words that Ollama's clients look for."""
+    """Returns a problem with status 404, in the words that Ollama's clients look for."""
     message = f"model {asked[:200]!r} not found, try pulling it first".replace("'", '"')
     return Problem(404, message, param="model", code="model_not_found")

@@ -1,7 +1,8 @@
-"""`options` of Ollama's requests: which are of the answer, which of the model's load, and which are no options.
+"""`options` of Ollama's requests: which belong to the answer, which to the loading of the model, and which are no
+options.
 
-Every option is honoured, refused, or named in the answer's header: none is dropped in silence. Where an option is
-absent the model's own generation_config decides, as on all routes: one model answers alike on all of them.
+Every option is used, refused, or named in the answer's header: none is dropped silently. When an option is absent, the
+model's own generation_config decides, as on all routes: a model answers the same on all of them.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ OF_THE_LOAD = frozenset(
     "num_keep num_batch num_gpu main_gpu use_mmap num_thread low_vram numa f16_kv use_mlock vocab_only logits_all "
     "embedding_only num_gqa draft_num_predict".split()
 )
-"""They say how a model is loaded and change no answer; some clients send them always."""
+"""Options that set how a model is loaded and change no answer; some clients always send them."""
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "tfs_z": (1, 1.0),
     "penalize_newline": (True, False),
 }
-"""Not computed here: the values that mean no change."""
+"""Options that are not implemented here, with the values that mean no change."""
 
 
 class ReadOptions(Struct, frozen=True):
-    """fields: of our own request, by name. ignored: for the header. context: most tokens of prompt and answer; None for
-    as many as are served."""
+    """fields: the fields of our own request, by name. ignored: the names for the answer's header. context: the most
+    tokens of prompt and answer; None for the served length."""
 
     fields: Mapping[str, Any]
     ignored: tuple[str, ...] = ()
@@ -74,7 +75,8 @@ _READ: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
 
 
 def read_options(options: Mapping[str, Any] | None) -> ReadOptions:
-    """Raises InvalidRequest, naming the option, for a wrong value and for one that would have to change the answer."""
+    """Returns the options as they were read. Raises InvalidRequest, naming the option, for a wrong value and for an
+    option that would have to change the answer."""
     fields: dict[str, Any] = {}
     ignored: list[str] = []
     context = None

@@ -10,7 +10,8 @@ from twostroke.server.gate.decode import body_kind
 
 
 class AnswerRequest(msgspec.Struct, kw_only=True):
-    """What /api/generate and /api/chat share. keep_alive: of a model that stays loaded anyway."""
+    """The fields that /api/generate and /api/chat share. keep_alive: the time that the model should stay loaded; it
+    stays anyway."""
 
     model: str | None = None
     stream: bool | None = None
@@ -26,7 +27,7 @@ class AnswerRequest(msgspec.Struct, kw_only=True):
 
 @body_kind
 class OllamaGenerate(AnswerRequest, kw_only=True):
-    """POST /api/generate. context: token ids before the prompt, of an earlier answer."""
+    """POST /api/generate. context: the token ids of an earlier prompt and answer, which come before the prompt."""
 
     prompt: str | None = None
     suffix: str | None = None
@@ -69,7 +70,7 @@ class OllamaEmbeddings(msgspec.Struct, kw_only=True):
 
 @body_kind
 class OllamaNameAlone(msgspec.Struct, kw_only=True):
-    """What is read of a request that asks for nothing but that its model be loaded, or with keep_alive 0 unloaded."""
+    """The fields of a request that only asks that its model be loaded, or with keep_alive 0 unloaded."""
 
     model: str | None = None
     keep_alive: str | float | None = None
@@ -87,5 +88,5 @@ class OllamaNamed(msgspec.Struct, kw_only=True):
 
     @property
     def asked(self) -> str | None:
-        """The name, in the new or the old field."""
+        """The name, from the new or the old field."""
         return self.model or self.name

@@ -48,7 +48,7 @@ _ELSEWHERE = {
 
 
 def answering_paths() -> list[Served]:
-    """The paths that run the model: path, task, reader, shape, kind of body."""
+    """Returns the paths that run the model: path, task, reader, shape, kind of body."""
     return [
         ("/api/chat", Task.GENERATE, _or_loaded(ollama_chat, _chat_loaded), OllamaChatShape, OllamaChat),
         (
@@ -70,29 +70,29 @@ def answering_paths() -> list[Served]:
 
 
 def facts_paths() -> dict[str, Callable[[Serving], dict[str, Any]]]:
-    """The paths that say what is served."""
+    """Returns the paths that describe what is served."""
     return {"/api/version": version, "/api/tags": tags, "/api/ps": running}
 
 
 def reading_paths() -> dict[str, Callable[[bytes, Serving], dict[str, Any] | Response]]:
-    """The paths that answer a body without the model."""
+    """Returns the paths that answer a body without the model."""
     return {"/api/show": show, "/api/pull": pull}
 
 
 def refused_paths() -> list[str]:
-    """The paths of what this server does not do."""
+    """Returns the paths that this server does not support."""
     return list(_ELSEWHERE)
 
 
 def refusing_routes() -> list[Route]:
-    """What this server does not do, in words."""
+    """Returns the routes that this server does not support. Each answers with the reason."""
     return [
         Route(path, _refuse(why), methods=["GET", "POST", "DELETE"], name=path) for path, why in _ELSEWHERE.items()
     ]
 
 
 def pull(body: bytes, serving: Serving) -> Response:
-    """A model that is served is here already; another one is fetched by nobody because a request names it."""
+    """Answer a pull. A served model is here already. No other model is downloaded because a request names it."""
     request = decode(body, OllamaNamed)
     try:
         served_name(request.asked, serving)
@@ -111,7 +111,8 @@ def _or_loaded(
     read: Callable[[bytes, Serving], Call | None],
     loaded: Callable[[OllamaNameAlone, Serving], dict[str, Any]],
 ) -> Callable[[bytes, Serving], Call | Response]:
-    """The call; for a request that asks for nothing but the model, the answer that it is loaded."""
+    """Returns a reader that makes the call. For a request that names only the model, it gives the answer that the model
+    is loaded."""
 
     def made(body: bytes, serving: Serving) -> Call | Response:
         call = read(body, serving)
@@ -123,7 +124,8 @@ def _or_loaded(
 
 
 def _loaded(request: OllamaNameAlone, serving: Serving) -> dict[str, Any]:
-    """Done at once. The model of a server that has one stays, so it is never said to be unloaded."""
+    """Returns the answer to a request to load or unload a model, done at once. When the server's only model stays
+    loaded, the answer never tells that it was unloaded."""
     reason = "unload" if not serving.stays and keep_alive_s(request.keep_alive) == 0 else "load"
     return {"model": request.model, "created_at": stamp(serving.wall_clock()), "done": True, "done_reason": reason}
 

@@ -18,14 +18,14 @@ NS = 1_000_000_000
 
 
 def stamp(seconds: float) -> str:
-    """RFC 3339 in UTC, with nine digits of a second."""
+    """Returns the time in RFC 3339 in UTC, with nine digits of a second."""
     whole = datetime.fromtimestamp(seconds, UTC)
     return whole.strftime("%Y-%m-%dT%H:%M:%S.") + f"{whole.microsecond:06d}000Z"
 
 
 def durations(timings: Timings | None) -> dict[str, int]:
-    """Nanoseconds of the ledger's parts. What waited in the queue, or for a reader, is in the total alone; the model is
-    loaded before any request is taken, so its load takes none of a request's time."""
+    """Returns the ledger's parts in nanoseconds. Time in the queue, or waiting for a reader, is only in the total. The
+    model is loaded before any request is taken, so its load takes none of a request's time."""
     total = prompt = answer = 0.0
     if timings is not None and timings.parts is not None:
         parts = timings.parts
@@ -44,7 +44,7 @@ def durations(timings: Timings | None) -> dict[str, int]:
 
 
 class LinesShape:
-    """What both have alike. See Shape."""
+    """The code that both shapes share. See Shape."""
 
     written = NDJSON
     closing = b""
@@ -58,19 +58,19 @@ class LinesShape:
         self.heartbeat = line_json(self._line(self.said("text", ""))) + b"\n"
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
-        """What a line has for more text of this kind: "text" or "reasoning"."""
+        """Returns the fields of a line for more text of this kind: "text" or "reasoning"."""
         raise NotImplementedError
 
     def called(self, place: int, block: Block) -> dict[str, Any] | None:
-        """What a line has for a whole call; None where this API has no word for it."""
+        """Returns the fields of a line for a whole call; None when this API has no field for it."""
         raise NotImplementedError
 
     def all_said(self) -> dict[str, Any]:
-        """What a whole answer has."""
+        """Returns the fields of a whole answer."""
         raise NotImplementedError
 
     def at_end(self) -> dict[str, Any]:
-        """What the last line has next to the counts."""
+        """Returns the fields of the last line, in addition to the counts."""
         return {}
 
     def events(self, _index: int, delta: Delta, counts: Counts) -> list[Event]:
@@ -84,11 +84,11 @@ class LinesShape:
         return [Event(None, line) for line in lines]
 
     def text_event(self, _index: int, delta: Delta) -> bytes | None:
-        """See Shape: every line has a time of its own."""
+        """See Shape. Returns None, because every line has a time of its own."""
         return None
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """See Shape: this API has no words for it."""
+        """See Shape. Returns no events, because this API has none for progress."""
         return []
 
     def last_events(self, counts: Counts) -> list[Event]:
@@ -146,7 +146,7 @@ class LinesShape:
 
 
 class OllamaChatShape(LinesShape):
-    """/api/chat: a message in each line, calls whole in one line."""
+    """/api/chat: each line has a message, and a call is whole in one line."""
 
     def said(self, kind: str, text: str) -> dict[str, Any]:
         if kind == "reasoning":
@@ -173,7 +173,7 @@ class OllamaGenerateShape(LinesShape):
         return {"response": "", "thinking": text} if kind == "reasoning" else {"response": text}
 
     def called(self, place: int, block: Block) -> dict[str, Any] | None:
-        """See LinesShape: a request without tools has no calls."""
+        """See LinesShape. Returns None: a request without tools has no calls."""
         return None
 
     def all_said(self) -> dict[str, Any]:
@@ -182,7 +182,7 @@ class OllamaGenerateShape(LinesShape):
         return {"response": made.text_of("text"), **({"thinking": thoughts} if thoughts else {})}
 
     def at_end(self) -> dict[str, Any]:
-        """See LinesShape. A raw prompt is the client's own: it needs no ids to go on."""
+        """See LinesShape. A raw prompt is the client's own: the client needs no ids to continue it."""
         if self._call.asked.raw:
             return {}
         return {"context": [*self._call.prompts[0].token_ids, *self._token_ids]}

@@ -1,4 +1,4 @@
-"""Chat completions in OpenAI's form: exactly the required keys, and no chunk that a known client trips over."""
+"""Chat completions in OpenAI's form: exactly the required keys, and no chunk that breaks a known client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from twostroke.types.result import TokenLogprob
 
 
 class ChatShape(Envelope):
-    """chat.completion, streamed or whole. called: the finish reason of a turn that calls."""
+    """chat.completion, streamed or whole. called: the finish reason of a turn with calls."""
 
     called = "tool_calls"
 
@@ -29,7 +29,8 @@ class ChatShape(Envelope):
         self._items: list[list[TokenLogprob]] = [[] for _ in self._turns]
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """The role comes with the first token, never before: clients take the first chunk for the first token."""
+        """Returns the events of a piece. The role comes with the first token, never before, because clients take the
+        first chunk for the first token."""
         turn = self._turns[index]
         said = [part for step in turn.take(delta) if (part := self._said(turn, step)) is not None]
         logprobs = self._logprobs(delta.logprobs) if delta.logprobs else None
@@ -77,7 +78,7 @@ class ChatShape(Envelope):
         return {**self.envelope(choices, streamed=False), "usage": self.usage(counts), **self.whole_timings(counts)}
 
     def usage(self, counts: Counts) -> dict[str, Any]:
-        """The usage, with the tokens of reasoning for models that reason."""
+        """Returns the usage, with the tokens of reasoning for models that reason."""
         made = usage_of(self.call, counts)
         if self.call.turn.form.thinks:
             spent = sum(turn.reasoning_tokens for turn in self._turns)
@@ -85,15 +86,15 @@ class ChatShape(Envelope):
         return made
 
     def call_parts(self, blocks: Sequence[Block]) -> dict[str, Any]:
-        """What a message has of its calls."""
+        """Returns the fields of a message for its calls."""
         return {"tool_calls": [_call_object(block, block.text) for block in blocks]}
 
     def call_began(self, place: int, block: Block) -> dict[str, Any]:
-        """The first delta of a call."""
+        """Returns the first delta of a call."""
         return {"tool_calls": [{"index": place, **_call_object(block, "")}]}
 
     def call_grew(self, place: int, block: Block, text: str) -> dict[str, Any]:
-        """A later delta of a call."""
+        """Returns a later delta of a call."""
         more = {"custom": {"input": text}} if block.takes_text else {"function": {"arguments": text}}
         return {"tool_calls": [{"index": place, **more}]}
 
@@ -117,7 +118,7 @@ class ChatShape(Envelope):
         }
 
     def _said(self, turn: ChatTurn, step: Step) -> dict[str, Any] | None:
-        """One delta. The first of a call has its id and name, and no other has."""
+        """Returns one delta, or None. Only the first delta of a call has the call's id and name."""
         if isinstance(step, Closed):
             return None
         block = step.block

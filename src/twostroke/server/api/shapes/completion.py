@@ -1,4 +1,4 @@
-"""Completions in OpenAI's form, with the prompt and its log probabilities where they were asked for."""
+"""Completions in OpenAI's form, with the prompt and its log probabilities when they were asked for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class CompletionShape(Envelope):
         self._waiting: list[tuple[int, Delta]] = []  # for the log probabilities of their prompt
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """A choice says nothing before the whole prompt is scored, where its log probabilities are part of it."""
+        """Returns the events of a piece. When the prompt's log probabilities are part of the answer, a choice has no
+        event before the whole prompt is scored."""
         self._scores[index // self.call.n] += delta.prompt_logprobs
         self._waiting.append((index, delta))
         ready = [(i, d) for i, d in self._waiting if self._scored(i)]
@@ -90,7 +91,8 @@ class CompletionShape(Envelope):
         return made | {"finish_reason": delta.finish_reason}
 
     def _shown(self, delta: Delta) -> tuple[TokenLogprob, ...]:
-        """A scored prompt is followed by every token generated, an end token too: clients count from the end."""
+        """Returns the log probabilities to show. After a scored prompt every generated token is shown, an end token
+        too, because clients count from the end."""
         ends = self.call.scores_prompt and delta.end_logprob is not None
         return (*delta.logprobs, delta.end_logprob) if ends and delta.end_logprob else delta.logprobs
 

@@ -1,6 +1,7 @@
-"""A streamed response of a prompt that does not fit: the events of a failed response, as OpenAI's server sends them.
+"""A streamed response to a prompt that does not fit: the events of a failed response, as OpenAI's server sends them.
 
-Codex looks for the code in these events alone: with it, it shortens the conversation; at a status of 400 it ends.
+Codex looks for the code only in these events. When it finds the code, it shortens the conversation; at a status of 400
+it ends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from twostroke.types.errors import ContextLengthExceeded
 
 
 class StreamRefused(Exception):
-    """A streamed response whose prompt does not fit. model: as the client named it. cause: what was raised."""
+    """A streamed response whose prompt does not fit. model: the name that the client used. cause: the exception that
+    was raised."""
 
     def __init__(self, model: str, cause: ContextLengthExceeded) -> None:
         super().__init__(str(cause))
@@ -24,7 +26,7 @@ class StreamRefused(Exception):
 
 
 def failed_stream(refused: StreamRefused, serving: Serving) -> Response:
-    """response.created, response.in_progress and response.failed with the problem's code and message."""
+    """Returns response.created, response.in_progress and response.failed with the problem's code and message."""
     problem = problem_of(refused.cause)
     about: dict[str, Any] = {
         "id": "resp_" + serving.new_id(),

@@ -21,7 +21,7 @@ class MessagesShape(TurnShape):
     heartbeat = PING
 
     def events(self, _index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """See Shape. How much of the prompt was cached is known at the end: message_delta says it."""
+        """See Shape. How much of the prompt was cached is known only at the end, so message_delta has it."""
         made: list[Event] = []
         if not self._begun:
             self._begun = True
@@ -83,7 +83,8 @@ class MessagesShape(TurnShape):
         return {"stop_reason": reason, "stop_sequence": None}
 
     def _usage(self, counts: Counts) -> dict[str, Any]:
-        """input_tokens leaves out what was read from the cache, and what a mark has had written into it."""
+        """Returns the usage. input_tokens leaves out the tokens that were read from the cache, and those that were
+        written into it because of a mark."""
         computed = self._call.num_prompt_tokens - counts.cached
         written = computed if caches_all(self._call.asked) else 0
         return {
@@ -113,9 +114,8 @@ def _block(block: Block, text: str) -> dict[str, Any]:
 
 
 def arguments_of(text: str) -> Any:
-    """The arguments as an object. Of a call that broke off, the values that are complete, as clients put a stream
-    together; what is no object at all is kept as text, so that nothing is made up.
-    """
+    """Returns the arguments as an object. Of a call that broke off, it has the complete values, as clients put a stream
+    together. A text that is no object is kept as text, so that nothing is invented."""
     try:
         made = json.loads(text or "{}")
     except (ValueError, RecursionError):

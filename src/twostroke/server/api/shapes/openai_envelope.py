@@ -1,4 +1,4 @@
-"""What chat completions and completions share: the object around choices, usage, how a stream ends."""
+"""The code that chat completions and completions share: the object around choices, usage, and the end of a stream."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def usage_of(call: Call, counts: Counts) -> dict[str, Any]:
 
 
 class Envelope:
-    """The half of a Shape that OpenAI's answers share."""
+    """The part of a Shape that OpenAI's answers share."""
 
     heartbeat = HEARTBEAT
     written = SSE
@@ -44,7 +44,7 @@ class Envelope:
         self._kinds = {False: whole_kind, True: chunk_kind}
 
     def envelope(self, choices: Sequence[dict[str, Any]], *, streamed: bool) -> dict[str, Any]:
-        """id, object, created, model, system_fingerprint, choices."""
+        """Returns the object with id, object, created, model, system_fingerprint, choices."""
         return {
             "id": self.call.response_id,
             "object": self._kinds[streamed],
@@ -55,51 +55,52 @@ class Envelope:
         }
 
     def chunk(self, choices: Sequence[dict[str, Any]], counts: Counts) -> Event:
-        """One chunk. Where usage was asked for, every one has the key: null, or the counts so far."""
+        """Returns one chunk. When usage was asked for, every chunk has the key: null, or the counts so far."""
         made = self.envelope(choices, streamed=True)
         if self.call.delivery.include_usage:
             made["usage"] = self.usage(counts) if self.call.delivery.continuous_usage else None
         return Event(None, made)
 
     def timed(self, delta: Delta, counts: Counts, events: list[Event]) -> list[Event]:
-        """The events of a piece; the last ones of an answer have its timings where the request asks for them."""
+        """Returns the events of a piece. The last event of an answer has the answer's timings when the request asks for
+        them."""
         if self.call.delivery.timings and delta.finish_reason is not None and events:
             events[-1].data["timings"] = timings_of(delta.timings, self.call.num_prompt_tokens, counts)
         return events
 
     def took(self, delta: Delta) -> None:
-        """Remember what an answer took, which is told as a whole."""
+        """Remember the timings of an answer that is sent as a whole."""
         self._took = delta.timings or self._took
 
     def whole_timings(self, counts: Counts) -> dict[str, Any]:
-        """The timings of a whole answer, where the request asks for them."""
+        """Returns the timings of a whole answer; none when the request does not ask for them."""
         if not self.call.delivery.timings:
             return {}
         return {"timings": timings_of(self._took, self.call.num_prompt_tokens, counts)}
 
     def template(self, choice: Callable[[str, str], dict[str, Any]]) -> EventTemplate | None:
-        """A template for chunks with one such choice of a text and its log probabilities; None where a chunk has more
-        that changes."""
+        """Returns a template for chunks with one choice of a text and its log probabilities. Returns None when other
+        parts of a chunk change, too."""
         if self.call.delivery.include_usage and self.call.delivery.continuous_usage:
             return None
         marks = new_mark(), new_mark()
         return EventTemplate(self.chunk([choice(*marks)], Counts(0, 0)), *marks)
 
     def usage(self, counts: Counts) -> dict[str, Any]:
-        """The usage of the answer so far."""
+        """Returns the usage of the answer so far."""
         return usage_of(self.call, counts)
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """A chunk without choices, for clients that asked for it."""
+        """Returns a chunk without choices, for clients that asked for progress."""
         usage = {"usage": None} if self.call.delivery.include_usage else {}
         return [Event(None, {**self.envelope([], streamed=True), **usage, **news})]
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """The usage, in a chunk without choices, where it was asked for."""
+        """Returns the usage in a chunk without choices; no events when usage was not asked for."""
         if not self.call.delivery.include_usage:
             return []
         return [Event(None, {**self.envelope([], streamed=True), "usage": self.usage(counts)})]
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """OpenAI's clients raise at a chunk with an error."""
+        """Returns a chunk with an error, at which OpenAI's clients raise."""
         return [Event(None, msgspec.json.decode(problem.body()))]

@@ -1,7 +1,7 @@
-"""How many tokens of an answer are thoughts: a function of the answer's tokens alone.
+"""Counts how many tokens of an answer are thoughts: a function of the answer's tokens alone.
 
-The pieces of an answer come joined in whatever way the reader's pace made them; the tokens are counted one by one, so
-that equal answers have equal counts. The marks of a thought count as part of it.
+The pieces of an answer come joined in different ways, which depend on the reader's pace. The tokens are counted one by
+one, so that equal answers have equal counts. The marks of a thought count as part of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ MOST_PASSED = 256
 
 
 class ReasoningCount:
-    """turn: a fresh machine that tells thoughts from the rest; None counts nothing. token_text: a token's bytes."""
+    """turn: a fresh machine that separates thoughts from the rest; None counts nothing. token_text: returns a token's
+    bytes."""
 
     def __init__(self, turn: TurnReader | None, token_text: Callable[[int], bytes]) -> None:
         self._turn = turn
@@ -26,12 +27,12 @@ class ReasoningCount:
 
     @property
     def tokens(self) -> int:
-        """How many of the tokens so far are thoughts."""
+        """The number of tokens so far that are thoughts."""
         self._read_passed()
         return self._counted
 
     def passed(self, token_ids: Sequence[int]) -> None:
-        """Take tokens whose text is more text for the user. Many of them are read at once, later."""
+        """Take tokens whose text is more text for the user. They are read later, many at once."""
         if self._turn is None:
             return
         self._passed += token_ids
@@ -39,7 +40,7 @@ class ReasoningCount:
             self._read_passed()
 
     def add(self, token_ids: Sequence[int]) -> None:
-        """Take the next tokens. One that opens or closes a thought, or stands within it, is counted."""
+        """Take the next tokens. A token is counted when it opens or closes a thought, or is inside one."""
         if self._turn is None:
             return
         self._read_passed()

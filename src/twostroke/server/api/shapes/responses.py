@@ -43,7 +43,7 @@ class ResponsesShape(TurnShape):
         return made
 
     def text_event(self, _index: int, delta: Delta) -> bytes | None:
-        """See Shape. The last events repeat the whole text: the block gets it here too."""
+        """See Shape. The last events repeat the whole text, so the text is added to the block here, too."""
         if not delta.text or delta.finish_reason is not None:
             return None
         if not (self._begun and self._turn.passes(delta)):
@@ -67,7 +67,7 @@ class ResponsesShape(TurnShape):
         return [self._event(f"response.{status}", response=self._response(status, counts))]
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """The response itself holds the failure."""
+        """See Shape. The response object itself contains the failure."""
         code = problem.code if problem.status < 500 else "server_error"
         error = {"code": code, "message": problem.message}
         failed = {**self._response("failed", NO_COUNTS), "error": error}
@@ -83,7 +83,7 @@ class ResponsesShape(TurnShape):
         return self._response(self._status(), counts)
 
     def _steps(self, delta: Delta) -> list[Step]:
-        """A turn without any block still has a message: clients look for one."""
+        """Returns the steps of a delta. A turn without any block still gets a message, because clients look for one."""
         steps = self._turn.take(delta)
         if delta.finish_reason is not None and not self._turn.made.blocks:
             block = Block("text", 0)
@@ -111,7 +111,8 @@ class ResponsesShape(TurnShape):
         return self._closing_events(block, at)
 
     def _grown(self, block: Block, text: str, logprobs: Any) -> tuple[str, dict[str, Any]]:
-        """The name and the fields of the event with more text of this block, whose number is not among them."""
+        """Returns the name and the fields of the event with more text of this block. The event's number is not among
+        the fields."""
         extra = {"logprobs": logprobs} if block.kind == "text" else {}
         at = {"output_index": block.index, "item_id": self._item_id(block)}
         return f"response.{_KINDS[block.kind]}.delta", {**at, "content_index": 0, "delta": text, **extra}
@@ -211,7 +212,7 @@ class ResponsesShape(TurnShape):
 
 
 def _tool(tool: ResponseTool) -> dict[str, Any]:
-    """A tool as it was asked for."""
+    """Returns a tool as the request has it."""
     made: dict[str, Any] = msgspec.to_builtins(tool)
     always = ("type", "name", "description", "parameters", "strict") if tool.type == "function" else ("type",)
     return {name: value for name, value in made.items() if value is not None or name in always}
@@ -222,7 +223,8 @@ _ID_PREFIXES = {"text": "msg", "reasoning": "rs"}
 
 
 class _CallWords(NamedTuple):
-    """type: of the item. key: of what the model wrote. event: the middle of the names of its events."""
+    """type: the item's type. key: the item's key for the text that the model wrote. event: the middle part of the names
+    of the item's events."""
 
     type: str
     key: str

@@ -18,7 +18,7 @@ from twostroke.types.output import Delta
 
 
 class WholeShape(ABC):
-    """A Shape of answers that are never streamed. rows: of each prompt, the sum of its rows."""
+    """A Shape of answers that are never streamed. rows: for each prompt, the sum of its rows."""
 
     heartbeat = HEARTBEAT
     written = SSE
@@ -33,23 +33,23 @@ class WholeShape(ABC):
         self.rows[index] = delta.rows_sum or self.rows[index]
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
-        """No events: nothing is streamed."""
+        """See Shape. Returns no events: nothing is streamed."""
         return []
 
     def text_event(self, index: int, delta: Delta) -> bytes | None:
-        """No events: nothing is streamed."""
+        """See Shape. Returns None: nothing is streamed."""
         return None
 
     def progress_events(self, news: dict[str, Any]) -> list[Event]:
-        """No events: nothing is streamed."""
+        """See Shape. Returns no events: nothing is streamed."""
         return []
 
     def last_events(self, counts: Counts) -> list[Event]:
-        """No events: nothing is streamed."""
+        """See Shape. Returns no events: nothing is streamed."""
         return []
 
     def problem_events(self, problem: Problem) -> list[Event]:
-        """No events: nothing is streamed."""
+        """See Shape. Returns no events: nothing is streamed."""
         return []
 
     @abstractmethod
@@ -57,12 +57,12 @@ class WholeShape(ABC):
         """See Shape."""
 
     def scores(self) -> list[float]:
-        """The score of each pair, in the order of the documents; empty for a model that does not rank."""
+        """Returns the score of each pair, in the order of the documents; empty for a model that does not rank."""
         reranker = self._serving.reranker
         return [] if reranker is None else [reranker.score(rows) for rows in self.rows]
 
     def counted(self, **answer: Any) -> dict[str, Any]:
-        """The answer with the model's name and the tokens that were read."""
+        """Returns the answer with the model's name and the number of tokens that were read."""
         tokens = self.call.num_prompt_tokens
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {**answer, "model": self.call.model or self._serving.served_name, "usage": usage}

@@ -3,7 +3,7 @@
     unwrap = TextCalls(frozenset({"apply_patch"}))
     pieces = unwrap.feed(pieces) ... unwrap.finish()
 
-The text comes out as it grows. Arguments in another form are given as they were written.
+The text comes out as it grows. Arguments in another form are passed on as the model wrote them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _OPENING = re.compile(r'\s*\{\s*"' + TEXT_ARGUMENT + r'"\s*:\s*"')
 _LONGEST_OPENING = 64
 _SAFE = re.compile(r'(?:[^"\\]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
 _HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
-"""The first half of a character in two parts."""
+"""The first half of a character that JSON writes as two escapes."""
 
 
 class TextCalls:
-    """names: of the tools whose calls are texts."""
+    """names: the names of the tools whose calls are texts."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
@@ -33,7 +33,7 @@ class TextCalls:
         self._at = 0  # where the next character of the value stands; 0: the value has not begun
 
     def feed(self, pieces: Iterable[Piece]) -> list[Piece]:
-        """The pieces, with the arguments of such calls in place."""
+        """Returns the pieces. The arguments of such calls are replaced by their text."""
         if not self._names:
             return list(pieces)
         made: list[Piece] = []
@@ -49,7 +49,7 @@ class TextCalls:
         return made
 
     def finish(self) -> list[Piece]:
-        """What was held back, once the call has ended."""
+        """Returns the text that was held back, once the call has ended."""
         if self._open is None:
             return []
         index, raw, given = self._open, self._raw, self._text
@@ -77,7 +77,7 @@ def _decoded(value: str) -> str:
 
 
 def _text_of(raw: str) -> str:
-    """The text of complete arguments, whatever the model made of them."""
+    """Returns the text of complete arguments, in whatever form the model wrote them."""
     try:
         found = json.loads(raw, strict=False)
     except (ValueError, RecursionError):
@@ -88,5 +88,5 @@ def _text_of(raw: str) -> str:
 
 
 def _whole_characters(text: str) -> str:
-    """The text with a mark in place of half a character, which no answer could hold."""
+    """Returns the text with a replacement mark in place of half a character, which no answer could hold."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -55,7 +55,7 @@ class AttentionExperts:
         return self.router.rule.chosen
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         heads = self.heads
         routes = self.router(t, h)
         asked = chosen_linear(h, routes, self.banks.gate_up(t, self.shape))

@@ -50,7 +50,7 @@ class PartlyIdle:
     idle: int
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         routes = self.block.router(t, h)
         made = self.block.of_routes(t, h, routes)
         return add(made, multiply(h, idle_share(routes, self.block.shape.experts))) if self.idle else made

@@ -56,7 +56,7 @@ class Cell:
     norm: Norm
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         widths = {"q": self.keys, "k": self.keys, "v": self.values, "ogate_preact": self.values}
         gates = {"igate_preact": self.heads, "fgate_preact": self.heads}
         parts = linear(h, t.matrix("qkv", widths, self.hidden_size)).split(*widths.values())

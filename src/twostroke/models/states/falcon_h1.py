@@ -38,7 +38,7 @@ class ScaledFeed:
     down_factor: float
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         inner, hidden = self.inner_size, self.hidden_size
         outputs = {"feed_forward.gate_proj": inner, "feed_forward.up_proj": inner}
         opened, up = linear(h, t.matrix("gate_up", outputs, hidden, bias=self.bias)).split(inner, inner)

@@ -132,7 +132,7 @@ def _mixture(fields: Fields, hidden: int) -> Mixture:
 
 
 def _attend(t: Tracer, shape: Convolved, h: Value, window: int, turn: RopeSpec) -> Value:
-    """The block's output for the normed rows h, not yet added."""
+    """Returns the block's output for the normed rows h, before it is added to the residual."""
     half = shape.kv // 2
     widths = {"q_proj": shape.query, "k_proj": shape.kv, "v_proj_current": half, "v_proj_delayed": half}
     with t.layer(PROJECTION):

@@ -86,7 +86,7 @@ def mimo_v2_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attended(t: Tracer, parts: Parts, kind: Kind, h: Value) -> Value:
-    """The block's output for the normed rows h, not yet added."""
+    """Returns the block's output for the normed rows h, before it is added to the residual."""
     heads, width, dim = parts.heads.num_heads, parts.heads.hidden_size, parts.heads.head_dim
     query, keys, values = heads * dim, kind.kv_heads * dim, kind.kv_heads * kind.v_dim
     outputs = {"self_attn.q_proj": query, "self_attn.k_proj": keys, "self_attn.v_proj": values}

@@ -31,7 +31,7 @@ LAYER = "layers.0."
 
 @dataclass(frozen=True, slots=True)
 class EagleLayer:
-    """What a layer of EAGLE and one of EAGLE-3 share."""
+    """The parts that a layer of EAGLE and one of EAGLE-3 have in common."""
 
     heads: Heads
     norm: Norm
@@ -40,7 +40,8 @@ class EagleLayer:
 
 
 def eagle_layer(fields: Fields, hidden_size: int, positions: int, vocab_size: int) -> EagleLayer:
-    """The EAGLE layer for this hidden size and vocabulary. Raises CorruptModel, UnsupportedModel naming the field."""
+    """Reads the EAGLE layer for this hidden size and vocabulary. Raises CorruptModel or UnsupportedModel, which name
+    the field."""
     silu_only(fields)
     if fields.integer("hidden_size", 2, 1 << 17) != hidden_size:
         raise fields.wrong("hidden_size", f"the model's hidden states have {hidden_size:,} numbers")
@@ -57,7 +58,8 @@ def eagle_layer(fields: Fields, hidden_size: int, positions: int, vocab_size: in
 
 
 def eagle_program(fields: Fields, hidden_size: int, positions: int, embedding: Weight, matrix: Weight) -> AheadProgram:
-    """positions: the longest text of the model. Raises CorruptModel or UnsupportedModel naming the field."""
+    """Reads an EAGLE layer and returns its program. positions: the longest sequence of the model. Raises CorruptModel
+    or UnsupportedModel, which name the field."""
     parts = eagle_layer(fields, hidden_size, positions, matrix.rows)
     if fields.integer("num_hidden_layers", 1, 4096, default=1) != 1:
         raise fields.wrong("num_hidden_layers", "an EAGLE layer is one layer")

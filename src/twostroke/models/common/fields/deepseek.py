@@ -29,16 +29,17 @@ WORDS = {"F": "full", "S": "shared"}
 FULL, SHARED = WORDS.values()
 CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
 NORMALISED_BY = 1e-20
-"""Added to the sum that weights are divided by."""
+"""The number that is added to the sum by which weights are divided."""
 
 
 def biased_experts(parts: LatentParts) -> FeedForwardText:
-    """The block of DeepSeek-V3 with experts, added to the residual. See biased_mixture."""
+    """Returns the block of DeepSeek-V3 with experts, which adds its output to the residual. See biased_mixture."""
     return mixture(biased_mixture(parts))
 
 
 def biased_mixture(parts: LatentParts) -> Mixture:
-    """DeepSeek-V3's experts: scores by a sigmoid, a bias for the choice alone, groups by their two largest."""
+    """Reads DeepSeek-V3's experts. Scores go through a sigmoid, a bias counts for the choice alone, and groups are
+    chosen by the sum of their two largest scores."""
     fields = parts.fields
     require(fields, "scoring_func", "sigmoid")
     require(fields, "topk_method", "noaux_tc")
@@ -58,7 +59,8 @@ def biased_mixture(parts: LatentParts) -> Mixture:
 
 
 def plain_experts(parts: LatentParts) -> FeedForwardText:
-    """DeepSeek-V2's: shares of a softmax, groups by their largest; topk_method says whether there are groups.
+    """Reads DeepSeek-V2's experts. Scores are shares of a softmax, and groups are chosen by their largest score;
+    topk_method says whether there are groups.
 
     norm_topk_prob changes nothing, as in transformers. All published configs say false; the code that was published
     with them would divide the weights by their sum.
@@ -75,7 +77,8 @@ def plain_experts(parts: LatentParts) -> FeedForwardText:
 
 
 def normalised_experts(parts: LatentParts) -> FeedForwardText:
-    """Mistral's: shares of a softmax, those of the chosen experts divided by their sum; no groups."""
+    """Reads Mistral's experts. Scores are shares of a softmax, and the shares of the chosen experts are divided by
+    their sum. There are no groups."""
     fields = parts.fields
     refuse_groups(fields)
     count = expert_count(fields)
@@ -97,7 +100,7 @@ def refuse_groups(fields: Fields) -> None:
 
 
 def mixed_program(parts: LatentParts, block: FeedForwardText, sparse: Sequence[bool]) -> ProgramText:
-    """sparse: whether each layer has experts."""
+    """Returns the program of layers with and without experts. sparse: for each layer, whether it has experts."""
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         return mixed_layer(t, parts, block, x) if sparse[index] else latent_layer(t, parts, x)

@@ -21,7 +21,8 @@ from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.spec.fields import Fields
 
 PREFIX = "transformer."
-"""Begins the names of all tensors but the head. Published files leave it out; what transformers saves has it."""
+"""The beginning of the names of all tensors except the head's. Published files leave it out; files that transformers
+saves have it."""
 
 SAME_FIELDS = {
     "hidden_size": "n_embd",

@@ -67,7 +67,7 @@ class Distances:
 
 @architecture("DebertaV2Model", "DebertaV2ForMaskedLM", model_type="deberta-v2", form=VECTORS)
 def deberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
 
 

@@ -20,7 +20,7 @@ OWN_NAMES = {
     **{"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"},
     "hidden_dim": "intermediate_size",
 }
-"""Fields of its config.json, and what other families call them."""
+"""The fields of this family's config.json, each with the name that other families give it."""
 NORM = Norm(1e-12, NormKind.LAYER)
 PREFIX = "distilbert."
 NAMES = AttentionNames("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin")
@@ -30,7 +30,7 @@ UNUSED = ("vocab_transform.", "vocab_layer_norm.", "vocab_projector.", PREFIX + 
 
 @architecture("DistilBertModel", "DistilBertForMaskedLM", model_type="distilbert", form=VECTORS)
 def distilbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
 
 

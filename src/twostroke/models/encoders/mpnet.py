@@ -32,7 +32,7 @@ config."""
 
 @architecture("MPNetModel", "MPNetForMaskedLM", model_type="mpnet", form=VECTORS)
 def mpnet(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
 
 

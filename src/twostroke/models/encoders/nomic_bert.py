@@ -84,7 +84,7 @@ class BiasedExperts:
     biased: bool
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the rows h, not yet added."""
+        """Returns the block's output for the rows h, before it is added to the residual."""
         made = self.block(t, h)
         if not self.biased:
             return made
@@ -117,7 +117,7 @@ def nomic_bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _blocks(fields: Fields, width: int, layers: int) -> list[BlockText]:
-    """The feed-forward block of each layer."""
+    """Returns the feed-forward block of each layer."""
     inner = fields.integer("intermediate_size", 1, 1 << 20)
     biased = fields.boolean("mlp_fc1_bias", False)
     if fields.boolean("mlp_fc2_bias", False) != biased:

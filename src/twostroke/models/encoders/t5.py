@@ -25,7 +25,7 @@ OWN_NAMES = {
     **{"d_model": "hidden_size", "num_layers": "num_hidden_layers", "num_heads": "num_attention_heads"},
     **{"d_kv": "head_dim", "n_positions": "max_position_embeddings"},
 }
-"""Fields of its config.json, and what other families call them."""
+"""The fields of this family's config.json, each with the name that other families give it."""
 SILENT = {"layer_norm_epsilon": 1e-6, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
 SHARED = "shared"
 NAMES = AttentionNames(*(f"layer.0.SelfAttention.{name}" for name in "qkvo"))

@@ -38,5 +38,5 @@ def aria_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("AriaForConditionalGeneration", model_type="aria")
 def aria(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "AriaTextForCausalLM")

@@ -47,7 +47,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
-    """The parts, and the rotation of each layer."""
+    """Reads the parts, and the rotation of each layer."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields = parts.fields
     heads = replace(

@@ -55,7 +55,7 @@ def llama4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Llama4ForConditionalGeneration", model_type="llama4")
 def llama4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "Llama4ForCausalLM")
 
 

@@ -42,7 +42,7 @@ MOE = "block_sparse_moe"
 
 @architecture("MiniMaxM3SparseForConditionalGeneration", model_type="minimax_m3_vl")
 def minimax_m3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     facts, text = text_model(fields, Architecture("MiniMaxM3Text", "minimax_m3_vl_text", _text))
     return replace(facts, ignored=(*facts.ignored, "patch_merge_mlp.")), text
 
@@ -93,7 +93,7 @@ def _seen_whole(fields: Fields) -> int:
 
 
 def _blocks(fields: Fields, hidden: int, layers: int) -> list[BlockText]:
-    """The feed-forward block of each layer."""
+    """Returns the feed-forward block of each layer."""
     if fields.number("swiglu_alpha", 0.0, 1e3) != GAIN:
         raise UnsupportedModel("config.json: swiglu_alpha is not implemented.", why=f"Implemented is a gain of {GAIN}.")
     rule = ExpertRule(Activation.QUICK_GELU, fields.number("swiglu_limit", 1e-3, 1e6), shift=1.0)

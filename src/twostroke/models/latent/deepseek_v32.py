@@ -39,5 +39,5 @@ def deepseek_v32(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("DeepseekV32ForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers after the last one, with experts and an index of their own."""
+    """Reads the prediction layers after the last layer, which have experts and an index of their own."""
     return indexed_prediction(*indexed_parts(fields, SILENT, heads=64))

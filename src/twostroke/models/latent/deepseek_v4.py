@@ -59,7 +59,7 @@ class ClampedExperts:
     vocab_size: int
 
     def __call__(self, t: Tracer, h: Value, *, by_token: bool) -> Value:
-        """The block's output for the normed rows h."""
+        """Returns the block's output for the normed rows h."""
         banks = EachExpert("ffn.experts", "w1", "w3", "w2")
         block = Mixture(self.shape, self._router(by_token), banks, ExpertRule(Activation.SILU, self.limit))
         width, inner = self.shape.hidden_size, self.shape.inner_size

@@ -43,7 +43,7 @@ def glm4_moe_lite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("Glm4MoeLiteForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers after the last one."""
+    """Reads the prediction layers after the last layer."""
     return mixed_prediction(_parts(fields))
 
 

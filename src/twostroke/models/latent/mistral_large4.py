@@ -98,7 +98,7 @@ class Layers:
 
 @architecture("MistralLarge4ForConditionalGeneration", model_type="mistral_large4")
 def mistral_large4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return text_model(fields, Architecture("MistralLarge4Text", "mistral_large4_text", _text), SILENT)
 
 

@@ -54,7 +54,7 @@ def doge(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attend(t: Tracer, shape: Heads, h: Value, window: int, turn: RopeSpec) -> Value:
-    """The block's output for the normed rows h."""
+    """Returns the block's output for the normed rows h."""
     names, dim, norm = shape.names, shape.head_dim, shape.head_norm
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
     made = linear(h, t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias))

@@ -24,7 +24,7 @@ SPECIAL = 8
 
 @architecture("MllamaForConditionalGeneration", model_type="mllama")
 def mllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return text_model(fields, Architecture("MllamaText", "mllama_text_model", _text))
 
 

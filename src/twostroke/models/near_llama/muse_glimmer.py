@@ -24,7 +24,7 @@ SILENT = {
 
 @architecture("MuseGlimmerForConditionalGeneration", model_type="muse_glimmer")
 def muse_glimmer(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return text_model(fields, Architecture("MuseGlimmerText", "muse_glimmer_text", _text))
 
 

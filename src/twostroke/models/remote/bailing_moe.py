@@ -69,7 +69,7 @@ def _second(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _parts(
     fields: Fields, silent: Mapping[str, object], *, normed: bool, partial: float | None
 ) -> tuple[Parts, RopeSpec]:
-    """The parts, and the rotation of each layer."""
+    """Reads the parts, and the rotation of each layer."""
     silu_only(fields)
     parts = read_parts(fields, silent)
     fields = parts.fields

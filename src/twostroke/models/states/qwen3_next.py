@@ -90,7 +90,7 @@ def qwen3_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen3_5ForConditionalGeneration", model_type="qwen3_5")
 def qwen3_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "Qwen3_5ForCausalLM")
 
 
@@ -103,7 +103,7 @@ def qwen3_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe")
 def qwen3_5_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "Qwen3_5MoeForCausalLM")
 
 

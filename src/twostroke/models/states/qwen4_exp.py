@@ -81,7 +81,7 @@ def qwen4_exp(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen4ExpForConditionalGeneration", model_type="qwen4_exp")
 def qwen4_exp_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "Qwen4ExpForCausalLM")
 
 

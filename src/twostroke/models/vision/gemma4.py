@@ -33,7 +33,7 @@ SILENT = {
     **{"num_key_value_heads": 12, "head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6},
     **{"pooling_kernel_size": 3, "patch_size": 16, "position_embedding_size": 10_240},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 THETA = 100.0
 TOWER, PROJECTOR = "model.vision_tower.", "model.embed_vision."
 PREFIXES = (("vision_tower.", TOWER), ("embed_vision.", PROJECTOR))

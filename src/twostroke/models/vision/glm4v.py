@@ -28,7 +28,7 @@ SILENT = {
     **{"image_size": 336, "patch_size": 14, "rms_norm_eps": 1e-5, "spatial_merge_size": 2},
     **{"temporal_patch_size": 2, "out_hidden_size": 4096, "intermediate_size": 13_696},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 SECTIONS = (8, 12, 12)
 PREFIX = "model.visual."
 PREFIXES = (("visual.", PREFIX),)

@@ -22,7 +22,7 @@ SILENT = {
     **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
     **{"hidden_act": "gelu", "norm_type": "layer_norm", "layer_norm_eps": 1e-6, "image_size": 448, "patch_size": 14},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 NORMS = {"layer_norm": NormKind.LAYER, "rms_norm": NormKind.RMS}
 HEADS_EPS = 1e-6
 BETWEEN = Norm(1e-5, NormKind.LAYER)

@@ -31,7 +31,7 @@ SILENT = {
     **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
     **{"patch_size": 16, "hidden_act": "gelu"},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 EPS = 1e-5
 
 

@@ -34,7 +34,7 @@ SILENT = {
     **{"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "num_heads": 16, "num_position_embeddings": 2304},
     **{"hidden_act": "gelu_pytorch_tanh", "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 DEEP = (8, 16, 24)
 """Layers of Qwen3-VL's tower whose rows are added after layers of the language model; Qwen3.5 has none."""
 EPS = 1e-6
@@ -42,7 +42,7 @@ PREFIX = "model.visual."
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """spatial_merge_size squared patches become one image row."""
+    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64)
     frames, depth = own.integer("temporal_patch_size", 1, 64), own.integer("depth", 1, 4096)

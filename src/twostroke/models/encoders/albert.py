@@ -20,7 +20,8 @@ NAMES = AttentionNames("attention.query", "attention.key", "attention.value", "a
 NORMS = ("attention.LayerNorm", "full_layer_layer_norm")
 HEADS = ("predictions.", "sop_classifier.", "embeddings.position_ids", PREFIX + "embeddings.position_ids")
 POOLER = ("pooler.", PREFIX + "pooler.")
-"""Names of tensors that only classifiers read."""
+"""Names of tensors that are not read. HEADS: heads for training, and a buffer of old files. POOLER: tensors that only
+classifiers use."""
 
 
 @architecture("AlbertModel", "AlbertForMaskedLM", "AlbertForPreTraining", model_type="albert", form=VECTORS)

@@ -159,7 +159,7 @@ def _scoring_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, prefix: str, *, padded: bool = False) -> Encoder:
-    """padded: the first place is the one after that of pad_token_id."""
+    """Reads an encoder. padded: the first place is the one after that of pad_token_id."""
     refuse_setting(fields, "is_decoder", "Positions would not see later ones, and others would be expected of it.")
     refuse_setting(fields, "add_cross_attention", "The layers would also see another encoder's output.")
     _absolute_only(fields)

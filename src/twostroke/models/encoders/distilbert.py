@@ -36,7 +36,7 @@ def distilbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("DistilBertForSequenceClassification", model_type="distilbert", form=SCORES)
 def distilbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A head of two products, with ReLU between them."""
+    """The head has two products, with ReLU between them."""
     labels = num_labels(fields)
 
     def relu(x: Value) -> Value:
@@ -46,7 +46,7 @@ def distilbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
-    """sinusoidal_pos_embds says what the table of positions began with; checkpoints hold it either way."""
+    """sinusoidal_pos_embds tells how the table of positions was initialised. Checkpoints hold the table either way."""
     fields.boolean("sinusoidal_pos_embds", False)
     fields = usual_names(fields, OWN_NAMES)
     facts = read_facts(fields, positions=512, ignored=UNUSED, optional_prefix=PREFIX)

@@ -30,7 +30,7 @@ SILENT = {"max_position_embeddings": 8192, "layer_norm_eps": 1e-12, "type_vocab_
 THETA = 160_000.0
 NORMS = ("attn_ln", "mlp_ln")
 PREFIXES = (("gte.", ""), ("new.", ""))
-"""How names begin in files that transformers writes, and in those that were published."""
+"""The beginnings of names in files that transformers writes ("gte.") and in published files ("new.")."""
 POOLER = "pooler."
 
 

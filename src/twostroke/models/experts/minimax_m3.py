@@ -2,7 +2,7 @@
 
 Layers of the type minimax_m3_sparse choose blocks of keys. As long as there are no more blocks than may be chosen,
 these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as fit into
-it. Longer ones would need the choice, whose tensors are not read.
+these blocks. Longer sequences would need the choice, whose tensors are not read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def minimax_m3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Norms are stored as w - 1. Experts' weights add up to routed_scaling_factor; the shared one counts once."""
+    """Norms are stored as w - 1. Experts' weights add up to routed_scaling_factor; the shared expert has a weight of 1.
+    """
     if fields.text("hidden_act", "silu") not in ("silu", "swigluoai"):
         raise fields.wrong("hidden_act", "Blocks of this family have a clamped gate, swigluoai.")
     parts = read_parts(fields.changed({"hidden_act": "silu"}), SILENT, kv_absent=4, plus=1.0)
@@ -71,7 +72,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _kinds(fields: Fields, layers: int) -> list[str]:
-    """layer_types, or what the published group sparse_attention_config says."""
+    """Returns the type of each layer, from layer_types or from the published group sparse_attention_config."""
     group = fields.group("sparse_attention_config")
     numbers = () if group is None else group.integers("sparse_attention_freq")
     kinds = list(fields.texts("layer_types")) or [SPARSE if each else FULL for each in numbers] or [FULL] * layers
@@ -81,7 +82,7 @@ def _kinds(fields: Fields, layers: int) -> list[str]:
 
 
 def _seen_whole(fields: Fields) -> int:
-    """Positions of which a layer that chooses blocks sees all."""
+    """Returns the longest sequence of which a layer that chooses blocks sees all positions."""
     group = fields.group("sparse_attention_config") or Fields({}, fields.place)
     found = 1
     for name, old, usual in (

@@ -55,5 +55,5 @@ def _parts(fields: Fields) -> LatentParts:
 
 @architecture("Kimi_K25ForConditionalGeneration", "KimiK25ForConditionalGeneration", model_type="kimi_k25")
 def kimi_k25(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Kimi K2.5 and K2.6: the language model of a checkpoint that also sees images."""
+    """Reads Kimi K2.5 and K2.6: the language model of a checkpoint that also sees images."""
     return language_model(fields, "DeepseekV3ForCausalLM")

@@ -37,7 +37,7 @@ SILENT = {
     "index_topk_freq": 4,
 }
 GATES = ("mlp.linear_gate.", "mlp.shared_experts.linear_gate.")
-"""Names that transformers 5.23 writes for gate_proj of feed-forward blocks; published files have gate_proj."""
+"""The names that transformers 5.23 writes for gate_proj of feed-forward blocks; published files have gate_proj."""
 STREAMS = "hc_pre.hc_attn_layer.hc", "hc_pre.hc_mlp_layer.hc"
 
 
@@ -81,7 +81,7 @@ def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
-    """The block's output and the positions that each row attends to: see attend_found."""
+    """Returns the block's output and the positions that each row attends to. See attend_found."""
     cache, latent, name = keep_latents(t, shape, h), query_latent(t, shape, h), shape.name
     chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)

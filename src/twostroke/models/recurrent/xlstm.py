@@ -71,7 +71,7 @@ class Cell:
 
 @architecture("xLSTMForCausalLM", model_type="xlstm")
 def xlstm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Kernels and chunks that the config names change no answer."""
+    """The kernels and chunk sizes that the config names do not change the result."""
     fields = with_silent(usual_names(fields, SAME), SILENT)
     refuse_setting(fields, "use_bias", "No published model of this family has biases beside those of its gates.")
     if not fields.boolean("add_out_norm", True):

@@ -2,7 +2,7 @@
 
 Layers with latent attention choose groups of index_kpool positions. As long as there are no more groups than may be
 chosen, these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as
-fit into it. Longer ones would need the choice, whose tensors are not read. Nothing turns.
+fit into these groups. Longer sequences would need the choice, whose tensors are not read. There are no rotations.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def glm5_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types defines which layers attend: every fourth one where it is absent."""
+    """layer_types defines which layers have attention; where it is absent, every fourth one has."""
     parts = _read(fields)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     layers, blocks = facts.num_layers, _blocks(parts)
@@ -131,7 +131,8 @@ def _attending(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _seen_whole(fields: Fields) -> int:
-    """Positions of which a layer that chooses groups sees all: the last group, which is not whole, is always seen."""
+    """Returns the longest sequence of which a layer that chooses groups sees all positions. The last group, which is
+    not whole, is always seen."""
     if not fields.boolean("index_kpool_always_select_tail", True):
         raise fields.wrong("index_kpool_always_select_tail", "The last positions would not be seen.")
     pool = fields.integer("index_kpool", 1, MAX_POSITIONS, default=16)
@@ -142,7 +143,8 @@ def _seen_whole(fields: Fields) -> int:
 
 
 def _blocks(parts: LatentParts) -> list[BlockText]:
-    """The feed-forward block of each layer: gates and what they multiply are held within swiglu_limit."""
+    """Returns the feed-forward block of each layer. The values of gates, and the values that gates multiply, are held
+    within swiglu_limit."""
     fields, hidden = parts.fields, parts.facts.hidden_size
     rule = ExpertRule(Activation.SILU, fields.number("swiglu_limit", 1e-3, 1e6))
     mixed = biased_mixture(parts)

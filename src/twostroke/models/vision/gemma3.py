@@ -1,4 +1,4 @@
-"""Gemma 3: SigLIP over one square tile, whose patches become 256 image rows by their means (Gemma team 2025).
+"""Gemma 3: SigLIP over one square tile; 256 image rows are means of its patches (Gemma team 2025).
 
 The rows of an image see each other in all layers of the language model.
 """
@@ -27,7 +27,7 @@ SILENT = {
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """mm_tokens_per_image rows, each the mean of a square of patches."""
+    """A tile has mm_tokens_per_image image rows. Each of them is the mean of a square of patches."""
     tower = read_siglip(fields.group("vision_config") or fields.only({}), SILENT)
     rows = fields.integer("mm_tokens_per_image", 1, 1 << 16, default=256)
     side = math.isqrt(rows)

@@ -23,7 +23,7 @@ SILENT = {
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """The tower reads tiles of image_size; scale_factor squared patches become one image row."""
+    """The tower reads tiles of image_size. A square of scale_factor x scale_factor patches becomes one image row."""
     tower = read_siglip(fields.group("vision_config") or fields.only({}), SILENT)
     merge, grid = fields.integer("scale_factor", 1, 64, default=2), tower.grid
     placeholder = fields.integer("image_token_id", 0, 1 << 24, default=128_257)

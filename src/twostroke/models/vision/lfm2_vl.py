@@ -29,7 +29,7 @@ BETWEEN = Norm(1e-5, NormKind.LAYER)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """downsample_factor squared patches become one image row."""
+    """A square of downsample_factor x downsample_factor patches becomes one image row."""
     own = fields.group("vision_config") or fields.only({})
     places = own.integer("num_patches", 1, 1 << 24, default=256)
     grid = math.isqrt(places)

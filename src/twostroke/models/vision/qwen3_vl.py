@@ -1,6 +1,5 @@
-"""Qwen3-VL and Qwen3.5: a tower over tiles of any size, whose patches turn by line and column. In the first, rows of
-some of its layers are added after the first layers of the language model (Qwen team 2025).
-"""
+"""Qwen3-VL and Qwen3.5: a tower over tiles of any size, whose patches turn by line and column. In Qwen3-VL, rows of
+some of the tower's layers are added after the first layers of the language model (Qwen team 2025)."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ SILENT = {
 }
 """The defaults of transformers for fields of the tower that vision_config does not have."""
 DEEP = (8, 16, 24)
-"""Layers of Qwen3-VL's tower whose rows are added after layers of the language model; Qwen3.5 has none."""
+"""The layers of Qwen3-VL's tower whose rows are added after layers of the language model. Qwen3.5 has no such layers.
+"""
 EPS = 1e-6
 PREFIX = "model.visual."
 
@@ -108,7 +108,7 @@ def _sections(fields: Fields) -> tuple[int, int, int]:
 
 
 def _deep(fields: Fields, own: Fields, depth: int) -> tuple[int, ...]:
-    """Layers of the tower whose rows are added after the first layers of the language model, in order."""
+    """Returns the layers of the tower whose rows are added after the first layers of the language model, in order."""
     if "qwen3_vl" not in fields.text("model_type", ""):
         return ()
     found = own.integers("deepstack_visual_indexes") if own.has("deepstack_visual_indexes") else DEEP

@@ -23,7 +23,7 @@ SILENT = {
     **{"shared_expert_intermediate_size": 512, "norm_topk_prob": False},
 }
 PATTERN = 5
-"""Every fifth layer sees everything."""
+"""Every PATTERN-th layer sees everything."""
 
 
 @architecture("Kolibri1ForCausalLM", model_type="kolibri1")

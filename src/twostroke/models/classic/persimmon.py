@@ -43,5 +43,5 @@ def persimmon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("FuyuForCausalLM", model_type="fuyu")
 def fuyu(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Fuyu's language model. Images, whose patches a product of their own turns into rows, are not read."""
+    """Reads Fuyu's language model. Images are not read: a product of their own would turn their patches into rows."""
     return language_model_or_flat(fields, "PersimmonForCausalLM")

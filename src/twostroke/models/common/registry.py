@@ -3,8 +3,8 @@
     @architecture("Qwen3ForCausalLM", model_type="qwen3")
     def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]: ...
 
-A start imports the one model file that a config names: homes.py says which file it is. All files are imported only for
-a name that homes.py does not have, and for the list of all architectures.
+A start imports the one model file that a config names; homes.py has the name of that file. All files are imported only
+for a name that homes.py does not have, and for the list of all architectures.
 """
 
 from __future__ import annotations
@@ -63,9 +63,8 @@ Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 
 class Architecture(Struct, frozen=True):
-    """A model file's entry. other_types: values that model_type may have besides the usual one. form: the form of its
-    program.
-    """
+    """A model file's entry. other_types: values that model_type may have in addition to the usual one. form: the form
+    of the model file's program."""
 
     name: str
     model_type: str
@@ -85,7 +84,7 @@ def architecture(
 ) -> Callable[[Reader], Reader]:
     """Register a reader under the names that `architectures` in config.json may hold; the first is the usual one.
 
-    form: what the program makes. other_types: see Architecture.
+    form: the form of the program, which decides what its result's rows are. other_types: see Architecture.
     """
 
     def add(read: Reader) -> Reader:

@@ -70,7 +70,7 @@ def rows(t: Tracer, x: Value) -> Value:
 
 @architecture("BertModel", "BertForMaskedLM", model_type="bert", form=VECTORS)
 def bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """BERT without its pooler: sentence-transformers pools the last layer's rows."""
+    """Reads BERT without its pooler: sentence-transformers pools the last layer's rows."""
     return _read(fields, "bert.").program(rows)
 
 
@@ -86,19 +86,19 @@ def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("CamembertModel", "CamembertForMaskedLM", model_type="camembert", form=VECTORS)
 def camembert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """CamemBERT, which is computed as RoBERTa."""
+    """Reads CamemBERT, which is computed as RoBERTa is."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
 @architecture("CamembertForSequenceClassification", model_type="camembert", form=SCORES)
 def camembert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """CamemBERT's classifier, which is computed as RoBERTa's."""
+    """Reads CamemBERT's classifier, which is computed as RoBERTa's is."""
     return _scoring_roberta(fields)
 
 
 @architecture("XLMRobertaModel", "XLMRobertaForMaskedLM", model_type="xlm-roberta", form=VECTORS)
 def xlm_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """XLM-RoBERTa, which is computed as RoBERTa."""
+    """Reads XLM-RoBERTa, which is computed as RoBERTa is."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
@@ -110,13 +110,13 @@ def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("XLMRobertaForSequenceClassification", model_type="xlm-roberta", form=SCORES)
 def xlm_roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """XLM-RoBERTa's classifier, which is computed as RoBERTa's."""
+    """Reads XLM-RoBERTa's classifier, which is computed as RoBERTa's is."""
     return _scoring_roberta(fields)
 
 
 @architecture("RobertaForSequenceClassification", model_type="roberta", form=SCORES)
 def roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """RoBERTa's classifier, with a head of two products."""
+    """Reads RoBERTa's classifier, whose head has two products."""
     return _scoring_roberta(fields)
 
 

@@ -1,4 +1,5 @@
-"""Jina embeddings 2: BERT whose scores fall with the distance, both ways, with gated blocks (Günther et al. 2023)."""
+"""Jina embeddings 2: BERT whose scores fall with the distance in both directions, with gated blocks (Günther et al.
+2023)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ FLEX_SILENT = {
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """The blocks of a model. block: its experts."""
+    """The blocks of a model. block: the mixture of experts of each layer."""
 
     parts: Parts
     turn: RopeSpec

@@ -1,4 +1,4 @@
-"""Beam: gated heads, rotations only where there is a window, residuals weighed by depth (Reflection 2026)."""
+"""Beam: gated heads, rotations only in layers with a window, residuals weighed by depth (Reflection 2026)."""
 
 from __future__ import annotations
 

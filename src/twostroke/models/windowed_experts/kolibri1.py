@@ -1,4 +1,4 @@
-"""Kolibri 1: Qwen3's heads, rotations only where there is a window, norms around both blocks (Aleph Alpha 2026)."""
+"""Kolibri 1: Qwen3's heads, rotations only in layers with a window, norms around both blocks (Aleph Alpha 2026)."""
 
 from __future__ import annotations
 

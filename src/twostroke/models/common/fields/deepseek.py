@@ -1,4 +1,4 @@
-"""DeepSeek's layers: latent attention, and experts next to some that every row meets, after a few dense layers."""
+"""DeepSeek's layers: latent attention, and experts next to some that every row uses, after a few dense layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading the fields of mixtures that several families share, under the names that transformers gives them."""
+"""Reads the fields of mixtures that several families share, under the names that transformers gives them."""
 
 from __future__ import annotations
 

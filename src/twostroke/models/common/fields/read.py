@@ -1,4 +1,4 @@
-"""Reading the config of a dense decoder into the blocks of this folder, under the usual names of fields."""
+"""Reads the config of a dense decoder into the blocks of this folder, under the usual names of fields."""
 
 from __future__ import annotations
 

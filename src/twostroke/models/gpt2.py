@@ -21,7 +21,8 @@ from twostroke.types.errors import CorruptModel, UnsupportedModel
 from twostroke.types.spec.fields import Fields
 
 PREFIX = "transformer."
-"""Begins the names of all tensors but the head. Published files leave it out; what transformers saves has it."""
+"""The beginning of the names of all tensors except the head's. Published files leave it out; files that transformers
+saves have it."""
 
 SAME_FIELDS = {
     "hidden_size": "n_embd",
@@ -29,7 +30,7 @@ SAME_FIELDS = {
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
-"""Usual names, and those of GPT-2's config that mean the same; transformers reads both."""
+"""Usual names, each with the name in GPT-2's config that means the same; transformers reads both."""
 
 SILENT = {"n_positions": 1024, "bos_token_id": 50256, "eos_token_id": 50256}
 """The defaults of transformers for fields that config.json does not have."""
@@ -52,7 +53,7 @@ class Gpt2Shape:
 
 @architecture("GPT2LMHeadModel", model_type="gpt2")
 def gpt2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """reorder_and_upcast_attn asks for scores in float32; here they always are."""
+    """reorder_and_upcast_attn asks for scores in float32; in this project they always are."""
     fields = _own_names(fields)
     tied = fields.boolean("tie_word_embeddings", True)
     facts = read_facts(
@@ -92,7 +93,8 @@ def gpt2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _own_names(fields: Fields) -> Fields:
-    """The fields under GPT-2's names, with what is silent. Raises CorruptModel where two names contradict."""
+    """Returns the fields under GPT-2's names, with defaults for those that are absent. Raises CorruptModel where two
+    names contradict each other."""
     values = {**SILENT, **fields.values}
     for usual, own in SAME_FIELDS.items():
         if usual not in fields.values:

@@ -1,4 +1,5 @@
-"""Llama 2 and 3 and everything that calls itself Llama: the dense decoder as it is (Touvron et al. 2023)."""
+"""Llama 2 and 3 and all models whose config names the Llama architecture: the dense decoder as it is (Touvron et al.
+2023)."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ EMU3 = {
     **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 9216, "rms_norm_eps": 1e-5},
     **{"rope_theta": 1_000_000.0, "bos_token_id": 151_849, "eos_token_id": 151_850},
 }
-"""What Emu3 has where its config does not have the field."""
+"""The defaults of Emu3 for fields that its config does not have."""
 
 
 @architecture("LlamaForCausalLM", model_type="llama")
 def llama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attention_bias and mlp_bias; every layer sees everything."""
+    """The fields attention_bias and mlp_bias are read. Every layer sees all earlier positions."""
     silu_only(fields)
     parts = read_parts(fields, {})
     fields, usual = parts.fields, (0,) * parts.facts.num_layers
@@ -34,11 +35,11 @@ def llama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Emu3ForCausalLM", model_type="emu3_text_model")
 def emu3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Llama with tokens of images in its vocabulary (BAAI 2024)."""
+    """Reads Emu3, which is Llama with tokens of images in its vocabulary (BAAI 2024)."""
     return llama(with_silent(fields, EMU3))
 
 
 @architecture("Emu3ForConditionalGeneration", model_type="emu3")
 def emu3_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also makes tokens of images, and images of tokens."""
+    """Reads the language model of a checkpoint that also turns images into tokens, and tokens into images."""
     return language_model(fields, "Emu3ForCausalLM")

@@ -21,13 +21,14 @@ USUAL = {
     **{"minicpmv4_7": "qwen3_5_text", "minicpm_ocr": "qwen3_5_text"},
     MOSS: "qwen3",
 }
-"""Outer model_type -> model_type of the language model where its config does not say it. Without an entry: llama."""
+"""Outer model_type -> model_type of the language model where its config does not have the field. Without an entry:
+llama."""
 SPEAKING = {
     **{"vocab_size": 131_072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30},
     **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5},
     **{"rope_theta": 100_000_000.0, "head_dim": 128, "model_type": "llama"},
 }
-"""What Voxtral's language model has where its config does not have the field."""
+"""The defaults of Voxtral's language model for fields that its config does not have."""
 
 
 @architecture(
@@ -74,7 +75,7 @@ SPEAKING = {
     ),
 )
 def llava(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images, Pixtral's among them.
+    """Reads the language model of a checkpoint that also sees images. Pixtral is one of these models.
 
     Factors of logits (Cohere, Granite, HyperCLOVA X) are those of the language model; transformers 5 leaves them out.
     """
@@ -92,7 +93,7 @@ def llava(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     other_types=("audioflamingo3", "granite_speech", "granite_speech_plus", "musicflamingo", MOSS),
 )
 def listening(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also hears, without adapters that only sounds need."""
+    """Reads the language model of a checkpoint that also takes sounds, without adapters that only sounds need."""
     word = fields.text("model_type", "qwen2_audio")
     fields = with_silent(fields, {"tie_word_embeddings": True}) if word == MOSS else fields
     return language_model_by_type(fields, USUAL[word])
@@ -100,7 +101,7 @@ def listening(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("VoxtralForConditionalGeneration", model_type="voxtral")
 def voxtral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also hears. Its config may leave out every field."""
+    """Reads the language model of a checkpoint that also takes sounds. Its config may leave out every field."""
     text = fields.group("text_config")
     if text is None:
         return language_model_by_type(fields)

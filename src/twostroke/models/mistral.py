@@ -10,12 +10,12 @@ from twostroke.types.spec.fields import Fields
 
 SILENT = {"max_position_embeddings": 131_072}
 WINDOW = 4096
-"""Where config.json is silent; null means none."""
+"""The window where config.json does not have the field; null in config.json means no window."""
 
 
 @architecture("MistralForCausalLM", model_type="mistral")
 def mistral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """sliding_window for every layer."""
+    """Every layer has the window sliding_window."""
     parts = _parts(fields)
     if fields.value("sliding_window") == 0:
         raise fields.wrong("sliding_window", "A window of nothing has no meaning; null means no window.")
@@ -25,7 +25,7 @@ def mistral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("MinistralForCausalLM", model_type="ministral")
 def ministral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Ministral: Mistral whose layer_types may leave the window out of some layers."""
+    """Reads Ministral, which is Mistral whose layer_types may leave the window out of some layers."""
     parts, window = _parts(fields), sliding_window(fields, WINDOW)
     layers = parts.facts.num_layers
     return pre_decoder(parts, parts.rope(), windows=windows_by_layer(fields, layers, window, (window,) * layers))

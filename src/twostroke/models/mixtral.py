@@ -12,13 +12,14 @@ from twostroke.ops.products.route import RouteRule
 from twostroke.types.spec.fields import Fields
 
 SILENT = {"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "rope_theta": 1e6}
-"""What transformers assumes for this family alone."""
+"""The defaults of transformers for this family alone."""
 BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
 
 
 @architecture("MixtralForCausalLM", model_type="mixtral")
 def mixtral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """num_local_experts, num_experts_per_tok; sliding_window for every layer; weights that add up to one."""
+    """The fields num_local_experts and num_experts_per_tok are read. Every layer has the window sliding_window, and
+    experts' weights add up to one."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, layers = parts.fields, parts.facts.num_layers

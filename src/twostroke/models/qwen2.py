@@ -1,4 +1,4 @@
-"""Qwen2 and Qwen2.5: the dense decoder with biases on q, k and v; upper layers may slide (Qwen team 2024)."""
+"""Qwen2 and Qwen2.5: the dense decoder with biases on q, k and v; upper layers may have a window (Qwen team 2024)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SILENT = {"max_position_embeddings": 32_768}
     "Qwen2ForCausalLM", model_type="qwen2", other_types=("qwen2_vl_text", "qwen2_5_vl_text", "qwen2_5_omni_text")
 )
 def qwen2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Biases on q, k and v; windows from max_window_layers on."""
+    """q, k and v have biases. Layers from max_window_layers on have windows."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=32)
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=True))
@@ -32,7 +32,7 @@ def qwen2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     other_types=("qwen2_5_vl",),
 )
 def qwen2_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Qwen2-VL and Qwen2.5-VL: the language model of a checkpoint that also sees images."""
+    """Reads Qwen2-VL and Qwen2.5-VL: the language model of a checkpoint that also sees images."""
     return language_model_or_flat(fields, "Qwen2ForCausalLM", {"rms_norm_eps": 1e-5, "num_key_value_heads": 8})
 
 
@@ -44,5 +44,5 @@ def qwen2_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     other_types=("qwen2_5_omni_thinker",),
 )
 def qwen2_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Qwen2.5-Omni: the part that writes text of a checkpoint that also sees, hears and speaks."""
+    """Reads Qwen2.5-Omni: the part that writes text, of a checkpoint that also takes images and sounds and speaks."""
     return language_model_of_thinker(fields, "Qwen2ForCausalLM", {"num_key_value_heads": 4, "rope_theta": 1e6})

@@ -13,12 +13,13 @@ from twostroke.types.spec.fields import Fields
 
 SILENT = {"max_position_embeddings": 32_768}
 HEAD_DIM = 128
-"""Where config.json is silent; null means the share of each head in hidden_size."""
+"""The size of a head where config.json does not have the field; null in config.json means hidden_size divided by the
+number of heads."""
 
 
 @architecture("Qwen3ForCausalLM", model_type="qwen3", other_types=("qwen3_vl_text",))
 def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Head norms, attention_bias; windows as Qwen2."""
+    """Heads of q and k have norms, and attention_bias is read. Windows are those of Qwen2."""
     silu_only(fields)
     fields = fields if fields.has("head_dim") else fields.changed({"head_dim": HEAD_DIM})
     parts = read_parts(fields, SILENT, kv_absent=32)
@@ -28,5 +29,5 @@ def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen3VLForConditionalGeneration", model_type="qwen3_vl")
 def qwen3_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Qwen3-VL: the language model of a checkpoint that also sees images."""
+    """Reads Qwen3-VL: the language model of a checkpoint that also sees images."""
     return language_model(fields, "Qwen3ForCausalLM", {"max_position_embeddings": 128_000})

@@ -29,13 +29,14 @@ OMNI_SILENT = {"max_position_embeddings": 32_768, "norm_topk_prob": True, "head_
 
 @architecture("Qwen3MoeForCausalLM", model_type="qwen3_moe", other_types=("qwen3_omni_moe_text",))
 def qwen3_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Head norms, attention_bias; one window for every layer; which layers have experts, and how many."""
+    """Heads of q and k have norms, attention_bias is read, and all layers have the same window. The config decides
+    which layers have experts, and how many."""
     return _read(fields, BANKS)
 
 
 @architecture("Qwen3VLMoeForConditionalGeneration", model_type="qwen3_vl_moe")
 def qwen3_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Qwen3-VL-MoE: the language model of a checkpoint that also sees images. Its experts lie in stacks."""
+    """Reads Qwen3-VL-MoE: the language model of a checkpoint that also sees images. Its experts lie in stacks."""
     return text_model(fields, Architecture("Qwen3VLMoeText", "qwen3_vl_moe_text", _with_stacks), VL_SILENT)
 
 
@@ -46,7 +47,7 @@ def qwen3_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     other_types=("qwen3_omni_moe_thinker",),
 )
 def qwen3_moe_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Qwen3-Omni: the part that writes text of a checkpoint that also sees, hears and speaks."""
+    """Reads Qwen3-Omni: the part that writes text, of a checkpoint that also takes images and sounds and speaks."""
     return language_model_of_thinker(fields, "Qwen3MoeForCausalLM", OMNI_SILENT)
 
 
@@ -61,7 +62,7 @@ def _with_stacks(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, banks: Banks, usual_experts: int = 128) -> tuple[CommonFacts, ProgramText]:
-    """usual_experts: how many there are where the config does not have the field."""
+    """Returns facts and program. usual_experts: the number of experts where the config does not have the field."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=4)
     parts = replace(parts, heads=replace(parts.biased_heads(), head_norm=parts.norm))
@@ -80,7 +81,7 @@ def _read(fields: Fields, banks: Banks, usual_experts: int = 128) -> tuple[Commo
 
 
 def _experts(fields: Fields, usual: int) -> int:
-    """num_experts, which transformers 5 writes as num_local_experts."""
+    """Reads num_experts, which transformers 5 writes as num_local_experts."""
     absent = fields.optional_integer("num_local_experts", 1, MOST_EXPERTS)
     count = fields.integer("num_experts", 1, MOST_EXPERTS, default=absent or usual)
     if absent not in (None, count):

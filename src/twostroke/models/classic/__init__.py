@@ -1,1 +1,2 @@
-"""Dense decoders with layer norms, one file each: learned positions, slopes by distance, early rotary positions."""
+"""Dense decoders with layer norms, one file for each family. Their positions are learned, slopes by distance, or early
+rotary positions."""

@@ -17,7 +17,7 @@ SILENT = {
     "layer_norm_eps": 1e-5,
 }
 UNUSED = 2
-"""The first rows of the table of positions belong to none."""
+"""How many rows at the start of the table of positions belong to no position."""
 
 
 @architecture("BioGptForCausalLM", model_type="biogpt")

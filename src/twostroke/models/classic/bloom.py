@@ -14,7 +14,8 @@ from twostroke.models.common.registry import CommonFacts, ProgramText, architect
 from twostroke.types.spec.fields import Fields
 
 PREFIX = "transformer."
-"""Begins the names of all tensors but the head. Published files leave it out; what transformers saves has it."""
+"""The beginning of the names of all tensors except the head's. Published files leave it out; files that transformers
+saves have it."""
 
 SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2}
 OWN_NAMES = {
@@ -28,7 +29,7 @@ AFTER_NORM = "apply_residual_connection_post_layernorm"
 
 @architecture("BloomForCausalLM", model_type="bloom")
 def bloom(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """seq_length: the longest sequence that it was trained on; slopes have no end."""
+    """seq_length: the longest sequence that the model was trained on. Slopes set no limit to the length."""
     refuse_setting(fields, AFTER_NORM, "What blocks add would be added to the norm's result.")
     fields = usual_names(fields, OWN_NAMES)
     silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}

@@ -28,7 +28,8 @@ QKV = "self_attention.query_key_value"
 
 @architecture("FalconForCausalLM", model_type="falcon")
 def falcon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """new_decoder_architecture: groups of heads, one or two norms. Before it: one KV head, or as many as heads."""
+    """With new_decoder_architecture, heads form groups and a layer has one or two norms. Without it, there is one KV
+    head, or one for each query head."""
     refuse_setting(fields, "alibi", "Slopes that are rounded to bfloat16 (Falcon RW) are not implemented.")
     parts = _read(usual_names(fields, OWN_NAMES))
     fields = parts.fields

@@ -26,7 +26,8 @@ QKV = "attn.c_attn"
 
 @architecture("GPTBigCodeForCausalLM", model_type="gpt_bigcode")
 def gpt_bigcode(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """multi_query: there is one KV head. Without it there are as many as query heads, and rows lie head by head."""
+    """With multi_query there is one KV head. Without it there is a KV head for each query head, and rows lie head by
+    head."""
     refuse_setting(fields, "add_cross_attention", "The layers would also see an encoder's output.")
     fields = usual_names(fields, OWN_NAMES)
     heads = fields.integer("num_attention_heads", 1, 4096)

@@ -31,7 +31,7 @@ THETA = 10_000.0
 
 
 SLICES = 4
-"""The rows of CodeGen's tensor lie in as many slices, of q, v and k of some heads each."""
+"""The number of slices of CodeGen's joined tensor. Each slice has the rows of q, v and k of some heads."""
 
 
 @architecture("GPTJForCausalLM", model_type="gptj")

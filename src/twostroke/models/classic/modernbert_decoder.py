@@ -29,8 +29,8 @@ TABLE = "model.embeddings.tok_embeddings"
 
 @architecture("ModernBertDecoderForCausalLM", model_type="modernbert-decoder")
 def modernbert_decoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every third layer sees everything; the others sliding_window, or half of local_attention. Layer 0 has no first
-    norm."""
+    """Every third layer sees all earlier positions. The others see `sliding_window` positions, or half of
+    `local_attention`. Layer 0 has no first norm."""
     kind = NormKind.LAYER if fields.boolean("norm_bias", False) else NormKind.PLAIN_LAYER
     fields = fields.changed({"num_key_value_heads": None, "head_dim": None})
     parts = read_parts(fields, SILENT, kind=kind, eps="norm_eps", act=("hidden_activation", "gelu"))

@@ -24,7 +24,8 @@ OWN_NAMES = {
 
 @architecture("MptForCausalLM", "MPTForCausalLM", model_type="mpt")
 def mpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attn_config: softmax_scale, clip_qkv. Slopes are used whatever else it says, as in transformers."""
+    """The fields read from attn_config are softmax_scale and clip_qkv. As in transformers, slopes are used whatever
+    else attn_config has."""
     attention = fields.group("attn_config") or Fields({}, "config.json: attn_config")
     for name in ("qk_ln", "prefix_lm"):
         refuse_setting(attention, name, "It changes what attention sees, and is not implemented.")

@@ -23,12 +23,12 @@ OWN_NAMES = {
     **{"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"},
     "n_positions": "max_position_embeddings",
 }
-"""Fields of its config.json, and what other families call them."""
+"""The fields of this family's config.json, each with the name that other families give it."""
 FUNCTIONS = {
     **{"gelu": Activation.GELU_TANH, "relu": Activation.RELU},
     **{"silu": Activation.SILU, "swish": Activation.SILU},
 }
-"""The words of `afn`. Its gelu is the approximation by tanh."""
+"""The activation for each word of the field `afn`. The family's gelu is the approximation by tanh."""
 
 
 @architecture("OpenAIGPTLMHeadModel", model_type="openai-gpt")

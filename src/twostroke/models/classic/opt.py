@@ -18,7 +18,7 @@ from twostroke.types.spec.fields import Fields
 
 SILENT = {"layer_norm_eps": 1e-5, "tie_word_embeddings": True, "bos_token_id": 2, "eos_token_id": 2}
 OFFSET = 2
-"""The first rows of the table of positions belong to none."""
+"""How many rows at the start of the table of positions belong to no position."""
 
 DECODER = "model.decoder."
 NORMS = ("self_attn_layer_norm", "final_layer_norm")
@@ -26,7 +26,8 @@ NORMS = ("self_attn_layer_norm", "final_layer_norm")
 
 @architecture("OPTForCausalLM", model_type="opt")
 def opt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """enable_bias for all products of a layer. do_layer_norm_before: norms before the blocks and before the head."""
+    """enable_bias decides whether all products of a layer have biases. do_layer_norm_before: whether norms stand before
+    the blocks and before the head."""
     fields = usual_names(fields, {"ffn_dim": "intermediate_size"})
     act = ("activation_function", "relu")
     # The norms' eps is no field of this family: it is what layer norms have without one.
@@ -59,8 +60,8 @@ def opt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _projected(parts: Parts) -> Decoder:
-    """The decoder with its positions. word_embed_proj_dim: the width of embeddings; where it is another one than the
-    layers', a product stands between them on either side."""
+    """Returns the decoder with its positions. word_embed_proj_dim: the width of embeddings. If it is not the width of
+    the layers, a product before the layers and one after them change the width."""
     hidden = parts.facts.hidden_size
     width = parts.fields.optional_integer("word_embed_proj_dim", 1, 1 << 17) or hidden
     positions = learned_positions(DECODER + "embed_positions", parts.facts, OFFSET)

@@ -20,7 +20,7 @@ TURNED = 0.5
 
 @architecture("PersimmonForCausalLM", model_type="persimmon")
 def persimmon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """qk_layernorm: heads of q and k are normed before they turn."""
+    """With qk_layernorm, the heads of q and k are normed before they turn."""
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
     if parts.heads.num_kv_heads != parts.heads.num_heads:
         raise fields.wrong("num_key_value_heads", "Every query head of this family has a KV head of its own.")
@@ -43,5 +43,5 @@ def persimmon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("FuyuForCausalLM", model_type="fuyu")
 def fuyu(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Fuyu's language model. Images, whose patches a product of their own turns into rows, are not read."""
+    """Reads Fuyu's language model. Images are not read: a product of their own would turn their patches into rows."""
     return language_model_or_flat(fields, "PersimmonForCausalLM")

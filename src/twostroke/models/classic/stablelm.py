@@ -18,8 +18,8 @@ SILENT = {"max_position_embeddings": 4096, "layer_norm_eps": 1e-5, "bos_token_id
 
 @architecture("StableLmForCausalLM", model_type="stablelm")
 def stablelm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """use_parallel_residual: both blocks read the same norm. qk_layernorm: heads of q and k have norms of their own
-    (StableLM 2 12B)."""
+    """With use_parallel_residual, both blocks read the same norm. With qk_layernorm, each head of q and k has a norm of
+    its own (StableLM 2 12B)."""
     parts = read_parts(fields, SILENT, kv_absent=32, kind=NormKind.LAYER, eps="layer_norm_eps")
     turn = parts.rope(partial=0.25)
     own = Norm(parts.norm.eps, NormKind.PLAIN_LAYER, heads=HeadWeights.APART)

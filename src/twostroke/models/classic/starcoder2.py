@@ -22,7 +22,7 @@ SILENT = {
 
 @architecture("Starcoder2ForCausalLM", model_type="starcoder2")
 def starcoder2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """use_bias for all products of a layer."""
+    """use_bias decides whether all products of a layer have biases."""
     act = ("hidden_act", "gelu_pytorch_tanh")
     parts = read_parts(fields, SILENT, kv_absent=2, kind=NormKind.LAYER, eps="norm_epsilon", act=act)
     fields = parts.fields

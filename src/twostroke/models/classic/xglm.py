@@ -23,12 +23,12 @@ OWN_NAMES = {
     "ffn_dim": "intermediate_size",
 }
 AHEAD = 2
-"""The first rows of the table of positions belong to none."""
+"""How many rows at the start of the table of positions belong to no position."""
 
 
 @architecture("XGLMForCausalLM", model_type="xglm")
 def xglm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every product of a layer has biases. Norms' eps is no field of this family."""
+    """Every product of a layer has biases. The family has no field for the epsilon of norms."""
     refuse_setting(fields, "add_cross_attention", "The layers would also see an encoder's output, and there is none.")
     fields = usual_names(fields, OWN_NAMES)
     fields = fields.changed({"layer_norm_eps": 1e-5, "head_dim": None, "num_key_value_heads": None})

@@ -1,1 +1,1 @@
-"""What several model files share: the registry, reading of usual fields, usual blocks."""
+"""Code that several model files share: the registry, reading of usual fields, usual blocks."""

@@ -1,4 +1,4 @@
-"""A model that several equal processes hold together, with the link between them: what its steps cost."""
+"""What the steps of a model cost that several equal processes hold together over a link."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from twostroke.types.spec.hardware import HardwareSpec
 
 @dataclass(frozen=True, slots=True)
 class ParallelPlan:
-    """Each process has a machine of its own, or its share of one."""
+    """The division of a model among processes, and the link between them. Each process has a machine of its own, or its
+    share of one."""
 
     division: Division
     link: LinkRates
@@ -31,7 +32,8 @@ class ParallelPlan:
 def stage_costs(
     spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: ParallelPlan
 ) -> tuple[SteadyCost, ...]:
-    """What each stage of a pipeline takes for its part of a step, first to last; none for ranks, which compute at once.
+    """Returns how long each stage of a pipeline takes for its part of a step, from the first to the last. Returns none
+    for ranks, which compute at the same time.
 
     Raises ConfigError.
     """
@@ -49,8 +51,8 @@ def stage_costs(
 def cost_of(
     spec: Model, weights: str, kv_kind: KVKind, machine: HardwareSpec | Calibration, divided: ParallelPlan | None
 ) -> SteadyCost:
-    """The step cost of the whole model on one `machine`, or split over `divided` processes, each on a machine of this
-    kind.
+    """Returns the step cost of the whole model on one `machine`, or split over `divided` processes, each on a machine
+    of this kind.
 
     Raises ConfigError.
     """

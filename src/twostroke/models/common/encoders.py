@@ -1,8 +1,8 @@
-"""What a model that sees says next to its text program: the encoder of images, and how image rows come into a prompt.
+"""The image encoder of a model that also sees images, and how image rows come into a prompt.
 
-A file of models/vision reads config.json: `read(fields, width)` gives a Sight, facts and a program. width: elements of
-a row of the text model. The program makes image rows, and the further ones that `Sight.added` asks for. A start imports
-the one file that a config names: ENCODERS says which file it is.
+A file of models/vision reads config.json: `read(fields, width)` returns a Sight, facts and a program. width: the number
+of elements of a row of the text model. The program makes image rows, and the further rows that `Sight.added` asks for.
+A start imports only the file that a config names; ENCODERS has its name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
 EncoderText = Callable[[Tracer], tuple[Value, ...]]
-"""Traces an encoder and returns its image rows, and after them those that are added after layers."""
+"""Traces an encoder and returns its image rows, then the rows that are added after layers."""
 
 
 
@@ -51,14 +51,15 @@ ENCODERS: Mapping[str, LazyModule] = {
     **{f"{name} {tower}_vision_model": _LLAVA for name in ("llava", "llava_next") for tower in ("clip", "siglip")},
     "llava_onevision siglip_vision_model": _LLAVA,
 }
-"""Outer model_type, or it and that of vision_config where a family has several towers -> the file in models/vision."""
+"""Maps the outer model_type to the file in models/vision. Where a family has several towers, the key is the outer
+model_type and that of vision_config."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class SightEncoder:
     """An encoder of images. model: its program, with a row for each patch in the body and for each image row in the
-    head. pixels: the value that takes patches, one a row. places: the value that takes their learned places, where the
-    size of a tile decides these."""
+    head. pixels: the value that takes patches, one a row. places: the value that takes the learned places of the
+    patches, where the size of a tile decides them; else None."""
 
     sight: Sight
     model: Model
@@ -67,7 +68,8 @@ class SightEncoder:
 
 
 def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
-    """The encoder of a config.json; None where its family has none here. text: the language model inside.
+    """Reads the encoder of a config.json. Returns None where there is no encoder or its family is not in ENCODERS.
+    text: the language model of the same checkpoint.
 
     Raises CorruptModel and UnsupportedModel, which name the field.
     """
@@ -96,7 +98,7 @@ def read_encoder(config: Mapping[str, Any], text: Model) -> SightEncoder | None:
 
 
 def encode_cost(encoder: SightEncoder, cost: StepCost) -> EncodeCost:
-    """What its encodes cost. cost: the cost of steps of its program."""
+    """Returns what encodes of `encoder` cost. cost: the cost of steps of the encoder's program."""
     sight, merge = encoder.sight, encoder.sight.patching.merge**2
     layers = sum(call.PART is OpPart.ATTENTION for call in encoder.model.program.body)
     if sight.windows is None:
@@ -105,7 +107,7 @@ def encode_cost(encoder: SightEncoder, cost: StepCost) -> EncodeCost:
 
 
 def _require_pairs(fields: Fields, turns: TextTurns, text: Model) -> None:
-    """Raises CorruptModel where sections of pairs are not those of the language model's heads."""
+    """Raises CorruptModel where the sections of pairs do not fit the heads of the language model."""
     for rope in text.program.ropes:
         pairs = rope.spec.rotary_dim // 2
         if not turns.fits(pairs):

@@ -1,4 +1,4 @@
-"""What a checkpoint of a model is served as: its head makes logits, embeddings or scores.
+"""The tasks for which a checkpoint can be served: its head makes logits, embeddings or scores.
 
     XForCausalLM                  logits, or what `--task` asks for
     XModel                        embeddings: the checkpoint has no head
@@ -20,7 +20,7 @@ from twostroke.types.pooling import Task
 from twostroke.types.spec.fields import Fields
 
 CAUSAL = "ForCausalLM"
-"""What most names of architectures end with."""
+"""The ending of most names of architectures."""
 
 BARE, CLASSIFIER = "Model", "ForSequenceClassification"
 MAX_LABELS = 1 << 16
@@ -28,12 +28,12 @@ USUAL_PREFIX = "model."
 
 
 def unchanged(program: Program) -> Program:
-    """The program as its file says it."""
+    """Returns the program as the model file traced it."""
     return program
 
 
 class Form(Struct, frozen=True):
-    """task: what the result's rows are. change: makes this program from that of a model file."""
+    """task: the task that the result's rows serve. change: makes this form's program from that of a model file."""
 
     task: Task = Task.GENERATE
     change: Callable[[Program], Program] = unchanged
@@ -44,12 +44,13 @@ EMBEDDINGS = Form(Task.EMBED, features)
 
 
 def tokens_form(token_ids: Sequence[int]) -> Form:
-    """Scores are logits of these tokens."""
+    """Returns a form whose scores are the logits of these tokens."""
     return Form(Task.RERANK, lambda program: chosen(program, token_ids))
 
 
 def num_labels(fields: Fields) -> int:
-    """How many labels a classifier has. id2label decides it, else num_labels, else the default of transformers, 2."""
+    """Reads how many labels a classifier has. id2label decides it, else num_labels, else the default of transformers,
+    2."""
     named = fields.group("id2label")
     if named is not None:
         return len(named.values)
@@ -57,7 +58,7 @@ def num_labels(fields: Fields) -> int:
 
 
 def form_named(architecture: str, fields: Fields) -> Form:
-    """The form that the ending of a decoder's name says."""
+    """Returns the form that follows from the ending of a decoder's name."""
     if architecture.endswith(CLASSIFIER):
         count = num_labels(fields)
         return Form(Task.RERANK, lambda program: classes(program, "score", count))
@@ -65,8 +66,8 @@ def form_named(architecture: str, fields: Fields) -> Form:
 
 
 def formed(facts: CommonFacts, plain: Program, form: Form) -> tuple[CommonFacts, Program]:
-    """The facts and the program of a form: tensors that it leaves out may be in the checkpoint, and names may begin
-    without the usual prefix."""
+    """Returns the facts and the program of a form. Tensors that the form leaves out may be in the checkpoint, and names
+    may begin without the usual prefix."""
     if form.change is unchanged:
         return facts, plain
     program = form.change(plain)
@@ -76,7 +77,7 @@ def formed(facts: CommonFacts, plain: Program, form: Form) -> tuple[CommonFacts,
 
 
 def causal_name(architecture: str) -> str:
-    """The decoder's name for one of its other forms, as Qwen3Model and Qwen3ForSequenceClassification."""
+    """Returns the decoder's name for one of its other forms, such as Qwen3Model and Qwen3ForSequenceClassification."""
     for ending in (CLASSIFIER, BARE):
         if architecture.endswith(ending):
             return architecture.removesuffix(ending) + CAUSAL
@@ -84,7 +85,7 @@ def causal_name(architecture: str) -> str:
 
 
 def require_form(own: Form, asked: Form | None, architecture: str) -> Form:
-    """The form asked for. Raises UnsupportedModel where the checkpoint is made for another one."""
+    """Returns the form asked for. Raises UnsupportedModel where the checkpoint is made for another form."""
     if asked is None or asked.task is own.task:
         return own
     if own.task is not Task.GENERATE:
@@ -97,6 +98,6 @@ def require_form(own: Form, asked: Form | None, architecture: str) -> Form:
 
 
 def _names(program: Program) -> set[str]:
-    """Names of the tensors that a program reads."""
+    """Returns the names of the tensors that a program reads."""
     parts = [part for weight in program.weights for part in (*weight.parts, *weight.bias)]
     return {part.name for part in (*parts, *(part for vector in program.vectors for part in vector.parts))}

@@ -18,7 +18,7 @@ from twostroke.types.spec.formats import KVKind
 
 
 class EngineSizes(Struct, frozen=True):
-    """What memory follows from. weights: a format's name."""
+    """The sizes of an engine that decide its memory. weights: the name of a weight format."""
 
     weights: str
     kv_kind: KVKind
@@ -28,7 +28,8 @@ class EngineSizes(Struct, frozen=True):
 
 
 def memory_needs(whole: Model, parts: Sequence[Model], sizes: EngineSizes) -> MemoryNeeds:
-    """What a process needs that has any one of these parts. Its pools have as many pages as the whole model's."""
+    """Returns the memory that a process needs to hold any one of `parts`. Its pools have as many pages as the whole
+    model's."""
     context, sequences, step = sizes.context_tokens, sizes.max_sequences, sizes.step_tokens
     tables = len(cache_groups(whole.program).pages) * page_table_bytes(context, sequences)
     formats = format_choice(sizes.weights)
@@ -43,7 +44,8 @@ def memory_needs(whole: Model, parts: Sequence[Model], sizes: EngineSizes) -> Me
 
 
 def _group_bytes(whole: Model, parts: Sequence[Model], kind: KVKind) -> list[GroupBytes]:
-    """The sizes of the whole model's page groups: for each group, the largest page that any part has."""
+    """Returns the sizes of the whole model's page groups. The size of a group is that of the largest page that any part
+    has."""
     groups = cache_groups(whole.program).pages
     largest = [0] * len(groups)
     for part in parts:

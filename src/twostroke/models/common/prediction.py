@@ -1,10 +1,10 @@
-"""The layers of a checkpoint that predict further tokens, and the registry of the architectures that have one.
+"""The layers of a checkpoint that predict further tokens, and the registry of the architectures that have such layers.
 
     x = eh_proj([enorm(E(token t + 1)); hnorm(h_t)]); x = layer(x); h = norm(x); logits of the token t + 2: M h
 
-h_t is after the model's last norm, or the layer's own h where it goes on. E and M are those of the model: copies of
-them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and token t + 1 + k.
-It predicts token t + 2 + k.
+h_t is the hidden state after the model's last norm, or the layer's own h where it guesses on. E and M are those of the
+model: copies of them in the layer are not read. Where there are several layers, layer k reads the h of layer k - 1 and
+token t + 1 + k. It predicts token t + 2 + k.
 
     @predicts("DeepseekV3ForCausalLM")
     def prediction(fields: Fields) -> Sequence[MtpHead]: ...
@@ -29,21 +29,20 @@ from twostroke.ops.rows.rms_norm import RmsNorm
 from twostroke.types.spec.fields import Fields
 
 MOST_LAYERS = 8
-"""The most predicting layers of a checkpoint: at most this many tokens are guessed."""
+"""The most prediction layers of a checkpoint, which is also the largest number of tokens guessed."""
 
 NAMES_ALONE = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "fc", "norm")
-"""Names of norms and product, in files that have them next to the layers (Qwen3-Next, EXAONE MoE)."""
+"""The names of the norms and the product in files that have them next to the layers (Qwen3-Next, EXAONE MoE)."""
 
 PredictionLayer = Callable[[Tracer, Value], Value]
-"""layer(trace, residual): the residual after the layer."""
+"""layer(trace, residual) returns the residual after the layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class MtpHead:
-    """norm: the kind of its norms. prefix: what the names of the norms and of the product begin with. layer_prefix:
-    what the names of the layer's own tensors begin with. word, state: the norms of both halves; joined: their product;
-    last: the norm after the layer.
-    """
+    """norm: the kind of its norms. prefix: the beginning of the names of the norms and of the product. layer_prefix:
+    the beginning of the names of the layer's own tensors. word, state: the norms of both halves; joined: their product;
+    last: the norm after the layer."""
 
     norm: Norm
     layer: PredictionLayer
@@ -60,7 +59,8 @@ _readers: dict[str, PredictionReader] = {}
 
 
 def predicts(*names: str) -> Callable[[PredictionReader], PredictionReader]:
-    """Register what reads the layers of these architectures, in order; none where config.json counts none."""
+    """Registers the function that reads the prediction layers of these architectures, in order. The function returns
+    none where config.json counts none."""
 
     def add(read: PredictionReader) -> PredictionReader:
         _readers.update(dict.fromkeys(names, read))
@@ -70,13 +70,13 @@ def predicts(*names: str) -> Callable[[PredictionReader], PredictionReader]:
 
 
 def read_prediction(fields: Fields) -> Sequence[MtpHead]:
-    """The predicting layers of a config.json; none where its architecture or the config has no such layers."""
+    """Reads the prediction layers of a config.json; none where its architecture or the config has no such layers."""
     read = _readers.get(architecture_of(fields))  # the model files are imported for it, and have registered
     return () if read is None else read(fields)
 
 
 def behind_the_last(fields: Fields, norm: Norm, layer: PredictionLayer) -> tuple[MtpHead, ...]:
-    """The prediction layers after those of the model, under the next numbers (DeepSeek-V3, GLM-4.5)."""
+    """Reads the prediction layers after those of the model, which have the next numbers (DeepSeek-V3, GLM-4.5)."""
     first = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
     prefixes = [f"model.layers.{number}." for number in range(first, first + count)]
@@ -90,7 +90,8 @@ def prediction_program(
     matrix: Weight,
     stored: StoredChoice = nothing_stored,
 ) -> AheadProgram:
-    """embedding, matrix: the model's. stored: see Tracer."""
+    """Returns the program of a prediction layer. embedding, matrix: the model's embedding and output matrix. stored:
+    see Tracer."""
     t = Tracer(stored)
     norm, states = prediction.norm, t.given(hidden_size)
     word = states.fresh()

@@ -3,8 +3,8 @@
     @architecture("Qwen3ForCausalLM", model_type="qwen3")
     def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]: ...
 
-A start imports the one model file that a config names: homes.py says which file it is. All files are imported only for
-a name that homes.py does not have, and for the list of all architectures.
+A start imports the one model file that a config names; homes.py has the name of that file. All files are imported only
+for a name that homes.py does not have, and for the list of all architectures.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.refused_fields import refuse_fields, refuse_unread
 
 COMMON = "common"
-"""The folder of what families share; it holds no architecture."""
+"""The folder of code that families share; it holds no architecture."""
 
 INNER = {"text_config", "thinker_config"}
-"""Groups of which one is the config of the language model."""
+"""Groups of config.json that may hold the config of the language model."""
 
 _MODELS = __name__.rsplit(".", 2)[0]
 """The package of model files."""
@@ -63,9 +63,8 @@ Reader = Callable[[Fields], tuple[CommonFacts, ProgramText]]
 
 
 class Architecture(Struct, frozen=True):
-    """A model file's entry. other_types: values that model_type may have besides the usual one. form: the form of its
-    program.
-    """
+    """A model file's entry. other_types: values that model_type may have in addition to the usual one. form: the form
+    of the model file's program."""
 
     name: str
     model_type: str
@@ -85,7 +84,7 @@ def architecture(
 ) -> Callable[[Reader], Reader]:
     """Register a reader under the names that `architectures` in config.json may hold; the first is the usual one.
 
-    form: what the program makes. other_types: see Architecture.
+    form: the form of the program, which decides what its result's rows are. other_types: see Architecture.
     """
 
     def add(read: Reader) -> Reader:
@@ -97,13 +96,14 @@ def architecture(
 
 
 def registered(name: str) -> Architecture:
-    """The entry of an architecture. Raises KeyError for a name that no model file registers."""
+    """Returns the entry of an architecture. Raises KeyError for a name that no model file registers."""
     found = _find(name)
     return architectures()[name] if found is None else found
 
 
 def causal_of_type(model_type: str) -> Architecture | None:
-    """The entry of models that continue text to which a model_type belongs."""
+    """Returns the entry of models that continue text to which a model_type belongs; None where there is no such entry.
+    """
     if model_type in CAUSAL_OF_TYPE:
         return registered(CAUSAL_OF_TYPE[model_type])
     return next((entry for entry in architectures().values() if is_causal_of_type(entry, model_type)), None)
@@ -115,7 +115,8 @@ def is_causal_of_type(entry: Architecture, model_type: str) -> bool:
 
 
 def _find(name: str) -> Architecture | None:
-    """The entry of a name, whose file is imported first; None for a name that neither a file nor homes.py has yet."""
+    """Imports the file of a name and returns its entry. Returns None for a name that neither an imported file nor
+    homes.py has."""
     if name not in _entries and name in HOMES:
         importlib.import_module(f"{_MODELS}.{HOMES[name]}")
     return _entries.get(name)
@@ -123,13 +124,14 @@ def _find(name: str) -> Architecture | None:
 
 @cache
 def architectures() -> Mapping[str, Architecture]:
-    """All of them, by name."""
+    """Returns the entries of all architectures, by name."""
     _import_folder(_MODELS)
     return dict(sorted(_entries.items()))
 
 
 def _import_folder(package: str) -> None:
-    """Each file registers its architectures when it is imported; folders hold more files."""
+    """Imports all model files of a folder and of its subfolders. Each file registers its architectures when it is
+    imported."""
     folder = importlib.import_module(package)
     for info in pkgutil.iter_modules(folder.__path__):
         name = f"{package}.{info.name}"
@@ -146,12 +148,13 @@ def read_model(
     asked: Form | None = None,
     apart: bool | None = None,
 ) -> Model:
-    """The model of a config.json. CorruptModel (impossible value) and UnsupportedModel name the field.
+    """Reads the model of a config.json. Raises CorruptModel (impossible value) or UnsupportedModel, which name the
+    field.
 
-    stored: returns, for the tensors of a matrix, the format that keeps what the checkpoint holds. orders: which
-    matrices are kept with their columns sorted. asked: what to serve it as; None for what its architecture is made for.
-    apart: whether experts that plain checkpoints of the family hold in stacks are named one by one; None for what the
-    config says.
+    stored: returns, for the tensors of a matrix, the format that keeps the checkpoint's numbers. orders: which matrices
+    are kept with their columns sorted. asked: the form in which the model is served; None for the form that its
+    architecture is made for. apart: whether experts that plain checkpoints of the family hold in stacks are named one
+    by one; None where the config decides it.
     """
     fields = Fields(config, "config.json")
     entry, own = _entry(fields)
@@ -170,7 +173,7 @@ def read_model(
 
 
 def _rounded(fields: Fields, program: Program) -> Program:
-    """The program whose inputs of products are rounded, where the weights are those of BitNet."""
+    """Returns the program. Where the weights are those of BitNet, the inputs of products are rounded."""
     own = fields.group("quantization_config")
     if own is None or own.values.get("quant_method") != "bitnet":
         return program
@@ -178,18 +181,20 @@ def _rounded(fields: Fields, program: Program) -> Program:
 
 
 def _has_experts_apart(fields: Fields) -> bool:
-    """Programs that write these formats make a module of each expert first."""
+    """True where the checkpoint names each expert. Tools that write these quantized formats make a module of each
+    expert first."""
     own = fields.group("quantization_config")
     return own is not None and own.values.get("quant_method") in ("compressed-tensors", "gptq", "awq")
 
 
 def architecture_of(fields: Fields) -> str:
-    """The usual name of a config's architecture. Raises UnsupportedModel where it is not implemented."""
+    """Returns the usual name of a config's architecture. Raises UnsupportedModel where the architecture is not
+    implemented."""
     return _entry(fields)[0].name
 
 
 def _entry(fields: Fields) -> tuple[Architecture, Form]:
-    """The entry of a config, and what its checkpoint is made for."""
+    """Returns the entry of a config, and the form that its checkpoint is made for."""
     named = fields.texts("architectures")
     listed = _entry_named(named, fields)
     if listed is not None:
@@ -213,7 +218,7 @@ def _entry(fields: Fields) -> tuple[Architecture, Form]:
 
 
 def _entry_named(names: Sequence[str], fields: Fields) -> tuple[Architecture, Form] | None:
-    """The entry of the first name that has one, and the form that the name says."""
+    """Returns the entry of the first name that has one, and the form that the name asks for."""
     for name in names:
         own = _find(name)
         if own is not None:

@@ -14,5 +14,5 @@ from twostroke.types.spec.formats import KVKind
 
 @lru_cache(maxsize=64)
 def work_of(model: Model, weights: str, kv_kind: KVKind) -> WorkTable:
-    """What a step computes and moves. weights: "f32", "bf16", "int8" or "int4"."""
+    """Returns the table of what a step computes and moves. weights: "f32", "bf16", "int8" or "int4"."""
     return work_table(model, StoredFormats(format_choice(weights), kv_kind))

@@ -1,1 +1,1 @@
-"""Dense decoders with RMS norms and rotary positions, one file each."""
+"""Dense decoders with RMS norms and rotary positions, one file for each family."""

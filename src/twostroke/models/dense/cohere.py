@@ -29,7 +29,8 @@ SILENT = {
 
 @architecture("CohereForCausalLM", model_type="cohere")
 def cohere(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer turns and sees everything. use_qk_norm: heads of q and k have norms of their own (Command R+)."""
+    """Every layer has rotations and sees all earlier positions. With use_qk_norm, each head of q and k has a norm of
+    its own (Command R+)."""
     parts = _read(fields)
     if parts.fields.boolean("use_qk_norm", False):
         parts = replace(parts, heads=replace(parts.heads, head_norm=replace(parts.norm, heads=HeadWeights.ROWS)))
@@ -43,7 +44,7 @@ def cohere(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Cohere2ForCausalLM", model_type="cohere2")
 def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees everything and does not turn, unless layer_types says otherwise."""
+    """Every fourth layer sees all earlier positions and has no rotation, unless layer_types says otherwise."""
     parts = _read(fields)
     fields = parts.fields
     pattern = fields.integer("sliding_window_pattern", 1, 4096, default=4)
@@ -58,8 +59,9 @@ def cohere2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("CohereCompassForCausalLM", model_type="cohere_compass_text")
 def cohere_compass(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """North: halves of a head turn against each other. rope_parameters has a group for each type of layer; layers of a
-    type whose group is null do not turn. Every layer sees everything unless layer_types says otherwise."""
+    """Reads North, whose rotations pair the two halves of a head. rope_parameters has a group for each type of layer;
+    layers of a type whose group is null have no rotation. Every layer sees all earlier positions unless layer_types
+    says otherwise."""
     parts = _read(fields, {"logit_scale": 1.0}, interleaved=False)
     fields, layers = parts.fields, parts.facts.num_layers
     windows = windows_by_layer(fields, layers, window_of(fields, 4096), (0,) * layers)
@@ -73,12 +75,13 @@ def cohere_compass(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("CohereCompassForConditionalGeneration", model_type="cohere_compass")
 def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "CohereCompassForCausalLM")
 
 
 def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:
-    """changed: defaults that replace those of SILENT. interleaved: rotary pairs are adjacent."""
+    """Reads the parts. changed: defaults that replace those of SILENT. interleaved: whether rotary pairs are adjacent.
+    """
     parts = read_parts(fields, {**SILENT, **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     return replace(
         parts,

@@ -22,13 +22,14 @@ SILENT = {
 
 @architecture("Ernie4_5ForCausalLM", model_type="ernie4_5")
 def ernie4_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """use_bias for all products of a layer."""
+    """use_bias decides whether all products of a layer have biases."""
     return _read(fields, interleaved=True)
 
 
 @architecture("PaddleOCRVLForConditionalGeneration", model_type="paddleocr_vl")
 def paddle_ocr(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """PaddleOCR-VL: the language model of a checkpoint that also sees images. The rotary pairs of a head lie apart."""
+    """Reads PaddleOCR-VL: the language model of a checkpoint that also sees images. The rotary pairs of a head are not
+    adjacent."""
     return text_model_or_flat(fields, Architecture("PaddleOCRText", "paddleocr_vl_text", _of_paddle))
 
 

@@ -1,5 +1,5 @@
-"""EXAONE 4: a norm after each block and on each head; the large one turns only where it slides (LG AI Research 2025).
-"""
+"""EXAONE 4: a norm after each block and on each head. The large model has rotations only in layers with a window (LG AI
+Research 2025)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 
 @architecture("Exaone4ForCausalLM", model_type="exaone4")
 def exaone4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """EXAONE 4. Without a sliding_window every layer turns and sees everything."""
+    """Reads EXAONE 4. Without a sliding_window every layer has rotations and sees all earlier positions."""
     parts = read_parts(fields, SILENT, kv_absent=32)
     fields, layers = parts.fields, parts.facts.num_layers
     window = window_of(fields, 4096)

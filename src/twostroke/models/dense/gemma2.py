@@ -15,14 +15,14 @@ from twostroke.types.spec.fields import Fields
 
 SILENT = {"num_key_value_heads": 4, "query_pre_attn_scalar": 256}
 NORMS = ("input_layernorm", "pre_feedforward_layernorm")
-"""The norms of VaultGemma."""
+"""The names of VaultGemma's norms."""
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
-"""Where config.json is silent; null means none."""
+"""The soft caps where config.json does not have the fields; null in config.json means no cap."""
 
 
 @architecture("Gemma2ForCausalLM", model_type="gemma2")
 def gemma2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers 0, 2, 4 ... slide, unless layer_types says otherwise."""
+    """Layers 0, 2, 4 ... have a window, unless layer_types says otherwise."""
     model, windows = _read(fields)
     turn = model.rope()
 
@@ -34,14 +34,14 @@ def gemma2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("VaultGemmaForCausalLM", model_type="vaultgemma")
 def vaultgemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Gemma 2 without the norms after its blocks (VaultGemma team 2025)."""
+    """Reads VaultGemma, which is Gemma 2 without the norms after its blocks (VaultGemma team 2025)."""
     model, windows = _read(fields)
     turn = model.rope()
     return pre_decoder(model, turn, windows=windows, norms=NORMS)
 
 
 def _read(fields: Fields) -> tuple[Parts, tuple[int, ...]]:
-    """The blocks with their soft caps, and the windows."""
+    """Reads the blocks with their soft caps, and the windows."""
     model = read_gemma(fields, SILENT, "hidden_activation")
     fields = model.fields
     windows = pattern_windows(fields, model.facts.num_layers, window_of(fields, 4096), 2)

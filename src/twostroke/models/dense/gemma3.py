@@ -32,7 +32,7 @@ SILENT = {
     "query_pre_attn_scalar": 256,
     "sliding_window_pattern": 6,
 }
-"""The text_config of a published checkpoint leaves most of them out."""
+"""The defaults of transformers. The text_config of a published checkpoint leaves most of these fields out."""
 
 THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attention": ("rope_theta", 1_000_000.0)}
 
@@ -43,13 +43,14 @@ BOTH_WAYS = "use_bidirectional_attention"
 
 @architecture("Gemma3ForCausalLM", model_type="gemma3_text")
 def gemma3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every sixth layer sees everything, unless layer_types says otherwise; a norm on each head's q and k."""
+    """Every sixth layer sees all earlier positions, unless layer_types says otherwise. Each head of q and k has a norm.
+    """
     return _read(fields, lambda window: window, (0, 0))
 
 
 @architecture("Gemma3TextModel", model_type="gemma3_text", form=EMBEDDINGS)
 def gemma3_vectors(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """EmbeddingGemma. A sliding layer sees half of the window in each direction."""
+    """Reads EmbeddingGemma. A layer with a window sees half of the window in each direction."""
     if not fields.boolean(BOTH_WAYS, False):
         return _read(fields, lambda window: window, (0, 0))
     half = window_of(fields, 4096) // 2
@@ -58,8 +59,9 @@ def gemma3_vectors(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, seen: Callable[[int], int], ahead: tuple[int, int]) -> tuple[CommonFacts, ProgramText]:
-    """seen: positions that a sliding layer sees, its own and earlier ones, by the window that the config says. ahead:
-    later positions that a layer sees, without a window and with one."""
+    """Reads a Gemma 3 model. seen: returns how many positions, its own and earlier ones, a layer with a window sees,
+    from the window in the config. ahead: how many later positions a layer sees, first without a window and then with
+    one."""
     refuse_setting(fields, "attn_logit_softcapping", "transformers ignores it for Gemma 3: its meaning is not settled.")
     model = read_gemma(fields, SILENT, "hidden_activation")
     fields, layers, norm = model.fields, model.facts.num_layers, model.decoder.norm
@@ -82,7 +84,7 @@ def _read(fields: Fields, seen: Callable[[int], int], ahead: tuple[int, int]) ->
 
 @architecture("Gemma3ForConditionalGeneration", model_type="gemma3")
 def gemma3_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     text = fields.group("text_config")
     if text is not None:
         refuse_setting(text, "final_logit_softcapping", "transformers ignores it where there are images.")

@@ -1,7 +1,7 @@
 """Gemma 3n: four streams of which one goes through each layer (AltUp), a learned residual (LAuReL), sparse activations,
 shared K and V, per-layer embeddings (Gemma team 2025; Baykal et al. 2023).
 
-Of checkpoints for images and sounds too, the language model alone is read.
+Of checkpoints that also take images and sounds, the language model alone is read.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ SILENT = {
     **{"altup_num_inputs": 4, "altup_active_idx": 0, "num_kv_shared_layers": 15, "laurel_rank": 64},
 }
 LEAST_SQUARE = 1e-5
-"""The mean square below which a stream counts as this loud."""
+"""The least mean square of a stream: a smaller one counts as this number."""
 SPARSE_LAYERS, SPARSITY = 10, 0.95
-"""The default where the config does not have the field: in a model of more layers, the first are so sparse."""
+"""The defaults where the config does not have the field. In a model with more than SPARSE_LAYERS layers, that many
+first layers have this sparsity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class SparseFeed:
     cut: float | None
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h."""
+        """Returns the block's output for the normed rows h."""
         inner = self.inner_size
         both = linear(h, t.matrix("gate_up", {"mlp.gate_proj": inner, "mlp.up_proj": inner}, self.hidden_size))
         if self.cut is not None:
@@ -69,7 +70,7 @@ class SparseFeed:
 
 @dataclass(frozen=True, slots=True)
 class AltUpStreams:
-    """AltUp: `count` streams side by side in a row, of which the layer sees the one at `active`."""
+    """AltUp: `count` streams side by side in a row, of which the layer reads only stream `active`."""
 
     count: int
     active: int
@@ -78,7 +79,8 @@ class AltUpStreams:
     corrected: bool
 
     def begin(self, t: Tracer, x: Value) -> Value:
-        """All streams of the embedded rows x: itself, and products of it that are as loud."""
+        """Returns all streams of the embedded rows x: x itself, and products of x that are scaled to the same root mean
+        square."""
         others = (self.count - 1) * self.width
         whole = x.fresh(self.count * self.width)
         first, rest = whole.split(self.width, others)
@@ -89,7 +91,8 @@ class AltUpStreams:
         return join(first, *loud)
 
     def end(self, t: Tracer, x: Value) -> Value:
-        """The mean of the first stream and of products of the others that are as loud."""
+        """Returns the mean of the first stream and of products of the others, which are scaled to the first stream's
+        root mean square."""
         first, total = self.of(x, 0), None
         for index in range(1, self.count):
             name = {f"model.altup_unembed_projections.{index - 1}": self.width}
@@ -98,18 +101,19 @@ class AltUpStreams:
         return scale(add(total, first) if total else first, 1.0 / self.count)
 
     def of(self, x: Value, index: int) -> Value:
-        """One stream of x."""
+        """Returns stream `index` of x."""
         return x.flat().columns(index * self.width, self.width)
 
     def predicted(self, t: Tracer, x: Value) -> Value:
-        """Each stream plus a weighted sum of all."""
+        """Returns each stream plus a weighted sum of all streams."""
         names = {"altup.prediction_coefs": self.count**2}
         weights = linear(self._modalities(t, self.of(x, self.active)), t.matrix("router", names, self.count))
         streams = x.flat().heads(self.count)
         return mix_streams(streams, streams, weights).flat()
 
     def correct(self, t: Tracer, predicted: Value, made: Value) -> Value:
-        """Each stream plus a share of what the layer changed of its prediction."""
+        """Returns each predicted stream plus a share of the change: the layer's output minus the predicted active
+        stream."""
         names = {"altup.correction_coefs": self.count}
         weights = linear(self._modalities(t, made), t.matrix("router", names, self.count))
         was = take_columns(self.of(predicted, self.active), identity(t, self.width))
@@ -121,7 +125,7 @@ class AltUpStreams:
         return soft_cap(linear(rows, t.matrix("router", {"altup.modality_router": self.count}, self.width)), 1.0)
 
     def corrected_active(self, t: Tracer, x: Value) -> Value:
-        """A copy of the active stream, times a number for each column where the config says so."""
+        """Returns a copy of the active stream, times a number for each column where the config says so."""
         rows = take_columns(self.of(x, self.active), identity(t, self.width))
         if not self.corrected:
             return rows
@@ -135,7 +139,7 @@ def identity(t: Tracer, width: int) -> Vector:
 
 @dataclass(frozen=True, slots=True)
 class StreamLayer:
-    """owner: the layer whose K and V it reads, None for its own. rank: the rank of the learned residual."""
+    """owner: the layer whose K and V this layer reads, None for its own. rank: the rank of the learned residual."""
 
     heads: NormedHeads
     owner: int | None
@@ -146,7 +150,7 @@ class StreamLayer:
     rank: int
 
     def __call__(self, t: Tracer, x: Value, p: Value, owner: Cache | None) -> tuple[Value, Cache]:
-        """All streams after the layer, and the cache that it read."""
+        """Returns all streams after the layer, and the cache that the layer read."""
         streams, norm = self.streams, self.norm
         predicted = streams.predicted(t, x)
         h = norm(t, "input_layernorm", streams.of(predicted, streams.active))
@@ -168,7 +172,7 @@ class StreamLayer:
 
 @architecture("Gemma3nForCausalLM", model_type="gemma3n_text")
 def gemma3n(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last num_kv_shared_layers layers read K and V of the last layer of their type before them."""
+    """Each of the last num_kv_shared_layers layers reads K and V of the last layer of its type before them."""
     own = fields.value("intermediate_size")
     sizes = fields.integers("intermediate_size") if isinstance(own, list) else ()
     usual = {**fields.values, "intermediate_size": max(sizes)} if sizes else fields.values
@@ -209,7 +213,7 @@ def gemma3n(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Gemma3nForConditionalGeneration", model_type="gemma3n")
 def gemma3n_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint for images and sounds too."""
+    """Reads the language model of a checkpoint that also takes images and sounds."""
     return language_model(fields, "Gemma3nForCausalLM")
 
 
@@ -269,7 +273,8 @@ def _per_layer(parts: Parts) -> PerLayer:
 
 
 def _cuts(fields: Fields, count: int) -> tuple[float | None, ...]:
-    """How many deviations above its mean an element of each layer's gate must lie; None for a dense layer."""
+    """Returns how many standard deviations above its mean an element of each layer's gate must lie; None for a dense
+    layer."""
     if fields.value("activation_sparsity_pattern") is None:
         sparse = SPARSE_LAYERS if count > SPARSE_LAYERS else 0
         shares = (SPARSITY,) * sparse + (0.0,) * (count - sparse)

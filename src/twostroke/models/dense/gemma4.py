@@ -1,7 +1,8 @@
 """Gemma 4: heads and rotations by type of layer, shared K and V, per-layer embeddings, experts next to a dense block.
 
-Of checkpoints for images or sounds too, the language model alone is read. transformers skips the layers without K and
-V of their own for rows that need no logits. Here all rows are computed, and the rows that need logits are the same.
+Of checkpoints that also take images or sounds, the language model alone is read. transformers skips the layers without
+K and V of their own for rows that need no logits. This module computes all rows, and the rows that need logits are the
+same.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ SILENT = {
     **{"sliding_window": 512, "vocab_size_per_layer_input": 262_144},
 }
 LayerFeed = Callable[[Tracer, Value, Value], Value]
-"""feed(trace, residual, normed): what is normed and added."""
+"""feed(trace, residual, normed) returns the output that is then normed and added."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharingLayer:
-    """owner: the layer whose K and V it reads, None for its own."""
+    """owner: the layer whose K and V this layer reads, None for its own."""
 
     heads: NormedHeads
     owner: int | None
@@ -60,7 +61,7 @@ class SharingLayer:
     "Gemma4ForCausalLM", "Gemma4UnifiedForCausalLM", model_type="gemma4_text", other_types=("gemma4_unified_text",)
 )
 def gemma4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last num_kv_shared_layers layers read K and V of the last layer of their type before them."""
+    """Each of the last num_kv_shared_layers layers reads K and V of the last layer of its type before them."""
     if fields.text("use_bidirectional_attention", "") == "all":
         refuse_setting(fields, "use_bidirectional_attention", "Each position would see those after it.")
     parts = read_parts(fields, SILENT, act=("hidden_activation", "gelu_pytorch_tanh"))
@@ -105,7 +106,7 @@ def gemma4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     other_types=("gemma4_unified",),
 )
 def gemma4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint for images and sounds too."""
+    """Reads the language model of a checkpoint that also takes images and sounds."""
     return language_model(fields, "Gemma4ForCausalLM")
 
 
@@ -134,7 +135,7 @@ def _layers(parts: Parts) -> tuple[SharingLayer, ...]:
 
 
 def _types(fields: Fields, count: int) -> tuple[str, ...]:
-    """The type of each layer. The last is full, as in transformers."""
+    """Returns the type of each layer. The last is full, as in transformers."""
     types = fields.texts("layer_types") or tuple(SLIDING if (index + 1) % 6 else FULL for index in range(count))
     if len(types) != count or any(kind not in (SLIDING, FULL) for kind in types):
         raise fields.wrong("layer_types", f"It must say {FULL} or {SLIDING} {count} times.")
@@ -142,7 +143,7 @@ def _types(fields: Fields, count: int) -> tuple[str, ...]:
 
 
 def _heads(parts: Parts, types: tuple[str, ...]) -> tuple[NormedHeads, ...]:
-    """The heads of each layer. Only layers without a window take V from K's product."""
+    """Returns the heads of each layer. Only layers without a window take V from K's product."""
     fields, usual = parts.fields, parts.heads
     same = fields.boolean("attention_k_eq_v", False)
     window = fields.integer("sliding_window", 1, MAX_POSITIONS)
@@ -158,9 +159,8 @@ def _heads(parts: Parts, types: tuple[str, ...]) -> tuple[NormedHeads, ...]:
 
 
 def _head_sizes(parts: Parts, index: int, full: bool) -> tuple[int, int]:
-    """head_dim and K/V heads of a layer: those of per_layer_config. In older configs, a layer without a window has
-    global_head_dim and num_global_key_value_heads.
-    """
+    """Returns head_dim and the number of K/V heads of a layer, from per_layer_config. In older configs, a layer without
+    a window has global_head_dim and num_global_key_value_heads."""
     fields, dim, kv = parts.fields, parts.heads.head_dim, parts.heads.num_kv_heads
     layers = fields.value("per_layer_config")
     own = Fields({}, fields.place)
@@ -185,7 +185,7 @@ def _head_sizes(parts: Parts, index: int, full: bool) -> tuple[int, int]:
 
 
 def _feed(parts: Parts, feed: Feed) -> LayerFeed:
-    """The dense block, and the sum of it with experts that see the residual by a norm of their own."""
+    """Returns the dense block, or its sum with experts that read the residual through a norm of their own."""
     fields, norm, hidden = parts.fields, parts.norm, parts.facts.hidden_size
     if not fields.boolean("enable_moe_block", False):
         return lambda t, _residual, h: feed(t, h)

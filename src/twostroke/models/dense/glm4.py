@@ -30,14 +30,14 @@ OCR_SILENT = {"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "num_key
 
 @architecture("GlmForCausalLM", model_type="glm")
 def glm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """GLM, with Llama's order of norms."""
+    """Reads GLM, which has Llama's order of norms."""
     parts, turn = _read(fields)
     return pre_decoder(parts, turn)
 
 
 @architecture("Glm4ForCausalLM", model_type="glm4")
 def glm4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A norm before and one after each block."""
+    """Reads GLM-4-0414, which has a norm before and one after each block."""
     return _with_norms_after(*_read(fields))
 
 
@@ -45,13 +45,13 @@ def glm4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     "Glm4vForConditionalGeneration", "Glm46VForConditionalGeneration", model_type="glm4v", other_types=("glm46v",)
 )
 def glm4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """GLM-4.1V and GLM-4.6V-Flash: the language model of a checkpoint that also sees images."""
+    """Reads GLM-4.1V and GLM-4.6V-Flash: the language model of a checkpoint that also sees images."""
     return text_model(fields, Architecture("Glm4vText", "glm4v_text", _of_glm4v), VL_SILENT)
 
 
 @architecture("GlmOcrForConditionalGeneration", model_type="glm_ocr")
 def glm_ocr(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """GLM-OCR: the language model of GLM-4.1V without biases."""
+    """Reads GLM-OCR, whose language model is that of GLM-4.1V without biases."""
     return text_model(fields, Architecture("GlmOcrText", "glm_ocr_text", _of_glm_ocr), OCR_SILENT)
 
 
@@ -77,7 +77,8 @@ def _with_norms_after(parts: Parts, turn: RopeSpec) -> tuple[CommonFacts, Progra
 
 
 def _read(fields: Fields, silent: Mapping[str, object] = SILENT, partial: float = 0.5) -> tuple[Parts, RopeSpec]:
-    """silent: the values of absent fields. partial: the share of a head that turns where the field is absent."""
+    """Reads the parts and the rotation. silent: the values of absent fields. partial: the share of a head that turns
+    where the field is absent."""
     parts = read_parts(fields, silent, kv_absent=2)
     biased = parts.fields.boolean("attention_bias", True)
     turn = parts.rope(partial=partial)

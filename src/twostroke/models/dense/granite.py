@@ -1,4 +1,5 @@
-"""Granite 3: Llama with factors on the embedding, the scores, what blocks add, and the logits (Granite team 2024)."""
+"""Granite 3: Llama with factors on the embedding, the scores, the blocks' outputs, and the logits (Granite team 2024).
+"""
 
 from __future__ import annotations
 

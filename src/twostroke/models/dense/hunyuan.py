@@ -17,19 +17,20 @@ VL_SILENT = {"tie_word_embeddings": True}
 
 @architecture("HunYuanDenseV1ForCausalLM", model_type="hunyuan_v1_dense")
 def hunyuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A dense block in each layer."""
+    """Reads Hunyuan dense, which has a dense block in each layer."""
     parts, turn = read_hunyuan(fields)
     return pre_decoder(parts, turn)
 
 
 @architecture("HunYuanVLForConditionalGeneration", model_type="hunyuan_vl")
 def hunyuan_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """HunyuanOCR: the language model of a checkpoint that also sees images."""
+    """Reads HunyuanOCR: the language model of a checkpoint that also sees images."""
     return text_model_or_flat(fields, Architecture("HunYuanVLText", "hunyuan_vl_text", hunyuan), VL_SILENT)
 
 
 def read_hunyuan(fields: Fields) -> tuple[Parts, RopeSpec]:
-    """The blocks, and the rotation. Rotations of kind dynamic with an alpha have a larger base, whatever the length."""
+    """Reads the blocks, and the rotation. Rotations of kind dynamic with an alpha have a larger base, whatever the
+    length."""
     parts = read_parts(fields, SILENT)
     dim = parts.heads.head_dim
     turn = rope_from_config(parts.fields, dim, parts.facts.max_positions)

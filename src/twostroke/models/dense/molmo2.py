@@ -27,21 +27,22 @@ SILENT = {
 OWN_NAMES = {"qkv_bias": "attention_bias", "layer_norm_eps": "rms_norm_eps"}
 BEGIN = "model.transformer"
 NOT_TEXT = (f"{BEGIN}.wte.new_embedding", "model.vision_backbone.")
-"""Tensors that only images need: the first is the table of tokens that stand for parts of images."""
+"""Tensors that only images need. The first is the table of tokens that stand for parts of images."""
 NAMES = AttentionNames(o="self_attn.attn_out")
 NORMS = ("attn_norm", "ff_norm")
 
 
 @architecture("Molmo2ForConditionalGeneration", model_type="molmo2")
 def molmo2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The table of the tokens of text is read; those of images have no logits, and are no part of the vocabulary."""
+    """Reads the language model, with the table of the tokens of text. Tokens of images have no logits and are no part
+    of the vocabulary."""
     facts, text = text_model(fields, Architecture("Molmo2Text", "molmo2_text", _text))
     return replace(facts, ignored=(*facts.ignored, *NOT_TEXT)), text
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """qk_norm_type: qwen3 for norms of heads, olmo for norms of all of q and of k. norm_after: norms stand after
-    blocks. rope_scaling_layers: those whose rotations are scaled; all where it is absent."""
+    """qk_norm_type: qwen3 for norms of heads, olmo for norms of the whole of q and of k. norm_after: norms stand after
+    blocks. rope_scaling_layers: the layers whose rotations are scaled; all where the field is absent."""
     refuse_setting(fields, "tie_word_embeddings", "The head has other rows than the embedding.")
     if not fields.boolean("use_qk_norm", True):
         raise fields.wrong("use_qk_norm", "It must be true: transformers knows no other model of the family.")
@@ -86,7 +87,7 @@ def _added(t: Tracer, parts: Parts, x: Value, made: Value, after: bool, norm: st
 
 
 def _feed(t: Tracer, parts: Parts, h: Value) -> Value:
-    """One tensor holds the rows of the factor and then those of the gate."""
+    """Returns the feed-forward block's output. One tensor holds the rows of the factor and then those of the gate."""
     inner, width = parts.feed.inner_size, parts.facts.hidden_size
     orders = HeadRows(1, 2 * inner, inner, inner), HeadRows(1, 2 * inner, inner)
     both = linear(h, t.selected("gate_up", "mlp.ff_proj", 2 * inner, width, orders))

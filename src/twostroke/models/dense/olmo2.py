@@ -19,7 +19,7 @@ THETA = ("rope_theta", 500_000.0)
 
 @architecture("Olmo2ForCausalLM", model_type="olmo2")
 def olmo2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer sees everything."""
+    """Reads OLMo 2, in which every layer sees all earlier positions."""
     parts = _read(fields)
     turn = parts.rope()
     layers = parts.facts.num_layers
@@ -28,8 +28,8 @@ def olmo2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Olmo3ForCausalLM", model_type="olmo3")
 def olmo3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees everything, unless layer_types says otherwise; only such layers have stretched rotations.
-    """
+    """Every fourth layer sees all earlier positions, unless layer_types says otherwise; only such layers have stretched
+    rotations."""
     parts = _read(fields)
     windows = pattern_windows(parts.fields, parts.facts.num_layers, window_of(parts.fields, 4096), 4)
     ropes = ropes_by_layer_type(

@@ -18,19 +18,20 @@ MULTIMODAL_SILENT = {
     **{"num_key_value_heads": 8, "bos_token_id": 199_999, "eos_token_id": [199_999, 200_020]},
 }
 OLD_LONGROPE = ("su", "yarn")
-"""What early releases call longrope."""
+"""The names of longrope in early releases."""
 
 
 @architecture("Phi3ForCausalLM", model_type="phi3")
 def phi3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """longrope has two sets of factors. Which one is chosen once, by the longest context of the engine: a position's
-    rotation must not change while a request grows (ops/attention/rope_tables.py)."""
+    """longrope has two sets of factors. One set is chosen once, by the longest context of the engine, because a
+    position's rotation must not change while a request grows (ops/attention/rope_tables.py)."""
     return _read(fields, SILENT)
 
 
 @architecture("Phi4MultimodalForCausalLM", model_type="phi4_multimodal")
 def phi4_multimodal(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees and hears, without adapters that only these need."""
+    """Reads the language model of a checkpoint that also takes images and sounds, without the adapters that only these
+    need."""
     facts, program = _read(fields, MULTIMODAL_SILENT)
     return replace(facts, ignored=(*facts.ignored, "model.embed_tokens_extend.")), program
 

@@ -14,7 +14,8 @@ SILENT = {"head_dim": 128, "max_position_embeddings": 524_288, "bos_token_id": 0
 
 @architecture("SeedOssForCausalLM", model_type="seed_oss")
 def seed_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attention_bias for q, k and v, attention_out_bias, mlp_bias."""
+    """attention_bias decides whether q, k and v have biases. attention_out_bias and mlp_bias decide it for the other
+    products."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields = parts.fields
     turn = parts.rope()

@@ -20,7 +20,7 @@ SILENT = {
 
 @architecture("SmolLM3ForCausalLM", model_type="smollm3")
 def smollm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """no_rope_layers: 1 for each layer that turns."""
+    """no_rope_layers has 1 for each layer with rotations, and 0 for each layer without."""
     parts = read_parts(fields, SILENT, kv_absent=4)
     fields, layers = parts.fields, parts.facts.num_layers
     interval = fields.integer("no_rope_layer_interval", 1, 4096, default=4)

@@ -1,1 +1,1 @@
-"""Encoders: each position sees the whole text, and what comes out are vectors or scores."""
+"""Encoders: each position sees the whole text, and the results are vectors or scores."""

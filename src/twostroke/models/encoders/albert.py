@@ -20,25 +20,26 @@ NAMES = AttentionNames("attention.query", "attention.key", "attention.value", "a
 NORMS = ("attention.LayerNorm", "full_layer_layer_norm")
 HEADS = ("predictions.", "sop_classifier.", "embeddings.position_ids", PREFIX + "embeddings.position_ids")
 POOLER = ("pooler.", PREFIX + "pooler.")
-"""Names that are not read: heads for training, a buffer of old files, and what only classifiers have a use for."""
+"""Names of tensors that are not read. HEADS: heads for training, and a buffer of old files. POOLER: tensors that only
+classifiers use."""
 
 
 @architecture("AlbertModel", "AlbertForMaskedLM", "AlbertForPreTraining", model_type="albert", form=VECTORS)
 def albert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows), (*HEADS, *POOLER))
 
 
 @architecture("AlbertForSequenceClassification", model_type="albert", form=SCORES)
 def albert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The pooler, and a classifier after it."""
+    """The head is the pooler with a classifier after it."""
     labels = num_labels(fields)
     return _read(fields, lambda t, x: classified(t, x, PREFIX + "pooler", "classifier", labels), HEADS)
 
 
 def _read(fields: Fields, head: BlockText, ignored: tuple[str, ...]) -> tuple[CommonFacts, ProgramText]:
-    """num_hidden_groups: how many sets of tensors there are; each serves neighbouring layers. inner_group_num: layers
-    of one set, which follow one another in each of num_hidden_layers."""
+    """num_hidden_groups: the number of sets of tensors; each set serves neighbouring layers. inner_group_num: the
+    number of layers of one set, which follow one another in each of num_hidden_layers."""
     facts = read_facts(fields, positions=512, ignored=ignored, optional_prefix=PREFIX)
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
     own = fields.integer("embedding_size", 2, 1 << 17, default=128)

@@ -35,12 +35,12 @@ UNUSED = (
 
 HeadText = Callable[[Tracer, Value], Value]
 InputText = Callable[[Tracer], Value]
-"""inputs(trace): the rows that the first layer takes."""
+"""inputs(trace) returns the rows that the first layer takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """What was read from a config. prefix: what the names of all tensors but a head's begin with."""
+    """The parts that were read from a config. prefix: the beginning of the names of all tensors except a head's."""
 
     prefix: str
     facts: CommonFacts
@@ -50,7 +50,7 @@ class Encoder:
     norm: Norm
 
     def program(self, head: HeadText) -> tuple[CommonFacts, ProgramText]:
-        """The facts and the program. head: makes the result of the last layer's rows."""
+        """Returns the facts and the program. head: makes the result from the last layer's rows."""
 
         def text(t: Tracer) -> Value:
             with t.layer(self.prefix):
@@ -64,19 +64,19 @@ class Encoder:
 
 
 def rows(t: Tracer, x: Value) -> Value:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     return gather_rows(x, t.logit_rows)
 
 
 @architecture("BertModel", "BertForMaskedLM", model_type="bert", form=VECTORS)
 def bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """BERT without its pooler: sentence-transformers pools the last layer's rows."""
+    """Reads BERT without its pooler: sentence-transformers pools the last layer's rows."""
     return _read(fields, "bert.").program(rows)
 
 
 @architecture("BertForSequenceClassification", model_type="bert", form=SCORES)
 def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The pooler, and a classifier after it."""
+    """The head is the pooler with a classifier after it."""
     labels = num_labels(fields)
     read = _read(fields, "bert.")
     # The pooler is used here, so that it must be there; transformers has the prefix in every such checkpoint.
@@ -86,56 +86,56 @@ def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("CamembertModel", "CamembertForMaskedLM", model_type="camembert", form=VECTORS)
 def camembert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """CamemBERT, which is computed as RoBERTa."""
+    """Reads CamemBERT, which is computed as RoBERTa is."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
 @architecture("CamembertForSequenceClassification", model_type="camembert", form=SCORES)
 def camembert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """CamemBERT's classifier, which is computed as RoBERTa's."""
+    """Reads CamemBERT's classifier, which is computed as RoBERTa's is."""
     return _scoring_roberta(fields)
 
 
 @architecture("XLMRobertaModel", "XLMRobertaForMaskedLM", model_type="xlm-roberta", form=VECTORS)
 def xlm_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """XLM-RoBERTa, which is computed as RoBERTa."""
+    """Reads XLM-RoBERTa, which is computed as RoBERTa is."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
 @architecture("RobertaModel", "RobertaForMaskedLM", model_type="roberta", form=VECTORS)
 def roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Places begin after that of the padding."""
+    """Reads RoBERTa, whose places begin after that of the padding."""
     return _read(fields, "roberta.", padded=True).program(rows)
 
 
 @architecture("XLMRobertaForSequenceClassification", model_type="xlm-roberta", form=SCORES)
 def xlm_roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """XLM-RoBERTa's classifier, which is computed as RoBERTa's."""
+    """Reads XLM-RoBERTa's classifier, which is computed as RoBERTa's is."""
     return _scoring_roberta(fields)
 
 
 @architecture("RobertaForSequenceClassification", model_type="roberta", form=SCORES)
 def roberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """RoBERTa's classifier, with a head of two products."""
+    """Reads RoBERTa's classifier, whose head has two products."""
     return _scoring_roberta(fields)
 
 
 @architecture("ElectraModel", "ElectraForMaskedLM", "ElectraForPreTraining", model_type="electra", form=VECTORS)
 def electra(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Generators and discriminators alike."""
+    """Reads ELECTRA's generators and discriminators, which are computed alike."""
     return _electra(fields).program(rows)
 
 
 @architecture("ElectraForSequenceClassification", model_type="electra", form=SCORES)
 def electra_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A head of two products, with GELU between them whatever hidden_act says."""
+    """The head has two products, with GELU between them whatever hidden_act says."""
     labels = num_labels(fields)
     names = ("classifier.dense", "classifier.out_proj")
     return _electra(fields).program(lambda t, x: classified(t, x, *names, labels, gelu))
 
 
 def gelu(x: Value) -> Value:
-    """GELU of each element."""
+    """Returns GELU of each element."""
     return activate(x, Activation.GELU)
 
 
@@ -159,7 +159,7 @@ def _scoring_roberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, prefix: str, *, padded: bool = False) -> Encoder:
-    """padded: the first place is the one after that of pad_token_id."""
+    """Reads an encoder. padded: the first place is the one after that of pad_token_id."""
     refuse_setting(fields, "is_decoder", "Positions would not see later ones, and others would be expected of it.")
     refuse_setting(fields, "add_cross_attention", "The layers would also see another encoder's output.")
     _absolute_only(fields)

@@ -1,4 +1,4 @@
-"""DeBERTa 2 and 3: BERT whose scores have what a query, and a key, count for each distance (He et al. 2021).
+"""DeBERTa 2 and 3: BERT whose scores also have terms of a query, and of a key, for each distance (He et al. 2021).
 
 The vectors of distances go through the same matrices in every step, so they are made once, when the model is loaded.
 """
@@ -29,17 +29,19 @@ STEM = "attention.self."
 NAMES = AttentionNames(STEM + "query_proj", STEM + "key_proj", STEM + "value_proj", "attention.output.dense")
 NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
 BY_ROW, BY_KEY = "c2p", "p2c"
-"""What pos_att_type holds: contents of rows meet places of keys, and contents of keys those of rows."""
+"""The words of pos_att_type. c2p: contents of rows are compared with places of keys. p2c: contents of keys are compared
+with places of rows."""
 UNUSED = ("cls.", "lm_predictions.", "mask_predictions.", "embeddings.position_ids", PREFIX + "embeddings.position_ids")
-"""Heads for training and a buffer."""
+"""Names of heads for training and of a buffer."""
 PLACES = ("embeddings.position_embeddings.", PREFIX + "embeddings.position_embeddings.")
-"""A table that old files hold although it is not read without position_biased_input."""
+"""A table that old files hold, which is not read without position_biased_input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """The vectors of distances. count: how many. normed: the epsilon of their norm, None for none. shared: they go
-    through the matrices of queries and keys, not through their own. kinds: what pos_att_type holds."""
+    """The vectors of distances. count: the number of distances. normed: the epsilon of their norm, None for no norm.
+    shared: they go through the matrices of queries and keys, not through their own. kinds: the words of pos_att_type.
+    """
 
     heads: Heads
     count: int
@@ -50,14 +52,14 @@ class Distances:
     norm: tuple[Tensor, ...]
 
     def __call__(self, t: Tracer, q: Value, k: Value) -> Beside:
-        """What scores have next to the products."""
+        """Returns the terms that are added to the scores."""
         keys, queries = ("key_proj", "query_proj") if self.shared else ("pos_key_proj", "pos_query_proj")
         row = place_scores(q, self._made(t, keys)) if BY_ROW in self.kinds else None
         key = place_scores(k, self._made(t, queries)) if BY_KEY in self.kinds else None
         return Beside(by_row=row, by_key=key)
 
     def _made(self, t: Tracer, name: str) -> Vector:
-        """(heads, dimensions, distances)."""
+        """Returns a vector of shape (heads, dimensions, distances)."""
         shape, full = self.heads, t.name(STEM + name)
         matrix = Tensor(f"{full}.weight", (shape.query, shape.hidden_size))
         parts = (self.table, *self.norm, matrix, Tensor(f"{full}.bias", (shape.query,)))
@@ -67,13 +69,13 @@ class Distances:
 
 @architecture("DebertaV2Model", "DebertaV2ForMaskedLM", model_type="deberta-v2", form=VECTORS)
 def deberta(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
 
 
 @architecture("DebertaV2ForSequenceClassification", model_type="deberta-v2", form=SCORES)
 def deberta_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A product, GELU unless the config says otherwise, a product."""
+    """The head is a product, an activation and a product. The activation is GELU unless the config says otherwise."""
     labels = num_labels(fields)
     act = activation(fields, "pooler_hidden_act", "gelu")
     width = fields.integer("hidden_size", 2, 1 << 17)
@@ -128,7 +130,7 @@ def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
 
 
 def _kinds(fields: Fields) -> tuple[str, ...]:
-    """pos_att_type: a list, or words with | between them."""
+    """Reads pos_att_type, which is a list, or words with | between them."""
     said = fields.value("pos_att_type")
     words = said.lower().split("|") if isinstance(said, str) else fields.texts("pos_att_type")
     kinds = tuple(dict.fromkeys(word.strip() for word in words))

@@ -20,7 +20,7 @@ OWN_NAMES = {
     **{"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"},
     "hidden_dim": "intermediate_size",
 }
-"""Fields of its config.json, and what other families call them."""
+"""The fields of this family's config.json, each with the name that other families give it."""
 NORM = Norm(1e-12, NormKind.LAYER)
 PREFIX = "distilbert."
 NAMES = AttentionNames("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin")
@@ -30,13 +30,13 @@ UNUSED = ("vocab_transform.", "vocab_layer_norm.", "vocab_projector.", PREFIX + 
 
 @architecture("DistilBertModel", "DistilBertForMaskedLM", model_type="distilbert", form=VECTORS)
 def distilbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
 
 
 @architecture("DistilBertForSequenceClassification", model_type="distilbert", form=SCORES)
 def distilbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A head of two products, with ReLU between them."""
+    """The head has two products, with ReLU between them."""
     labels = num_labels(fields)
 
     def relu(x: Value) -> Value:
@@ -46,7 +46,7 @@ def distilbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
-    """sinusoidal_pos_embds says what the table of positions began with; checkpoints hold it either way."""
+    """sinusoidal_pos_embds tells how the table of positions was initialised. Checkpoints hold the table either way."""
     fields.boolean("sinusoidal_pos_embds", False)
     fields = usual_names(fields, OWN_NAMES)
     facts = read_facts(fields, positions=512, ignored=UNUSED, optional_prefix=PREFIX)

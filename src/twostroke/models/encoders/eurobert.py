@@ -16,7 +16,7 @@ SILENT = {"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "bos_token_id":
 
 @architecture("EuroBertModel", "EuroBertForMaskedLM", model_type="eurobert", form=EMBEDDINGS)
 def eurobert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows after the last norm. The head for masked tokens is not read."""
+    """The result is the last layer's rows after the last norm. The head for masked tokens is not read."""
     parts = read_parts(fields, SILENT)
     fields = parts.fields
     heads = replace(parts.biased_heads(), ahead=ALL_AHEAD)

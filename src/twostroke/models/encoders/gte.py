@@ -30,7 +30,7 @@ SILENT = {"max_position_embeddings": 8192, "layer_norm_eps": 1e-12, "type_vocab_
 THETA = 160_000.0
 NORMS = ("attn_ln", "mlp_ln")
 PREFIXES = (("gte.", ""), ("new.", ""))
-"""How names begin in files that transformers writes, and in those that were published."""
+"""The beginnings of names in files that transformers writes ("gte.") and in published files ("new.")."""
 POOLER = "pooler."
 
 
@@ -43,7 +43,7 @@ class UpAndGate:
     activation: Activation
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the rows h, not yet added."""
+        """Returns the block's output for the rows h, before it is added to the residual."""
         inner, width = self.inner_size, self.hidden_size
         orders = [HeadRows(1, 2 * inner, inner, first) for first in (inner, 0)]
         both = t.selected("gate_up", "mlp.up_gate_proj", 2 * inner, width, orders)
@@ -53,14 +53,14 @@ class UpAndGate:
 
 @architecture("GteModel", "GteForMaskedLM", model_type="gte", form=VECTORS)
 def gte(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     facts, text = _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
     return replace(facts, ignored=(*facts.ignored, POOLER)), text
 
 
 @architecture("GteForSequenceClassification", model_type="gte", form=SCORES)
 def gte_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The pooler, and a classifier after it."""
+    """The head is the pooler with a classifier after it."""
     labels = num_labels(fields)
     return _read(fields, lambda t, x: classified(t, x, f"{POOLER}dense", "classifier", labels))
 

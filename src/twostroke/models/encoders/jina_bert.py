@@ -1,4 +1,5 @@
-"""Jina embeddings 2: BERT whose scores fall with the distance, both ways, with gated blocks (Günther et al. 2023)."""
+"""Jina embeddings 2: BERT whose scores fall with the distance in both directions, with gated blocks (Günther et al.
+2023)."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ UNUSED = ("cls.", "pooler.", PREFIX + "pooler.")
 
 @architecture("JinaBertModel", "JinaBertForMaskedLM", model_type="bert", form=VECTORS)
 def jina_bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     gate = _named(fields, "feed_forward_type", "original", tuple(GATES))
     _named(fields, "position_embedding_type", "absolute", ("alibi",))
     facts = read_facts(fields, positions=8192, ignored=UNUSED, optional_prefix=PREFIX)

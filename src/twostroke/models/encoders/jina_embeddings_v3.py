@@ -17,13 +17,13 @@ SILENT = {"max_position_embeddings": 8194, "layer_norm_eps": 1e-5, "type_vocab_s
 THETA = 20_000.0
 NORMS = ("norm1", "norm2")
 PREFIXES = (("roberta.", ""),)
-"""How names begin in files that have a head."""
+"""The beginning of names in files that have a head."""
 UNUSED = ("pooler.", "lm_head.")
 
 
 @architecture("JinaEmbeddingsV3Model", "JinaEmbeddingsV3ForMaskedLM", model_type="jina_embeddings_v3", form=VECTORS)
 def jina_embeddings_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The model without adapters: those of its tasks are files of their own."""
+    """Reads the model without adapters. The adapters of its tasks are separate files."""
     fields = with_silent(fields, SILENT)
     facts = replace(read_facts(fields, positions=8194, ignored=UNUSED), stored_prefixes=PREFIXES)
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)

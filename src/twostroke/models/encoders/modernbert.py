@@ -28,13 +28,13 @@ UNUSED = ("head.", "decoder.")
 
 @architecture("ModernBertModel", "ModernBertForMaskedLM", model_type="modernbert", form=VECTORS)
 def modernbert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows after the last norm."""
+    """The result is the last layer's rows after the last norm."""
     return _read(fields, lambda _t, x: x)
 
 
 @architecture("ModernBertForSequenceClassification", model_type="modernbert", form=SCORES)
 def modernbert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Scores by a text's first row: a product, a function, a norm, a product."""
+    """Scores come from a text's first row by a product, a function, a norm and a product."""
     word = fields.text("classifier_pooling", "cls")
     if word != "cls":
         raise UnsupportedModel(
@@ -62,10 +62,10 @@ def _norm(fields: Fields) -> Norm:
 
 
 def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
-    """Every third layer sees everything; the others sliding_window, or half of local_attention, each way. Layer 0 has
-    no first norm.
+    """Every third layer sees everything. The others see `sliding_window` positions, or half of `local_attention`, in
+    each direction. Layer 0 has no first norm.
 
-    head: makes the result of the rows after the last norm.
+    head: makes the result from the rows after the last norm.
     """
     fields = with_silent(fields, SILENT)
     facts = read_facts(fields, positions=8192, ignored=UNUSED, optional_prefix="model.")

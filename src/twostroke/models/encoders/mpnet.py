@@ -1,5 +1,4 @@
-"""MPNet: RoBERTa whose scores also count how far apart positions are, by one table for all layers (Song et al. 2020).
-"""
+"""MPNet: RoBERTa whose scores also have a term for the distance, from one table for all layers (Song et al. 2020)."""
 
 from __future__ import annotations
 
@@ -26,19 +25,19 @@ UNUSED = ("lm_head.", "pooler.", PREFIX + "pooler.", "embeddings.position_ids", 
 FIRST_PLACE = 2
 """The row of position 0 in the table of positions, whatever pad_token_id says."""
 BUCKETS, LONGEST = 32, 128
-"""Places of distances, and the distance from which on all are in the last one; transformers reads neither from a
-config."""
+"""The number of places of distances, and the distance from which on all have the last place. transformers reads neither
+from a config."""
 
 
 @architecture("MPNetModel", "MPNetForMaskedLM", model_type="mpnet", form=VECTORS)
 def mpnet(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer's rows as they are."""
+    """The result is the last layer's rows as they are."""
     return _read(fields, lambda t, x: gather_rows(x, t.logit_rows))
 
 
 @architecture("MPNetForSequenceClassification", model_type="mpnet", form=SCORES)
 def mpnet_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A head of two products."""
+    """The head has two products."""
     labels = num_labels(fields)
     return _read(fields, lambda t, x: classified(t, x, "classifier.dense", "classifier.out_proj", labels))
 

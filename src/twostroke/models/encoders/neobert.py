@@ -20,12 +20,12 @@ from twostroke.types.spec.rope import rope_from_config
 SILENT = {"max_length": 1024, "norm_eps": 1e-6, "intermediate_size": 3072}
 PREFIX = "model."
 MULTIPLE = 8
-"""The inner size is rounded up to a multiple of it."""
+"""The inner size is rounded up to a multiple of this number."""
 
 
 @architecture("NeoBERT", "NeoBERTLMHead", "NeoBERTModel", model_type="neobert", form=VECTORS)
 def neobert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Two thirds of intermediate_size are the inner size. q, k and v of a head lie one after the other."""
+    """The inner size is two thirds of intermediate_size. q, k and v of a head lie one after the other."""
     _refuse(fields)
     fields = with_silent(fields, SILENT)
     facts = read_facts(fields, positions=1024, longest="max_length", ignored=("decoder.",), optional_prefix=PREFIX)
@@ -60,7 +60,7 @@ def _joined(t: Tracer, shape: Heads) -> Weight:
 
 
 def _refuse(fields: Fields) -> None:
-    """Settings of the code for training that the published model does not have."""
+    """Raises UnsupportedModel for settings of the training code that the published model does not have."""
     for name in ("rope", "rms_norm"):
         if not fields.boolean(name, True):
             raise UnsupportedModel(

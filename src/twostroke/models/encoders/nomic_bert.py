@@ -42,22 +42,23 @@ OWN_NAMES = {
     "layer_norm_epsilon": "layer_norm_eps",
     "rotary_emb_base": "rope_theta",
 }
-"""Fields of the published config.json, and what transformers calls them."""
+"""The fields of the published config.json, each with its name in transformers."""
 
 SILENT = {"max_position_embeddings": 2048, "layer_norm_eps": 1e-12, "type_vocab_size": 2, "rope_theta": 1000.0}
 NORMS = ("norm1", "norm2")
 BANK = "mlp.experts.mlp"
 APART = "experts_apart"
-"""A field of our own for GGUF files: they name experts one by one, and have no bias after them."""
+"""A field that this project adds for GGUF files, which name experts one by one and have no bias after them."""
 UNUSED = ("pooler.", "cls.", "nomic_bert.pooler.")
 
 
 @dataclass(frozen=True, slots=True)
 class NomicBanks:
-    """All experts in two tensors, (experts * inner, hidden) both: the second has the columns of `down` as rows."""
+    """The checkpoint has all experts in two tensors, both of shape (experts * inner, hidden). The rows of the second
+    are the columns of `down`."""
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks: there is no gate."""
+        """Returns the bank of the experts' first products. The family has no gate."""
         parts = tuple(Tensor(t.name(f"{BANK}.w1"), _all(shape), rows=rows) for rows in _each(shape))
         return t.weight("gate_up", shape.inner_size, shape.hidden_size, parts, experts=shape.experts)
 
@@ -78,13 +79,13 @@ def _each(shape: BankShape) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class BiasedExperts:
-    """Experts, and one bias for all of them. biased: it is in the checkpoint."""
+    """Experts, and one bias for all of them. biased: whether the bias is in the checkpoint."""
 
     block: Mixture
     biased: bool
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the rows h, not yet added."""
+        """Returns the block's output for the rows h, before it is added to the residual."""
         made = self.block(t, h)
         if not self.biased:
             return made
@@ -117,7 +118,7 @@ def nomic_bert(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _blocks(fields: Fields, width: int, layers: int) -> list[BlockText]:
-    """The feed-forward block of each layer."""
+    """Returns the feed-forward block of each layer."""
     inner = fields.integer("intermediate_size", 1, 1 << 20)
     biased = fields.boolean("mlp_fc1_bias", False)
     if fields.boolean("mlp_fc2_bias", False) != biased:
@@ -143,7 +144,7 @@ def _blocks(fields: Fields, width: int, layers: int) -> list[BlockText]:
 
 
 def _refuse(fields: Fields) -> None:
-    """Settings of the published code that no published checkpoint of the family has."""
+    """Raises UnsupportedModel for settings of the published code that no published checkpoint of the family has."""
     refuse_setting(fields, "num_shared_experts", "Experts that every row meets are not implemented in this family.")
     refuse_setting(fields, "expert_choice_router", "Here rows choose their experts.")
     refuse_setting(fields, "moe_normalize_expert_weights", "Weights of the chosen experts are taken as they are.")

@@ -1,4 +1,4 @@
-"""T5's encoder: RMS norms before blocks, no positions but what distances count in the scores (Raffel et al. 2020).
+"""T5's encoder: RMS norms before blocks, and positions only as terms for distances in the scores (Raffel et al. 2020).
 
 sentence-t5, GTR and Instructor are such encoders (Ni et al. 2021; Su et al. 2022). mT5 has other vocabularies.
 """
@@ -25,17 +25,17 @@ OWN_NAMES = {
     **{"d_model": "hidden_size", "num_layers": "num_hidden_layers", "num_heads": "num_attention_heads"},
     **{"d_kv": "head_dim", "n_positions": "max_position_embeddings"},
 }
-"""Fields of its config.json, and what other families call them."""
+"""The fields of this family's config.json, each with the name that other families give it."""
 SILENT = {"layer_norm_epsilon": 1e-6, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
 SHARED = "shared"
 NAMES = AttentionNames(*(f"layer.0.SelfAttention.{name}" for name in "qkvo"))
 UNUSED = ("decoder.", "lm_head.", "encoder.embed_tokens.")
-"""What an encoder does not read, and its embedding where it is there twice."""
+"""Names of tensors that an encoder does not read. The last is the embedding, which some files hold twice."""
 
 
 @architecture("T5EncoderModel", "MT5EncoderModel", model_type="t5", other_types=("mt5",), form=VECTORS)
 def t5_encoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The rows after the last norm. Scores are not scaled. The first layer's table is that of all layers."""
+    """The result is the rows after the last norm. Scores are not scaled. All layers use the first layer's table."""
     refuse_setting(fields, "is_decoder", "Positions would not see later ones, and others would be expected of it.")
     fields = with_silent(usual_names(fields, OWN_NAMES), SILENT)
     facts = read_facts(fields, positions=512, ignored=UNUSED)
@@ -67,7 +67,7 @@ def t5_encoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _feed(fields: Fields, width: int) -> Feed:
-    """relu, or a gate: gated-gelu means the approximation of GELU by a tanh."""
+    """Reads the feed-forward block: relu, or a gate, where gated-gelu means the approximation of GELU by tanh."""
     word = fields.text("feed_forward_proj", "relu")
     gated, own = word.startswith("gated-"), word.removeprefix("gated-")
     name = "gelu_new" if word == "gated-gelu" else own

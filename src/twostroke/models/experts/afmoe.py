@@ -1,4 +1,4 @@
-"""AFMoE (Trinity): norms around both blocks, gated attention, windows that turn, full layers without (Arcee 2025)."""
+"""AFMoE (Trinity): norms around both blocks, gated attention, rotations only in layers with a window (Arcee 2025)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SILENT = {
 
 @architecture("AfmoeForCausalLM", model_type="afmoe")
 def afmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """mup_enabled: the embedding is multiplied by the root of its width."""
+    """With mup_enabled, the embedding is multiplied by the square root of its width."""
     parts = read_parts(fields, SILENT)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     silu_only(fields)

@@ -21,7 +21,8 @@ BANKS = Stacks("mlp.experts.fc1.weight", "mlp.experts.fc2.weight", transposed=Tr
 
 @architecture("AriaTextForCausalLM", model_type="aria_text")
 def aria_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """intermediate_size is that of one expert; moe_num_shared_experts of the same size see every row."""
+    """intermediate_size is the inner size of one expert. Every row also goes through moe_num_shared_experts experts of
+    this size."""
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields, hidden, inner = parts.fields, parts.facts.hidden_size, parts.feed.inner_size
@@ -38,5 +39,5 @@ def aria_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("AriaForConditionalGeneration", model_type="aria")
 def aria(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "AriaTextForCausalLM")

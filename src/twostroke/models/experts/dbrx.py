@@ -27,14 +27,15 @@ OWN_NAMES = {
     "max_seq_len": "max_position_embeddings",
 }
 EPS = 1e-5
-"""The epsilon of all norms: no field says it."""
+"""The epsilon of all norms. The config has no field for it."""
 FIRST_NORM, SECOND_NORM = "norm_attn_norm.norm_1", "norm_attn_norm.norm_2"
 BANKS = RowsOfExperts(*(f"ffn.experts.mlp.{name}" for name in ("w1", "v1", "w2")))
 
 
 @architecture("DbrxForCausalLM", model_type="dbrx")
 def dbrx(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attn_config: kv_n_heads, clip_qkv, rope_theta. ffn_config: sizes and choice of the experts."""
+    """attn_config has kv_n_heads, clip_qkv and rope_theta. ffn_config has the sizes of the experts and how they are
+    chosen."""
     refuse_setting(fields, "tie_word_embeddings", "The head of this family is a matrix of its own.")
     attention, blocks = (_group(fields, name) for name in ("attn_config", "ffn_config"))
     parts = _parts(fields, attention, blocks)

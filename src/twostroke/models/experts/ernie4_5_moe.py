@@ -45,13 +45,13 @@ def ernie4_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     model_type="ernie4_5_vl_moe",
 )
 def ernie4_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images, with the experts that text meets."""
+    """Reads the language model of a checkpoint that also sees images, with the experts that rows of text use."""
     return text_model(fields, Architecture("Ernie4_5_VLText", "ernie4_5_vl_moe_text", _of_vl))
 
 
 def _of_vl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """moe_intermediate_size: the width of an expert for text, and of one for images. Both kinds have as many experts,
-    in one list of tensors. mlp_layer_types defines which layers have experts."""
+    """moe_intermediate_size: the inner size of an expert for text, then that of an expert for images. Both kinds have
+    equally many experts, in one list of tensors. mlp_layer_types defines which layers have experts."""
     silu_only(fields)
     refuse_setting(fields, "use_bias", "Products with biases are not implemented in this family.")
     sizes = fields.integers("moe_intermediate_size") or (1536, 512)

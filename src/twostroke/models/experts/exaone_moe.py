@@ -24,7 +24,7 @@ CORRECTION = "mlp.e_score_correction_bias"
 
 @architecture("ExaoneMoeForCausalLM", model_type="exaone_moe")
 def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer sees everything and does not turn, unless layer_types says otherwise."""
+    """Every fourth layer sees all earlier positions and has no rotation, unless layer_types says otherwise."""
     parts, turn, window = _parts(fields)
     fields, facts = parts.fields, parts.facts
     named = fields.texts("layer_types")  # where it is there, the pattern may be a word, "LLLG"
@@ -41,9 +41,9 @@ def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("ExaoneMoeForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """Layers without experts under names of their own; what stands around them is one for all. mtp_layer_types defines
-    which of them see a window; one that sees everything does not turn where others have windows.
-    """
+    """Reads prediction layers without experts, which have names of their own; the norms and the product around them are
+    shared by all. mtp_layer_types defines which of them have a window. A layer without a window has no rotation where
+    other layers have windows."""
     parts, turn, window = _parts(fields)
     fields = parts.fields
     count = fields.integer("num_nextn_predict_layers", 0, MOST_LAYERS, default=1)
@@ -64,7 +64,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec, int]:
-    """The parts, the rotation of each layer that turns, and the window."""
+    """Reads the parts, the rotation of each layer that has one, and the window."""
     parts = read_parts(fields, SILENT)
     parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
     turn = parts.rope()

@@ -23,7 +23,8 @@ VL_SILENT = {"max_position_embeddings": 65_536, "attention_bias": True}
 
 @architecture("Glm4MoeForCausalLM", model_type="glm4_moe")
 def glm4_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """GLM-4.5. After the last layer the file may hold more layers, which predict further tokens: see `prediction`."""
+    """Reads GLM-4.5. After the last layer the file may hold more layers, which predict further tokens: see
+    `prediction`."""
     parts, turn = _parts(fields)
     fields, facts = parts.fields, parts.facts
     dense = fields.integer("first_k_dense_replace", 0, 4096)
@@ -34,20 +35,20 @@ def glm4_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Glm4vMoeForConditionalGeneration", model_type="glm4v_moe")
 def glm4_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """GLM-4.5V and 4.6V: the language model of a checkpoint that also sees images."""
+    """Reads GLM-4.5V and 4.6V: the language model of a checkpoint that also sees images."""
     return text_model(fields, Architecture("Glm4vMoeText", "glm4v_moe_text", glm4_moe), VL_SILENT)
 
 
 @predicts("Glm4MoeForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers after the last one, with experts."""
+    """Reads the prediction layers after the last layer, which have experts."""
     parts, turn = _parts(fields)
     block = sigmoid_mixture(parts.fields, parts.facts.hidden_size)
     return behind_the_last(parts.fields, parts.norm, lambda t, x: sparse_layer(t, parts, block, x, turn=turn))
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
-    """The parts, and the rotation of each layer."""
+    """Reads the parts, and the rotation of each layer."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields = parts.fields
     heads = replace(

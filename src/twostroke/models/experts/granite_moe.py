@@ -1,4 +1,4 @@
-"""Granite MoE: Granite's factors, experts in stacks; a shared block in some (IBM 2024, 2025)."""
+"""Granite MoE: Granite's factors, experts in stacks, and in some models a shared block (IBM 2024, 2025)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 
 @architecture("GraniteMoeForCausalLM", model_type="granitemoe")
 def granite_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Granite MoE without a shared block."""
+    """Reads Granite MoE without a shared block."""
     return _read(fields, shared=0)
 
 
 @architecture("GraniteMoeSharedForCausalLM", model_type="granitemoeshared")
 def granite_moe_shared(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Granite MoE with a shared block, unless its size is 0."""
+    """Reads Granite MoE with a shared block, unless the block's size is 0."""
     return _read(fields, shared=fields.integer("shared_intermediate_size", 0, 1 << 20, default=0))
 
 

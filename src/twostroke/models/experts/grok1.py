@@ -1,6 +1,7 @@
-"""Grok-1: norms around both blocks, capped scores, two of eight experts whose weights are not made one (xAI 2024).
+"""Grok-1: norms around both blocks, capped scores, two of eight experts whose weights do not add up to one (xAI 2024).
 
-The law is xAI's published JAX code; the names of tensors are those of its conversion to safetensors by HPC-AI Tech.
+The reference is xAI's published JAX code; the names of tensors are those of its conversion to safetensors by HPC-AI
+Tech.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ SILENT = {
 NAMES = AttentionNames("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.o_proj")
 BANKS = EachExpert("moe_block.experts", gate="linear", up="linear_v", down_name="linear_1")
 GELU = ("gelu", "gelu_new", "gelu_pytorch_tanh")
-"""Names of the one activation: JAX's gelu is the approximation by tanh."""
+"""The names of the family's only activation. JAX's gelu is the approximation by tanh."""
 
 
 @architecture("Grok1ModelForCausalLM", "Grok1ForCausalLM", model_type="grok-1")
 def grok1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """attn_output_multiplier is the scale of the scores itself, max_attn_value caps them."""
+    """attn_output_multiplier is the scale of the scores itself, and max_attn_value is their cap."""
     parts = read_parts(fields, SILENT)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     if fields.text("hidden_act", "") not in GELU:

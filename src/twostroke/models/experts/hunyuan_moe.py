@@ -1,4 +1,4 @@
-"""Hunyuan-A13B: Hunyuan's attention, experts next to a block that every row meets (Tencent 2025)."""
+"""Hunyuan-A13B: Hunyuan's attention, and experts next to a block that every row goes through (Tencent 2025)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_LAYER = ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_si
 
 @architecture("HunYuanMoEV1ForCausalLM", model_type="hunyuan_v1_moe")
 def hunyuan_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Experts and one shared block of the same width in every layer."""
+    """Every layer has experts and one shared block of the same width."""
     fields = _one_for_all(fields)
     refuse_setting(fields, "use_cla", "Keys and values that several layers share are not implemented.")
     refuse_setting(fields, "moe_layer_num_skipped", "transformers has experts in every layer of this family.")
@@ -37,7 +37,8 @@ def hunyuan_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _one_for_all(fields: Fields) -> Fields:
-    """The fields, where lists of equal numbers are that number. Raises CorruptModel for other lists."""
+    """Returns the fields, where a list of equal numbers is replaced by that number. Raises CorruptModel for other
+    lists."""
     values = dict(fields.values)
     for name in BY_LAYER:
         found = values.get(name)

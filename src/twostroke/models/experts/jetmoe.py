@@ -1,6 +1,5 @@
-"""JetMoe: experts of attention, each with products of queries and of outputs of its own, and K and V that all share
-(Shen et al. 2024).
-"""
+"""JetMoe: experts of attention, each with its own products of queries and of outputs, and with K and V that all experts
+share (Shen et al. 2024)."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ SILENT = {
     **{"bos_token_id": 1, "eos_token_id": 2},
 }
 LAYER_NORM = Norm(1e-6)
-"""The norm of the layers: rms_norm_eps is of the last norm alone."""
+"""The norm of the layers. rms_norm_eps is the epsilon of the last norm alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,11 @@ class AttentionExperts:
 
     @property
     def choices(self) -> int:
-        """Experts of a row."""
+        """The number of experts that a row uses."""
         return self.router.rule.chosen
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         heads = self.heads
         routes = self.router(t, h)
         asked = chosen_linear(h, routes, self.banks.gate_up(t, self.shape))
@@ -71,7 +70,7 @@ class AttentionExperts:
         return weigh_streams(made, routes.columns(0, self.choices)).flat()
 
     def _order(self, outer: int, inner: int) -> tuple[float, ...]:
-        """Columns of vectors (outer, inner) as those of (inner, outer)."""
+        """Returns the order of columns that turns vectors (outer, inner) into vectors (inner, outer)."""
         dim = self.heads.head_dim
         return tuple(float((o * inner + i) * dim + d) for i in range(inner) for o in range(outer) for d in range(dim))
 
@@ -103,7 +102,7 @@ def jetmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _parts(fields: Fields) -> Parts:
-    """heads: those of one expert."""
+    """Reads the parts. Their heads are those of one expert."""
     fields = with_silent(fields, SILENT)
     chosen, heads = fields.integer("num_experts_per_tok", 1, 4096), fields.integer("num_key_value_heads", 1, 4096)
     if fields.integer("num_attention_heads", 1, 1 << 20, default=chosen * heads) != chosen * heads:
@@ -113,5 +112,5 @@ def _parts(fields: Fields) -> Parts:
 
 
 def _banks(begin: str) -> Stacks:
-    """A row's weights add up to 1, so a bias that all experts have counts once."""
+    """Returns the banks of a block. A row's weights add up to 1, so a bias that all experts share is added once."""
     return Stacks(f"{begin}.input_linear.weight", f"{begin}.output_linear.weight", common=f"{begin}.bias")

@@ -1,6 +1,5 @@
-"""Llama 4: chunks of positions with rotations, full layers without, one expert a token next to a shared one (Meta
-2025).
-"""
+"""Llama 4: layers with rotations see chunks of positions, others see everything; one expert a token next to a shared
+one (Meta 2025)."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ AttentionText = Callable[[Tracer, int, Value], Value]
 
 @architecture("Llama4ForCausalLM", model_type="llama4_text")
 def llama4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers that turn see their own chunk of attention_chunk_size positions; the others see everything, by queries
-    that grow with the logarithm of the position."""
+    """Layers with rotations see their own chunk of attention_chunk_size positions. The others see everything, and their
+    queries grow with the logarithm of the position."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
@@ -55,7 +54,7 @@ def llama4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Llama4ForConditionalGeneration", model_type="llama4")
 def llama4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "Llama4ForCausalLM")
 
 
@@ -84,7 +83,8 @@ def _attention(parts: Parts) -> AttentionText:
 
 
 def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """no_rope_layers has 1 for layers that turn; where it is absent or empty, all but every fourth."""
+    """Returns for each layer whether it has rotations. no_rope_layers has 1 for such layers; where it is absent or
+    empty, all layers but every fourth have them."""
     named = fields.integers("no_rope_layers")
     if not named:
         every = fields.integer("no_rope_layer_interval", 1, 4096)
@@ -95,7 +95,8 @@ def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _chunks(fields: Fields, turns: tuple[bool, ...]) -> tuple[int, ...]:
-    """Positions of a chunk for each layer, 0 for all: layer_types, or the layers that turn."""
+    """Returns the number of positions in a chunk for each layer, 0 for a layer that sees everything. layer_types
+    decides it; without it, layers with rotations have chunks."""
     size = fields.optional_integer("attention_chunk_size", 1, MAX_POSITIONS)
     size = size or (0 if fields.has("attention_chunk_size") else 8192)
     types = fields.texts("layer_types") or ["chunked_attention" if each else "full_attention" for each in turns]
@@ -106,7 +107,8 @@ def _chunks(fields: Fields, turns: tuple[bool, ...]) -> tuple[int, ...]:
 
 
 def _blocks(fields: Fields, hidden: int, layers: int) -> tuple[FeedForwardText, ...]:
-    """moe_layers, or every interleave_moe_layer_step-th layer, has experts."""
+    """Returns the feed-forward block of each layer. The layers in moe_layers, or every interleave_moe_layer_step-th
+    layer, have experts."""
     step = fields.integer("interleave_moe_layer_step", 1, 4096)
     usual = range(step - 1, layers, step)
     sparse = set(fields.integers("moe_layers")) if fields.has("moe_layers") else set(usual)

@@ -24,12 +24,13 @@ SILENT = {
 BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
 CORRECTION = "block_sparse_moe.e_score_correction_bias"
 ONLY: dict[str, object] = {"scoring_func": "sigmoid", "qk_norm_type": "per_layer", "use_qk_norm": True}
-"""Fields of the published files of which one value is implemented, in transformers too."""
+"""Fields of the published files, each with the only value that is implemented, in transformers too."""
 
 
 @architecture("MiniMaxM2ForCausalLM", model_type="minimax_m2")
 def minimax_m2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every layer has attention and experts; rotary_dim, or partial_rotary_factor, of a head turns."""
+    """Every layer has attention and experts. rotary_dim, or partial_rotary_factor, decides which part of a head turns.
+    """
     _check(fields)
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=8)

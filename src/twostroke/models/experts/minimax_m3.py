@@ -2,7 +2,7 @@
 
 Layers of the type minimax_m3_sparse choose blocks of keys. As long as there are no more blocks than may be chosen,
 these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as fit into
-it. Longer ones would need the choice, whose tensors are not read.
+these blocks. Longer sequences would need the choice, whose tensors are not read.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ MOE = "block_sparse_moe"
 
 @architecture("MiniMaxM3SparseForConditionalGeneration", model_type="minimax_m3_vl")
 def minimax_m3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     facts, text = text_model(fields, Architecture("MiniMaxM3Text", "minimax_m3_vl_text", _text))
     return replace(facts, ignored=(*facts.ignored, "patch_merge_mlp.")), text
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Norms are stored as w - 1. Experts' weights add up to routed_scaling_factor; the shared one counts once."""
+    """Norms are stored as w - 1. Experts' weights add up to routed_scaling_factor; the shared expert has a weight of 1.
+    """
     if fields.text("hidden_act", "silu") not in ("silu", "swigluoai"):
         raise fields.wrong("hidden_act", "Blocks of this family have a clamped gate, swigluoai.")
     parts = read_parts(fields.changed({"hidden_act": "silu"}), SILENT, kv_absent=4, plus=1.0)
@@ -71,7 +72,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _kinds(fields: Fields, layers: int) -> list[str]:
-    """layer_types, or what the published group sparse_attention_config says."""
+    """Returns the type of each layer, from layer_types or from the published group sparse_attention_config."""
     group = fields.group("sparse_attention_config")
     numbers = () if group is None else group.integers("sparse_attention_freq")
     kinds = list(fields.texts("layer_types")) or [SPARSE if each else FULL for each in numbers] or [FULL] * layers
@@ -81,7 +82,7 @@ def _kinds(fields: Fields, layers: int) -> list[str]:
 
 
 def _seen_whole(fields: Fields) -> int:
-    """Positions of which a layer that chooses blocks sees all."""
+    """Returns the longest sequence of which a layer that chooses blocks sees all positions."""
     group = fields.group("sparse_attention_config") or Fields({}, fields.place)
     found = 1
     for name, old, usual in (
@@ -93,7 +94,7 @@ def _seen_whole(fields: Fields) -> int:
 
 
 def _blocks(fields: Fields, hidden: int, layers: int) -> list[BlockText]:
-    """The feed-forward block of each layer."""
+    """Returns the feed-forward block of each layer."""
     if fields.number("swiglu_alpha", 0.0, 1e3) != GAIN:
         raise UnsupportedModel("config.json: swiglu_alpha is not implemented.", why=f"Implemented is a gain of {GAIN}.")
     rule = ExpertRule(Activation.QUICK_GELU, fields.number("swiglu_limit", 1e-3, 1e6), shift=1.0)

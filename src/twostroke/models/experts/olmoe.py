@@ -34,7 +34,7 @@ FLEX_SILENT = {
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """The blocks of a model. block: its experts."""
+    """The blocks of a model. block: the mixture of experts of each layer."""
 
     parts: Parts
     turn: RopeSpec
@@ -43,7 +43,7 @@ class Sparse:
 
 @architecture("OlmoeForCausalLM", model_type="olmoe")
 def olmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A norm before each block."""
+    """Reads OLMoE, which has a norm before each block."""
     shape = _read(fields, SILENT, 64, clip_of(fields))
     block = mixture(shape.block)
 
@@ -55,7 +55,7 @@ def olmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("FlexOlmoForCausalLM", model_type="flex_olmo")
 def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """FlexOlmo, with a norm after each block."""
+    """Reads FlexOlmo, which has a norm after each block."""
     refuse_setting(fields, "clip_qkv", "transformers ignores it for this family: what it means is not settled.")
     shape = _read(fields, FLEX_SILENT, 7)
     parts = shape.parts
@@ -69,7 +69,7 @@ def flex_olmo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, silent: Mapping[str, object], experts: int, clip: float = 0.0) -> Sparse:
-    """experts: how many there are where the config does not have the field. clip: see Heads."""
+    """Reads the blocks. experts: the number of experts where the config does not have the field. clip: see Heads."""
     refuse_setting(fields, "sliding_window", "Only some of transformers' ways to compute attention would keep to it.")
     silu_only(fields)
     parts = read_parts(fields, silent)

@@ -25,12 +25,13 @@ SILENT = {
 }
 BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
 CHOSEN = 2
-"""What the rule of choosing is written for, in transformers too."""
+"""The only number of chosen experts for which the rule is written, in transformers too."""
 
 
 @architecture("PhimoeForCausalLM", "PhiMoEForCausalLM", model_type="phimoe")
 def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Noise on the router's inputs and logits is for training alone; its size is that of what counts as near."""
+    """Noise on the router's inputs and logits is for training alone. Its size is also the distance within which scores
+    count as near each other."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=8, kind=NormKind.LAYER)
     fields, hidden = parts.fields, parts.facts.hidden_size
@@ -58,7 +59,8 @@ def _router(count: int, jitter: float) -> Router:
 
 
 def _turn(parts: Parts) -> RopeSpec:
-    """longrope, whose cosines are multiplied by short_mscale or long_mscale: only equal ones are implemented.
+    """Reads the rotation. Longrope multiplies its cosines by short_mscale or long_mscale; only equal ones are
+    implemented.
 
     Beyond the trained positions the long factors count, as in the published code; transformers 5.23 takes the short
     ones at any length.

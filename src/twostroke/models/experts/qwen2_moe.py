@@ -1,4 +1,4 @@
-"""Qwen2-MoE: Qwen2's attention, experts, and a shared one scaled by a gate of the token (Qwen team 2024)."""
+"""Qwen2-MoE: Qwen2's attention, experts, and a shared expert scaled by a gate of the token (Qwen team 2024)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SILENT = {
 
 @architecture("SolarOpenForCausalLM", model_type="solar_open")
 def solar_open(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """intermediate_size means nothing: no layer is dense."""
+    """No layer is dense, so intermediate_size means nothing."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, facts = parts.fields, parts.facts
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=fields.boolean("attention_bias", False)))

@@ -1,1 +1,1 @@
-"""Model files of families with latent attention, one a family."""
+"""Model files of families with latent attention, one for each family."""

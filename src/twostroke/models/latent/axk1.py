@@ -1,4 +1,4 @@
-"""A.X K1: DeepSeek-V3's layers with a norm of what the experts make (SK Telecom 2026)."""
+"""A.X K1: DeepSeek-V3's layers with a norm of the experts' output (SK Telecom 2026)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ AFTER = "post_mlp_layernorm"
 
 @architecture("AXK1ForCausalLM", model_type="axk1")
 def axk1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The norm stands after experts alone. Checkpoints hold one for layers without experts too; it is not read."""
+    """The norm stands after experts alone. Checkpoints hold such a norm for layers without experts too; it is not read.
+    """
     silu_only(fields)
     parts = read_latent(fields, SILENT, ignored=prediction_layers(fields))
     block, sparse = biased_mixture(parts), layers_with_experts(parts, 1)

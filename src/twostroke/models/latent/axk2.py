@@ -28,8 +28,8 @@ SILENT = {
 
 @architecture("AXK2ForCausalLM", model_type="axk2")
 def axk2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The norms before attention and before experts have a gate of gated_norm_rank; those before dense blocks have
-    none."""
+    """The norms before attention and before experts have a gate of rank gated_norm_rank. Norms before dense blocks have
+    no gate."""
     parts, index = indexed_parts(fields, SILENT, heads=16)
     fields = parts.fields
     block, sparse = biased_experts(parts), layers_with_experts(parts, 1)
@@ -45,14 +45,15 @@ def axk2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _gated_norm(t: Tracer, parts: LatentParts, rank: int, name: str, x: Value) -> Value:
-    """The normed rows, times the sigmoid of what two products of them make."""
+    """Returns the normed rows, times the sigmoid of the result of two products of these rows."""
     y, width = parts.norm(t, f"{name}.norm", x), parts.facts.hidden_size
     small = activate(linear(y, t.matrix("norm_down", {f"{name}.W_down": rank}, width)), Activation.SILU)
     return multiply(y, linear(small, t.matrix("norm_up", {f"{name}.W_up": width}, rank)), Activation.SIGMOID)
 
 
 def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
-    """The block's output for the normed rows h. Queries and gate are made of the latent, normed and as it is."""
+    """Returns the block's output for the normed rows h. Queries and gate are made from the latent in two forms side by
+    side: normed, and as it is."""
     heads, rank, name = shape.num_heads, shape.query_rank, shape.name
     cache = keep_latents(t, shape, h)
     made = linear(h, t.matrix("q_latent", {f"{name}.q_a_proj": rank}, shape.hidden_size, bias=shape.bias))

@@ -1,4 +1,4 @@
-"""DeepSeek-V2 and V2-Lite: latent attention, many small experts and some that every token meets (DeepSeek-AI 2024)."""
+"""DeepSeek-V2 and V2-Lite: latent attention, many small experts and some that every token uses (DeepSeek-AI 2024)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SILENT = {
 
 @architecture("DeepseekV2ForCausalLM", model_type="deepseek_v2")
 def deepseek_v2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """q_lora_rank, where it is absent, is 1,536; null means queries without a latent (Lite). Rotary pairs lie side by
-    side."""
+    """Where the config has no q_lora_rank it is 1,536; null means queries without a latent (Lite). Rotary pairs lie
+    side by side."""
     silu_only(fields)
     usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 1536}
     parts = read_latent(fields, {**SILENT, **usual}, interleaved=True)

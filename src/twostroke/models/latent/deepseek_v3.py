@@ -36,14 +36,14 @@ SILENT = {
 
 @architecture("DeepseekV3ForCausalLM", model_type="deepseek_v3", other_types=("kimi_k2",))
 def deepseek_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """q_lora_rank, where it is absent, is 1,536; null means queries without a latent."""
+    """Where the config has no q_lora_rank it is 1,536; null means queries without a latent."""
     parts = _parts(fields)
     return parts.facts, mixed_program(parts, biased_experts(parts), behind_dense(parts, 3))
 
 
 @predicts("DeepseekV3ForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers after the last one."""
+    """Reads the prediction layers after the last layer."""
     return mixed_prediction(_parts(fields))
 
 
@@ -55,5 +55,5 @@ def _parts(fields: Fields) -> LatentParts:
 
 @architecture("Kimi_K25ForConditionalGeneration", "KimiK25ForConditionalGeneration", model_type="kimi_k25")
 def kimi_k25(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Kimi K2.5 and K2.6: the language model of a checkpoint that also sees images."""
+    """Reads Kimi K2.5 and K2.6: the language model of a checkpoint that also sees images."""
     return language_model(fields, "DeepseekV3ForCausalLM")

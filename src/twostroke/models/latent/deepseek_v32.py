@@ -23,9 +23,8 @@ SILENT = {**SILENT_OF_V3, "max_position_embeddings": 163_840, "q_lora_rank": 153
 
 @architecture("DeepseekV32ForCausalLM", model_type="deepseek_v32")
 def deepseek_v32(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """index_topk positions of a row, by index_n_heads heads of index_head_dim. mlp_layer_types defines which layers
-    have experts, first_k_dense_replace where it is absent.
-    """
+    """A row attends to index_topk positions, which index_n_heads heads of size index_head_dim choose. mlp_layer_types
+    defines which layers have experts; first_k_dense_replace does where that field is absent."""
     parts, index = indexed_parts(fields, SILENT, heads=64)
     block, sparse = biased_experts(parts), layers_with_experts(parts, 3)
 
@@ -39,5 +38,5 @@ def deepseek_v32(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("DeepseekV32ForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers after the last one, with experts and an index of their own."""
+    """Reads the prediction layers after the last layer, which have experts and an index of their own."""
     return indexed_prediction(*indexed_parts(fields, SILENT, heads=64))

@@ -51,7 +51,8 @@ BEHIND_SUM = 1e-20
 
 @dataclass(frozen=True, slots=True)
 class ClampedExperts:
-    """The feed-forward block: experts by score, or by the token where `by_token`, and one that every row meets."""
+    """The feed-forward block: experts chosen by score, or by the token where `by_token`, and one that every row uses.
+    """
 
     shape: BankShape
     rule: RouteRule
@@ -59,7 +60,7 @@ class ClampedExperts:
     vocab_size: int
 
     def __call__(self, t: Tracer, h: Value, *, by_token: bool) -> Value:
-        """The block's output for the normed rows h."""
+        """Returns the block's output for the normed rows h."""
         banks = EachExpert("ffn.experts", "w1", "w3", "w2")
         block = Mixture(self.shape, self._router(by_token), banks, ExpertRule(Activation.SILU, self.limit))
         width, inner = self.shape.hidden_size, self.shape.inner_size
@@ -82,7 +83,8 @@ class ClampedExperts:
 
 @architecture("DeepseekV4ForCausalLM", model_type="deepseek_v4")
 def deepseek_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types (or compress_ratios) and mlp_layer_types (or num_hash_layers) define what each layer is."""
+    """layer_types (or compress_ratios) defines the attention of each layer, mlp_layer_types (or num_hash_layers) how
+    its experts are chosen."""
     silu_only(fields)
     for name in ("attention_bias", "mlp_bias", "tie_word_embeddings"):
         refuse_setting(fields, name, "No published model of this family sets it.")
@@ -123,14 +125,14 @@ def deepseek_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _saved_names(layers: int) -> tuple[tuple[str, str], ...]:
-    """What transformers calls the tensors when it saves a model, next to their published names."""
+    """Returns the names of tensors in models that transformers saves, each with the published name."""
     own = tuple((f"model.layers.{index}.attn.norm.", f"layers.{index}.attn.kv_norm.") for index in range(layers))
     whole = (("model.embed_tokens.", "embed."), ("model.hc_head.hc_", "hc_head_"), ("model.norm.", "norm."))
     return (*own, ("model.layers.", "layers."), *whole)
 
 
 def _layer_types(fields: Fields, layers: int) -> tuple[str, ...]:
-    """layer_types, or compress_ratios, or what transformers assumes."""
+    """Returns the type of each layer, from layer_types, from compress_ratios, or from the default of transformers."""
     name, words = "layer_types", list(fields.texts("layer_types"))
     if not words and fields.has("compress_ratios"):
         name = "compress_ratios"
@@ -143,7 +145,7 @@ def _layer_types(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _by_token(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """Whether the token alone says which experts it uses, for each layer."""
+    """Returns for each layer whether the token alone decides which experts are used."""
     words = fields.texts("mlp_layer_types")
     if not words:
         first = fields.integer("num_hash_layers", 0, 4096)
@@ -154,7 +156,7 @@ def _by_token(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _heads(fields: Fields, facts: CommonFacts, norm: Norm, kinds: tuple[str, ...]) -> Mapping[str, CompressedHeads]:
-    """The attention of each kind of layer that there is."""
+    """Returns the attention for each kind of layer that the model has."""
     num_heads, dim = fields.integer("num_attention_heads", 1, 512), fields.integer("head_dim", 4, MOST_NUMBERS)
     groups = fields.integer("o_groups", 1, 512)
     if num_heads % groups or dim % 2:
@@ -191,10 +193,10 @@ def _heads(fields: Fields, facts: CommonFacts, norm: Norm, kinds: tuple[str, ...
 
 
 def _rope(fields: Fields, label: str, theta: str, turned: int, positions: int) -> RopeSpec:
-    """The rotations of a kind of layer. The config has a group of fields for each kind, or only one group, which is for
-    compressed layers alone.
+    """Returns the rotations of a kind of layer. The config has a group of fields for each kind, or only one group,
+    which is for compressed layers alone.
 
-    Yarn's factor on cosines is 1 where the config does not have the field: the published code has none.
+    Yarn's factor on cosines is 1 where the config does not have the field: the published code has no such factor.
     """
     groups = fields.group("rope_parameters") or fields.group("rope_scaling") or Fields({}, fields.place)
     own = groups.group(label)

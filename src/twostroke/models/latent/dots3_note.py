@@ -1,4 +1,5 @@
-"""Dots 3 Note: latent attention in windows, and between them over positions that an index chooses (rednote 2026).
+"""Dots 3 Note: layers of latent attention with a window, and between them layers that attend to positions chosen by an
+index (rednote 2026).
 
 Layers of both kinds have heads and latents of their own sizes.
 """
@@ -34,12 +35,13 @@ SAME = {
     **{"sliding_window_size": "sliding_window", "num_local_experts": "n_routed_experts"},
     "moe_shared_expert_intermediate_size": "shared_experts_intermediate_size",
 }
-"""Names of published files, and those of transformers."""
+"""The names of fields in published files, each with the name in transformers."""
 WINDOWED = {
     **{"num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 1024, "kv_lora_rank": 1024},
     **{"head_dim": 256, "qk_nope_head_dim": 192, "v_head_dim": 128},
 }
-"""Sizes of layers with a window where the config does not have the field; published files name them swa_NAME."""
+"""The sizes of layers with a window where the config does not have the field. Published files name these fields
+swa_NAME."""
 SIZES = (*WINDOWED, "qk_rope_head_dim")
 FULL, INDEXED, WINDOW = "full_attention", "indexed_attention", "sliding_attention"
 THETAS = {FULL: ("rope_theta", 8e7), INDEXED: ("rope_theta", 8e7), WINDOW: ("swa_rope_theta", 5e4)}
@@ -47,14 +49,15 @@ THETAS = {FULL: ("rope_theta", 8e7), INDEXED: ("rope_theta", 8e7), WINDOW: ("swa
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The heads of layers that see everything, or choose, and of those with a window."""
+    """The heads of each kind of layer. open: for layers that see everything or choose positions. windowed: for layers
+    with a window."""
 
     open: LatentHeads
     windowed: LatentHeads
     index: Index
 
     def attend(self, t: Tracer, kind: str, h: Value) -> Value:
-        """The output of a layer's block for the normed rows h, not yet added."""
+        """Returns the output of a layer's block for the normed rows h, before it is added to the residual."""
         if kind == INDEXED:
             return attend_chosen(t, self.open, self.index, h)
         return attend_latents(t, self.windowed if kind == WINDOW else self.open, h)
@@ -62,7 +65,7 @@ class Kinds:
 
 @architecture("Dots3NoteForCausalLM", model_type="dots3_note_text")
 def dots3_note(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types: which layers have a window, and which choose positions."""
+    """layer_types defines which layers have a window, and which choose positions."""
     silu_only(fields)
     for name in ("attention_bias", "mlp_bias", "rope_scaling"):
         refuse_setting(fields, name, "No published model of this family has it.")
@@ -87,12 +90,13 @@ def dots3_note(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Dots3NoteForConditionalGeneration", model_type="dots3_note")
 def dots3_note_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images and hears."""
+    """Reads the language model of a checkpoint that also takes images and sounds."""
     return language_model_or_flat(fields, "Dots3NoteForCausalLM")
 
 
 def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
-    """Published files call layers that choose full_attention, and say use_dsa."""
+    """Returns the kind of each layer. Published files call layers that choose positions full_attention, and set
+    use_dsa."""
     usual = fields.boolean("use_sliding_window", True)
     kinds = fields.texts("layer_types") or tuple(
         WINDOW if usual and index >= 2 and index % 4 != 1 else INDEXED for index in range(layers)
@@ -107,7 +111,7 @@ def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _windowed(fields: Fields, kinds: tuple[str, ...]) -> Fields:
-    """The fields with the sizes of layers with a window."""
+    """Returns the fields with the sizes of layers with a window."""
     if not fields.has("per_layer_config"):
         own = {name: fields.integer(f"swa_{name}", 1, LARGEST, default=usual) for name, usual in WINDOWED.items()}
         rest = own["head_dim"] - own["qk_nope_head_dim"]
@@ -126,8 +130,8 @@ def _windowed(fields: Fields, kinds: tuple[str, ...]) -> Fields:
 
 
 def _parts(fields: Fields, kind: str) -> LatentParts:
-    """The blocks with heads of one kind of layer. Latents are scaled after their norms: that of queries by the scores'
-    factor, for the index only compares."""
+    """Reads the blocks with heads of one kind of layer. Latents are scaled after their norms. The scale of queries is
+    part of the scores' factor, because the index only compares scores."""
     groups = fields.group("rope_parameters") or Fields({}, fields.place)
     name, usual = THETAS[kind]
     theta = fields.number(name, 1.0 + 1e-6, 1e15, default=usual)
@@ -163,7 +167,8 @@ def _index(parts: LatentParts) -> Index:
 
 
 def _sparse(fields: Fields, parts: LatentParts) -> tuple[bool, ...]:
-    """mlp_layer_types; or moe_layer_freq, a step or a list, after first_k_dense_replace dense layers."""
+    """Returns for each layer whether it has experts. mlp_layer_types decides it, or moe_layer_freq, a step or a list,
+    after first_k_dense_replace dense layers."""
     layers = parts.facts.num_layers
     if fields.texts("mlp_layer_types") or not isinstance(fields.value("moe_layer_freq"), list):
         return layers_with_experts(parts, 1)
@@ -174,7 +179,7 @@ def _sparse(fields: Fields, parts: LatentParts) -> tuple[bool, ...]:
 
 
 def _experts(parts: LatentParts) -> Mixture:
-    """DeepSeek-V3's, with a shared block of a size of its own."""
+    """Reads DeepSeek-V3's experts, with a shared block of a size of its own."""
     mixed, fields = biased_mixture(parts), parts.fields
     if mixed.shared is None:
         raise fields.wrong("n_shared_experts", "Layers of this family have one expert or more that every row meets.")

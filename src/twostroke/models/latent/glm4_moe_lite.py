@@ -34,16 +34,15 @@ SILENT = {
 
 @architecture("Glm4MoeLiteForCausalLM", model_type="glm4_moe_lite")
 def glm4_moe_lite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """q_lora_rank, where it is absent, is 768; null means queries without a latent. mlp_layer_types defines which
-    layers have experts, first_k_dense_replace where it is absent.
-    """
+    """Where the config has no q_lora_rank it is 768; null means queries without a latent. mlp_layer_types defines which
+    layers have experts; first_k_dense_replace does where that field is absent."""
     parts = _parts(fields)
     return parts.facts, mixed_program(parts, biased_experts(parts), layers_with_experts(parts, 1))
 
 
 @predicts("Glm4MoeLiteForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers after the last one."""
+    """Reads the prediction layers after the last layer."""
     return mixed_prediction(_parts(fields))
 
 

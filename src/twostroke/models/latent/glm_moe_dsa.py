@@ -28,7 +28,8 @@ SILENT = {
 
 @architecture("GlmMoeDsaForCausalLM", model_type="glm_moe_dsa")
 def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """indexer_types: whether a layer chooses positions (full) or takes those of the last that did (shared)."""
+    """indexer_types gives for each layer whether it chooses positions (full) or takes those that the last full layer
+    chose (shared)."""
     parts, index = indexed_parts(fields, SILENT, heads=32, interleaved=True)
     layers = parts.facts.num_layers
     block, sparse, own = biased_experts(parts), layers_with_experts(parts, 3), choosing_layers(parts.fields, layers)
@@ -46,5 +47,5 @@ def glm_moe_dsa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @predicts("GlmMoeDsaForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """The layers after the last one, with experts and an index of their own."""
+    """Reads the prediction layers after the last layer, which have experts and an index of their own."""
     return indexed_prediction(*indexed_parts(fields, SILENT, heads=32, interleaved=True))

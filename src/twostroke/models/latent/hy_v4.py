@@ -37,13 +37,14 @@ SILENT = {
     "index_topk_freq": 4,
 }
 GATES = ("mlp.linear_gate.", "mlp.shared_experts.linear_gate.")
-"""Names that transformers 5.23 writes for gate_proj of feed-forward blocks; published files have gate_proj."""
+"""The names that transformers 5.23 writes for gate_proj of feed-forward blocks; published files have gate_proj."""
 STREAMS = "hc_pre.hc_attn_layer.hc", "hc_pre.hc_mlp_layer.hc"
 
 
 @architecture("HYV4ForCausalLM", model_type="hy_v4")
 def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """indexer_types: whether a layer chooses positions (full) or takes those of the last that did (shared)."""
+    """indexer_types gives for each layer whether it chooses positions (full) or takes those that the last full layer
+    chose (shared)."""
     refuse_setting(fields, "attention_bias", "No published model of this family has biases in its attention.")
     parts, index = indexed_parts(fields, SILENT, heads=16, side_by_side=False)
     fields, facts = parts.fields, parts.facts
@@ -80,7 +81,7 @@ def hy_v4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attend(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
-    """The block's output and the positions that each row attends to: see attend_found."""
+    """Returns the block's output and the positions that each row attends to. See attend_found."""
     cache, latent, name = keep_latents(t, shape, h), query_latent(t, shape, h), shape.name
     chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)

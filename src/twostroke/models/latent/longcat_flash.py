@@ -1,7 +1,7 @@
 """LongCat-Flash: two blocks of latent attention a layer, experts next to the second, some of which compute nothing.
 
 A layer's experts read what the first dense block reads, and their output is added after the second dense block
-(shortcut-connected; Meituan 2025). transformers' longcat_flash is what this agrees with.
+(shortcut-connected; Meituan 2025). The results agree with transformers' longcat_flash.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OWN_NAMES = {
     "moe_topk": "num_experts_per_tok",
 }
 HALVES = (0, 1)
-"""A layer's blocks of attention, and its dense blocks."""
+"""The numbers of a layer's two attention blocks, and of its two dense blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class PartlyIdle:
     idle: int
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         routes = self.block.router(t, h)
         made = self.block.of_routes(t, h, routes)
         return add(made, multiply(h, idle_share(routes, self.block.shape.experts))) if self.idle else made
@@ -79,7 +79,8 @@ def longcat_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _parts(fields: Fields) -> LatentParts:
-    """The latents of queries and of keys are scaled: the first by the scores' factor."""
+    """Reads the parts. The latents of queries and of keys are scaled; the scale of queries is part of the scores'
+    factor."""
     silu_only(fields)
     for name in ("mla_scale_q_lora", "mla_scale_kv_lora"):
         if not fields.boolean(name, True):
@@ -99,7 +100,8 @@ def _parts(fields: Fields) -> LatentParts:
 
 
 def _not_read(parts: LatentParts) -> tuple[str, ...]:
-    """Layers that predict further tokens, and matrices that transformers writes for experts that compute nothing."""
+    """Returns the names of tensors that are not read: layers that predict further tokens, and matrices that
+    transformers writes for experts that compute nothing."""
     first, idle = parts.fields.integer("n_routed_experts", 1, MOST_EXPERTS), _idle(parts.fields)
     prefixes = [f"model.layers.{layer}.mlp.experts." for layer in range(parts.facts.num_layers)]
     unused = [f"{prefix}{expert}." for prefix in prefixes for expert in range(first, first + idle)]
@@ -112,7 +114,8 @@ def _idle(fields: Fields) -> int:
 
 
 def _experts(parts: LatentParts) -> PartlyIdle:
-    """Shares of a softmax over all experts, a bias for the choice alone; the chosen shares times a factor."""
+    """Reads the experts. Scores are shares of a softmax over all experts, and a bias counts for the choice alone. The
+    chosen shares are multiplied by a factor."""
     fields = parts.fields
     refuse_setting(fields, "router_bias", "transformers makes these biases and does not add them.")
     refuse_setting(fields, "norm_topk_prob", "Weights of this family's experts are not divided by their sum.")

@@ -1,6 +1,5 @@
-"""MiniCPM3: a dense decoder with latent attention, and factors on the embedding, what blocks add, and the logits
-(OpenBMB 2024).
-"""
+"""MiniCPM3: a dense decoder with latent attention, and factors on the embedding, the blocks' outputs, and the logits
+(OpenBMB 2024)."""
 
 from __future__ import annotations
 
@@ -29,8 +28,8 @@ LARGEST = 1e6
 
 @architecture("MiniCPM3ForCausalLM", model_type="minicpm3")
 def minicpm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """What blocks add is multiplied by scale_depth / sqrt(layers), logits by dim_model_base / hidden_size; for either
-    of the two fields null means a factor of one. The rotary pairs of a head lie apart."""
+    """The blocks' outputs are multiplied by scale_depth / sqrt(layers), logits by dim_model_base / hidden_size. For
+    either of the two fields null means a factor of one. The rotary pairs of a head are not adjacent."""
     usual: dict[str, object] = {} if fields.has("q_lora_rank") else {"q_lora_rank": 768}
     if fields.value("v_head_dim") is None:
         usual["v_head_dim"] = fields.integer("hidden_size", 2, 1 << 17) // fields.integer("num_attention_heads", 1, 512)

@@ -51,7 +51,8 @@ def mistral4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _without_share(fields: Fields) -> Fields:
-    """The fields without partial_rotary_factor: it repeats what share of a head qk_rope_head_dim is."""
+    """Returns the fields without partial_rotary_factor, which repeats the share of a head that qk_rope_head_dim gives.
+    """
     values = dict(fields.values)
     turned = fields.integer("qk_rope_head_dim", 2, MOST_DIMENSIONS)
     share = turned / (turned + fields.integer("qk_nope_head_dim", 1, MOST_DIMENSIONS))

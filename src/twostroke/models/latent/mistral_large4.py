@@ -1,8 +1,9 @@
-"""Mistral Large 4: chosen latents, learned rates of rotations, queries that grow as each head learns (Mistral AI 2026).
+"""Mistral Large 4: chosen latents, learned rates of rotations, queries that grow at a rate learned by head (Mistral AI
+2026).
 
 Frequencies are multiplied by the exponential of learned numbers; some layers do not turn. The queries of a head, and of
 the index, are multiplied by s log(1 + p) + b at position p, s and b learned for each head. Layers may attend to latents
-that an earlier one keeps. Names of tensors are Mistral's own, as in published files.
+that an earlier layer keeps. Names of tensors are Mistral's own, as in published files.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ NAMES = LatentNames(q="wq", down="wkv_a_with_mqa", norm="kv_a_norm", up="wkv_b",
 RATES = "lerope.alpha"
 NOT_TEXT = ("vision_language_adapter.", "pre_mm_projector_norm.", "patch_merger.", "mtp_dspark.")
 INTERVAL = 4
-"""Every fourth layer does not turn, where the config does not have the field."""
+"""Every INTERVAL-th layer does not turn, where the config does not have the field."""
 GROWING = RopeSpec(RopeKind.STILL, 1e4, 2, 1, growth=1.0)
-"""Multiplies by 1 + log(1 + position)."""
+"""A rotation that turns nothing and multiplies by 1 + log(1 + position)."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """What layers leave for later ones: caches by their layer, and the positions last chosen."""
+    """The results that layers keep for later ones: caches by their layer, and the positions last chosen."""
 
     caches: dict[int, Cache] = field(default_factory=dict)
     chosen: Value | None = None
@@ -70,7 +71,8 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """turning, own, sources: for each layer, whether it turns, whether it chooses, and whose latents it attends to."""
+    """turning, own, sources: for each layer, whether it turns, whether it chooses positions, and the layer whose
+    latents it attends to."""
 
     turned: LatentHeads
     still: LatentHeads
@@ -80,7 +82,7 @@ class Layers:
     sources: Sequence[int]
 
     def attend(self, t: Tracer, number: int, h: Value, logs: Value, kept: Kept) -> Value:
-        """The output of a layer's block for the normed rows h. logs (T, 2): the logarithms of 1 + position."""
+        """Returns the output of a layer's block for the normed rows h. logs (T, 2): the logarithms of 1 + position."""
         shape = self.turned if self.turning[number] else self.still
         if self.sources[number] == number:
             kept.caches[number] = keep_latents(t, shape, h)
@@ -98,12 +100,13 @@ class Layers:
 
 @architecture("MistralLarge4ForConditionalGeneration", model_type="mistral_large4")
 def mistral_large4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return text_model(fields, Architecture("MistralLarge4Text", "mistral_large4_text", _text), SILENT)
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """no_rope_layers: 1 for each layer that turns. kv_source_layers: whose latents a layer attends to."""
+    """no_rope_layers has 1 for each layer that turns. kv_source_layers has the layer whose latents each layer attends
+    to."""
     parts = _read(fields)
     fields, facts = parts.fields, parts.facts
     blocks, experts, sparse = _layers(parts), _experts(parts), layers_with_experts(parts, 1)
@@ -165,7 +168,8 @@ def _turning(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
-    """kv_source_layers. transformers finds latents by whether a layer turns: the last that one has kept for others."""
+    """Reads kv_source_layers. transformers finds latents by whether a layer turns: it takes those that the last such
+    layer has kept for others."""
     layers = len(turning)
     sources = fields.integers("kv_source_layers") or tuple(range(layers))
     latest: dict[bool, int] = {}
@@ -184,16 +188,16 @@ def _sources(fields: Fields, turning: Sequence[bool]) -> tuple[int, ...]:
 
 
 def _growth(t: Tracer, name: str, h: Value, logs: Value, heads: int) -> Value:
-    """What the queries of each head are multiplied by, (T, heads). logs: the logarithms of 1 + position. h: the rows of
-    the step, for their number.
-    """
+    """Returns the factor of the queries of each head, (T, heads). logs: the logarithms of 1 + position. h: the rows of
+    the step, of which only the number counts."""
     repeated = take_columns(logs, t.constant("first", (0.0,) * heads))
     grown = scale_columns(repeated, t.vector(f"{name}.s", heads, suffix=""))
     return add(grown, same_rows(t, h.columns(0, heads), t.vector(f"{name}.b", heads, suffix="")))
 
 
 def _experts(parts: LatentParts) -> Mixture:
-    """Shares of a softmax, those of the chosen experts divided by their sum."""
+    """Reads the experts. Scores are shares of a softmax, and the shares of the chosen experts are divided by their sum.
+    """
     fields, hidden = parts.fields, parts.facts.hidden_size
     refuse_groups(fields)
     count, inner = expert_count(fields), fields.integer("moe_intermediate_size", 1, LARGEST)

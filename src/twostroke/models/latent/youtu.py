@@ -23,7 +23,7 @@ SILENT = {
 
 @architecture("YoutuForCausalLM", model_type="youtu")
 def youtu(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """q_lora_rank, where it is absent, is 1,536; null means queries without a latent."""
+    """Where the config has no q_lora_rank it is 1,536; null means queries without a latent."""
     usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 1536}
     parts = read_latent(fields, {**SILENT, **usual})
 

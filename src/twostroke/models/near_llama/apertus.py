@@ -29,7 +29,7 @@ NUMBERS = (("alpha_p", (1,)), ("alpha_n", (1,)), ("beta", ()), ("eps", ()))
 
 @architecture("ApertusForCausalLM", model_type="apertus")
 def apertus(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The activation's numbers lie in the checkpoint, for each layer."""
+    """The checkpoint holds the activation's numbers for each layer."""
     if not fields.group("rope_parameters") and not fields.group("rope_scaling"):
         fields = fields.changed({"rope_parameters": ROPE})
     word = fields.text("hidden_act", "xielu")

@@ -17,6 +17,6 @@ SILENT = {
 
 @architecture("ArceeForCausalLM", model_type="arcee")
 def arcee(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Arcee. The feed-forward block has no gate."""
+    """Reads Arcee AFM, whose feed-forward block has no gate."""
     parts = read_parts(fields, SILENT, act=SQUARED_RELU)
     return squared_relu_decoder(parts)

@@ -23,7 +23,8 @@ SILENT = {
 
 @architecture("BitNetForCausalLM", model_type="bitnet")
 def bitnet(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The program for plain weights. Where quantization_config says bitnet, its products take rounded inputs."""
+    """Returns the program for plain weights. Where quantization_config names bitnet, the inputs of its products are
+    rounded."""
     parts = read_parts(fields, SILENT, kv_absent=5)
     fields, norm = parts.fields, parts.norm
     turn = parts.rope(theta=500_000.0)

@@ -1,8 +1,8 @@
 """DiffLlama: Llama with differential attention, which subtracts a second softmax over the same values from the first
 (Ye et al. 2024).
 
-A page keeps for each pair of KV heads both keys next to each other, and both values. A query is zero where the other
-key lies, so that its scores are those of its own key, and what it sees is as wide as both values.
+A page keeps for each pair of KV heads both keys next to each other, and both values. A query has zeros in the place of
+the other key, so its scores depend on its own key alone. Its result is as wide as both values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ SILENT = {
 
 @dataclass(frozen=True, slots=True)
 class PairedHeads:
-    """How heads stand in the cache: KV heads j and j + half are one, whose query heads are those of both, j's first."""
+    """How heads stand in the cache. KV heads j and j + half are one head of the cache; it has the query heads of both,
+    j's first."""
 
     heads: Heads
     turn: RopeSpec
@@ -42,15 +43,16 @@ class PairedHeads:
 
     @property
     def pairs(self) -> int:
-        """KV heads of the cache."""
+        """The number of KV heads in the cache."""
         return self.heads.num_kv_heads // 2
 
     def kv_order(self) -> tuple[int, ...]:
-        """Columns of k, or of v, in the order of the cache."""
+        """Returns the columns of k, or of v, in the order of the cache."""
         return self._columns(self.heads.head_dim, [each for j in range(self.pairs) for each in (j, j + self.pairs)])
 
     def query_order(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Columns of q, each head twice, in the order of the cache; and 1 where they count, 0 next to the other key."""
+        """Returns the columns of q, each head twice, in the order of the cache. Also returns a factor for each: 1 at
+        the head's own key, 0 at the other key."""
         dim, group = self.heads.head_dim, self.heads.num_heads // self.heads.num_kv_heads
         columns, counts = [], []
         for head in self._query_heads():
@@ -60,7 +62,8 @@ class PairedHeads:
         return tuple(columns), tuple(counts)
 
     def seen_orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Columns of what query heads see: those of the first softmaxes, and of the second ones, by query head."""
+        """Returns two orders of the columns of the attention's result, both by query head: for the first softmaxes, and
+        for the second ones."""
         heads, place = self.heads.num_heads, {head: at for at, head in enumerate(self._query_heads())}
         first, second = (range(begin, begin + heads // 2) for begin in (0, heads // 2))
         width = 2 * self.heads.head_dim
@@ -76,7 +79,8 @@ class PairedHeads:
         return tuple(head * width + column for head in heads for column in range(width))
 
     def __call__(self, t: Tracer, h: Value, start: float) -> Value:
-        """The block's output for the normed rows h. start: what the factor of the second softmax began with."""
+        """Returns the block's output for the normed rows h. start: the initial value of the factor of the second
+        softmax."""
         shape, dim = self.heads, self.heads.head_dim
         outputs = {shape.names.q: shape.query, shape.names.k: shape.kv, shape.names.v: shape.kv}
         made = linear(h, t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias))
@@ -95,7 +99,7 @@ class PairedHeads:
         return linear(normed, t.matrix("o", {shape.names.o: shape.hidden_size}, shape.query, bias=shape.output_bias))
 
     def _factor(self, t: Tracer, start: float) -> Vector:
-        """The factor of the second softmax, negated."""
+        """Returns the factor of the second softmax, negated."""
         names = (t.name(f"self_attn.lambda_{name}") for name in ("q1", "k1", "q2", "k2"))
         parts = tuple(Tensor(name, (self.heads.head_dim,)) for name in names)
         return t.vector_of(parts, 1, plus=-start, form=VectorForm.DIFFERENCE)
@@ -103,7 +107,7 @@ class PairedHeads:
 
 @architecture("DiffLlamaForCausalLM", model_type="diffllama")
 def diffllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """lambda_std_dev is of the initialisation alone."""
+    """The field lambda_std_dev matters for the initialisation alone."""
     parts = read_parts(fields, SILENT)
     fields, norm = parts.fields, parts.norm
     biased = fields.boolean("attention_bias", False)
@@ -125,5 +129,5 @@ def _counts(heads: Heads, fields: Fields) -> tuple[int, int, int, int]:
 
 
 def _taken(t: Tracer, x: Value, columns: tuple[int, ...]) -> Value:
-    """Columns of x, in this order."""
+    """Returns the columns of x in the order `columns`."""
     return take_columns(x, t.constant("order", tuple(map(float, columns))))

@@ -1,7 +1,7 @@
 """Doge: Llama whose scores have a bias for each key and KV head, which follows from the key's value (Shi et al. 2024).
 
-A page keeps the bias as one more element of the key, and a query has a constant there. Positions beyond
-keep_window_size would need a choice among keys: the longest sequence has as many as need none.
+A page keeps the bias as one more element of the key, and a query has a constant in that place. Positions beyond
+keep_window_size would need a choice among keys. So the longest sequence has keep_window_size positions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SILENT = {
 
 @architecture("DogeForCausalLM", model_type="doge")
 def doge(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The residual is multiplied by a vector before what a block makes is added to it."""
+    """The residual is multiplied by a vector before a block's output is added to it."""
     refuse_setting(fields, "is_moe", "In transformers its routes mix the tokens of a prompt, later ones with earlier.")
     parts = read_parts(fields, SILENT)
     fields, norm, width = parts.fields, parts.norm, parts.facts.hidden_size
@@ -54,7 +54,7 @@ def doge(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attend(t: Tracer, shape: Heads, h: Value, window: int, turn: RopeSpec) -> Value:
-    """The block's output for the normed rows h."""
+    """Returns the block's output for the normed rows h."""
     names, dim, norm = shape.names, shape.head_dim, shape.head_norm
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
     made = linear(h, t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias))
@@ -75,7 +75,7 @@ def _attend(t: Tracer, shape: Heads, h: Value, window: int, turn: RopeSpec) -> V
 
 
 def _beside(t: Tracer, x: Value, last: Value) -> Value:
-    """The heads of x, each with its element of `last` after its own."""
+    """Returns the heads of x, each with its element of `last` after its own elements."""
     heads, dim = last.width, x.width // last.width
     both = x.fresh(x.width + heads)
     left, right = both.split(x.width, heads)

@@ -1,6 +1,6 @@
 """Granite with windows: a sink for each head, a window in three of four layers, rotations by layer (IBM 2026).
 
-With experts it is Granite MoE's block in the same layers.
+The variant with experts has Granite MoE's block in the same layers.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ MOE_SILENT = {"max_position_embeddings": 2048, "bos_token_id": 1, "eos_token_id"
 
 @architecture("GraniteSWAForCausalLM", model_type="granite_swa")
 def granite_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Dense blocks, with biases where mlp_bias says so."""
+    """Every layer has a dense block, with biases where mlp_bias is true."""
     parts = read_parts(fields, SILENT, kv_absent=4)
     return _program(replace(parts, feed=parts.biased_feed()))
 
 
 @architecture("GraniteMoeSWAForCausalLM", model_type="granitemoe_swa")
 def granite_moe_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Experts in each layer, and a shared block unless its size is 0."""
+    """Every layer has experts, and a shared block unless its size is 0."""
     silu_only(fields)
     parts = read_parts(fields, MOE_SILENT)
     shared = parts.fields.integer("shared_intermediate_size", 0, 1 << 20, default=0)
@@ -52,9 +52,8 @@ def granite_moe_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _program(parts: Parts, block: FeedForwardText | None = None) -> tuple[CommonFacts, ProgramText]:
-    """layer_rope_theta: the base of each layer's rotations, 0 for none. block: the block that takes the place of the
-    dense one.
-    """
+    """Returns facts and program. layer_rope_theta: the base of each layer's rotations, 0 for none. block: the block
+    that replaces the dense one."""
     fields, layers, dim = parts.fields, parts.facts.num_layers, parts.heads.head_dim
     window = window_of(fields, 128)
     windows = windows_by_layer(fields, layers, window, tuple(window if index % 4 else 0 for index in range(layers)))

@@ -17,7 +17,7 @@ SILENT = {
 
 @architecture("HeliumForCausalLM", model_type="helium")
 def helium(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The output product is square: heads times head_dim is the hidden size."""
+    """The output product is square, because the number of heads times head_dim is the hidden size."""
     parts = read_parts(fields, SILENT, kv_absent=20)
     fields = parts.fields
     if parts.heads.query != parts.facts.hidden_size:

@@ -1,7 +1,7 @@
 """HRM-Text: two stacks of Llama's layers that run several times in turn for each token (Sapient 2026).
 
-The low stack reads the sum of both states, several times; then the high stack reads it once. Each run of a layer keeps
-K and V of its own.
+The low stack reads the sum of both states, several times; then the high stack reads this sum once. Each run of a layer
+keeps K and V of its own.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ MOST_RUNS = 64
 
 
 def _joined(t: Tracer, shape: Heads) -> Weight:
-    """The matrix of gate, q, k and v: one tensor of checkpoints."""
+    """Returns the matrix of gate, q, k and v, which is one tensor in checkpoints."""
     return t.matrix("qkv", {"attn.gqkv_proj": 4 * shape.query}, shape.hidden_size)
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Layers; a norm without weights stands after them. prefix: how the names of its tensors begin."""
+    """A stack of layers, after which a norm without weights stands. prefix: the beginning of the names of its tensors.
+    """
 
     parts: Parts
     layers: int
@@ -44,7 +45,7 @@ class Stack:
     prefix: str
 
     def __call__(self, t: Tracer, x: Value) -> Value:
-        """One run, without the norm."""
+        """Returns the rows after one run of the layers, without the norm."""
         for index in range(self.layers):
             with t.layer(f"{self.prefix}layers.{index}."):
                 x = pre_layer(t, self.parts, x, turn=self.turn)
@@ -53,7 +54,7 @@ class Stack:
 
 @architecture("HrmTextForCausalLM", model_type="hrm_text")
 def hrm_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """H_cycles runs of the high stack, each after L_cycles runs of the low one."""
+    """The high stack runs H_cycles times, each time after L_cycles runs of the low stack."""
     _refuse_prefix(fields)
     for name in ("attention_bias", "mlp_bias"):
         refuse_setting(fields, name, "No published model of this family has biases.")

@@ -1,4 +1,5 @@
-"""Llama 3.2 Vision: Llama, between whose layers others see images; without an image these are left out (Meta 2024)."""
+"""Llama 3.2 Vision: Llama with further layers in between that see images; without an image these are left out (Meta
+2024)."""
 
 from __future__ import annotations
 
@@ -19,17 +20,17 @@ SILENT = {
     "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
 }
 SPECIAL = 8
-"""Rows after the vocabulary in the table of embeddings, for tokens that stand for images."""
+"""The number of rows after the vocabulary in the table of embeddings, for tokens that stand for images."""
 
 
 @architecture("MllamaForConditionalGeneration", model_type="mllama")
 def mllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return text_model(fields, Architecture("MllamaText", "mllama_text_model", _text))
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """cross_attention_layers: numbers of the layers that see images, counted in num_hidden_layers."""
+    """cross_attention_layers has the numbers of the layers that see images, which num_hidden_layers counts too."""
     parts = read_parts(fields, SILENT, kv_absent=8)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     if parts.decoder.tied:

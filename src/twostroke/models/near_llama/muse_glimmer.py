@@ -1,4 +1,5 @@
-"""Muse Glimmer: a gate on what heads see, norms on both sides of each block, layers without rotations (Meta 2026)."""
+"""Muse Glimmer: a gate on the heads' output, norms on both sides of each block, layers without rotations (Meta 2026).
+"""
 
 from __future__ import annotations
 
@@ -24,14 +25,13 @@ SILENT = {
 
 @architecture("MuseGlimmerForConditionalGeneration", model_type="muse_glimmer")
 def muse_glimmer(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return text_model(fields, Architecture("MuseGlimmerText", "muse_glimmer_text", _text))
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The last layer and every fourth before it see everything and do not turn, unless layer_types and layer_rope_theta
-    name others. Of a number in layer_rope_theta, it only counts whether it is 0.
-    """
+    name other layers. For a number in layer_rope_theta, it only matters whether it is 0."""
     parts = read_parts(fields, SILENT, kv_absent=2, act=("hidden_activation", "silu"))
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     turn = parts.rope()

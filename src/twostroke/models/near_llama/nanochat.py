@@ -1,4 +1,5 @@
-"""nanochat: norms without weights, rotations the other way round, a plain block of squared relu (Karpathy 2025)."""
+"""nanochat: norms without weights, rotations in the opposite direction, a plain block of squared relu (Karpathy 2025).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ SILENT = {"bos_token_id": 0, "eos_token_id": 1}
 
 @architecture("NanoChatForCausalLM", model_type="nanochat")
 def nanochat(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The embedding is normed too; so are the heads of q and k, after their rotation. Logits have a soft cap."""
+    """The embedding is normed too. The heads of q and k are normed after their rotation. Logits have a soft cap."""
     parts = read_parts(fields, SILENT, kind=NormKind.UNIT, act=SQUARED_RELU)
     fields, norm = parts.fields, parts.norm
     turn = replace(parts.rope(), undone=True)

@@ -26,7 +26,7 @@ def mamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("FalconMambaForCausalLM", model_type="falcon_mamba")
 def falcon_mamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Norms without weights of the steps, B and C."""
+    """The steps, B and C have norms without weights."""
     eps = fields.number("mixer_rms_eps", 1e-12, 0.1, default=1e-6)
 
     def norm(t: Tracer, _name: str, x: Value) -> Value:

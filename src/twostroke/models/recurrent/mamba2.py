@@ -16,7 +16,7 @@ from twostroke.types.errors import CorruptModel
 from twostroke.types.spec.fields import Fields
 
 POSITIONS = 1 << 20
-"""The longest sequence that can be asked for: nothing in the model itself limits a length."""
+"""The longest sequence that can be requested. The model itself sets no limit."""
 
 
 @architecture("Mamba2ForCausalLM", model_type="mamba2")

@@ -21,7 +21,7 @@ from twostroke.types.spec.fields import Fields
 SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": False, "rescale_every": 6}
 TIME, CHANNEL = "attention", "feed_forward"
 LAST_EPS = 1e-5
-"""The eps of the norm after the last layer, whatever the config says of the others."""
+"""The eps of the norm after the last layer, whatever eps the config gives for the other norms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Rwkv4Sizes:
 
 
 def rwkv_decoder(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
-    """The frame of RWKV-4 and RWKV-6, with the names of its tensors. norm: the last one."""
+    """Returns the parts around the layers of RWKV-4 and RWKV-6, with the names of their tensors. norm: the last norm.
+    """
     return Decoder(
         *(facts.vocab_size, facts.hidden_size, facts.num_layers, norm, tied),
         embedding="rwkv.embeddings",
@@ -45,7 +46,8 @@ def rwkv_decoder(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
 
 @architecture("RwkvForCausalLM", model_type="rwkv")
 def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rescale_every: the number of layers after which the residual is halved. What later layers add is halved, too."""
+    """rescale_every: the number of layers after which the residual is halved. The outputs that later layers add are
+    halved, too."""
     fields = with_silent(fields, SILENT)
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=1024, longest="context_length", ignored=("head.weight",) if tied else ())
@@ -73,7 +75,7 @@ def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _mixed(t: Tracer, h: Value, block: str, ways: tuple[str, ...]) -> tuple[Value, ...]:
-    """The rows mixed with those before them. Tensors hold the share of the row itself."""
+    """Returns the rows mixed with the rows before them. Tensors hold the share of the row itself."""
     names = (f"{block}.time_mix_{way}" for way in ways)
     parts = tuple(Tensor(t.name(name), (1, 1, h.width)) for name in names)
     return token_shift(h, t.vector_of(parts, len(ways) * h.width, form=VectorForm.REST))

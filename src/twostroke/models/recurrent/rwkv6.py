@@ -28,13 +28,13 @@ SILENT = {"head_size": 64, "head_size_divisor": 8, "layer_norm_epsilon": 1e-5, "
 WAYS = ("w", "k", "v", "r", "g")
 """The ways in which a row is mixed with the one before it, in the order of time_maa_w2."""
 LARGE = 4096
-"""The hidden size whose small products have twice the columns."""
+"""The hidden size at which the small products have twice the columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rwkv6Sizes:
-    """mixing, decay: columns between the two small products. head_eps: the epsilon of the norm of each head's output.
-    """
+    """mixing, decay: the numbers of columns between the two small products. head_eps: the epsilon of the norm of each
+    head's output."""
 
     hidden_size: int
     head_size: int
@@ -47,7 +47,7 @@ class Rwkv6Sizes:
 
 @architecture("Rwkv6ForCausalLM", model_type="rwkv6")
 def rwkv6(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """rescale_every only keeps halves of float16 in range; it changes nothing here."""
+    """rescale_every only keeps numbers of float16 in range; it changes nothing in this engine."""
     fields = with_silent(fields, SILENT)
     if fields.boolean("tie_word_embeddings", False):
         raise fields.wrong("tie_word_embeddings", "Published models of this family have a head of their own.")

@@ -1,4 +1,5 @@
-"""RWKV-7 "Goose": no attention; each layer keeps one matrix a head and the last row of two places (Peng et al. 2025).
+"""RWKV-7 "Goose": no attention; each layer keeps one matrix a head, and the last row at two places in the layer (Peng
+et al. 2025).
 
 The names of tensors are those of the conversions by flash-linear-attention. The norm of each head's removed direction
 is that of the published code, x / max(|x|, 1e-12).
@@ -35,7 +36,7 @@ WAYS = ("r", "w", "k", "v", "a", "g")
 
 @dataclass(frozen=True, slots=True)
 class Rwkv7Sizes:
-    """decay, rate, gate, value: ranks of the small products."""
+    """decay, rate, gate, value: the ranks of the small products."""
 
     hidden_size: int
     head_dim: int
@@ -48,13 +49,14 @@ class Rwkv7Sizes:
 
     @property
     def heads(self) -> int:
-        """How many heads each layer has."""
+        """The number of heads of each layer."""
         return self.hidden_size // self.head_dim
 
 
 @architecture("RWKV7ForCausalLM", model_type="rwkv7")
 def rwkv7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Values of the first layer are mixed into those of the others. Tensors of it that are for that are not read."""
+    """The first layer's values are mixed into those of the other layers. The first layer's own tensors for this mixing
+    are not read."""
     fields = with_silent(fields, SILENT)
     refuse_setting(fields, "attn", "Layers of attention among those of RWKV are not implemented.")
     for name, wanted in (("norm_first", True), ("norm_bias", True), ("tie_word_embeddings", False)):
@@ -98,7 +100,7 @@ def _shape(fields: Fields, hidden: int) -> Rwkv7Sizes:
 
 
 def _time_mix(t: Tracer, shape: Rwkv7Sizes, h: Value, first: Value | None) -> tuple[Value, Value]:
-    """The block's output for the normed rows h, and its values."""
+    """Returns the block's output for the normed rows h, and the block's values."""
     width, heads = shape.hidden_size, shape.heads
     mix = t.vector_of(tuple(Tensor(t.name(f"attn.x_{way}"), (1, 1, width)) for way in WAYS), len(WAYS) * width)
     mixed = dict(zip(WAYS, token_shift(h, mix), strict=True))
@@ -133,7 +135,7 @@ def _small(
     *,
     biased: bool = True,
 ) -> Value:
-    """Two products with few columns between them. middle: a function of these columns."""
+    """Applies two products with few columns between them. middle: a function of these columns."""
     low = linear(h, t.matrix("low", {f"attn.{name}_lora.lora.0": rank}, width))
     low = low if middle is None else middle(low)
     return linear(low, t.matrix("high", {f"attn.{name}_lora.lora.2": width}, rank, bias=biased))

@@ -56,7 +56,7 @@ class Cell:
     norm: Norm
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         widths = {"q": self.keys, "k": self.keys, "v": self.values, "ogate_preact": self.values}
         gates = {"igate_preact": self.heads, "fgate_preact": self.heads}
         parts = linear(h, t.matrix("qkv", widths, self.hidden_size)).split(*widths.values())
@@ -71,7 +71,7 @@ class Cell:
 
 @architecture("xLSTMForCausalLM", model_type="xlstm")
 def xlstm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Kernels and chunks that the config names change no answer."""
+    """The kernels and chunk sizes that the config names do not change the result."""
     fields = with_silent(usual_names(fields, SAME), SILENT)
     refuse_setting(fields, "use_bias", "No published model of this family has biases beside those of its gates.")
     if not fields.boolean("add_out_norm", True):

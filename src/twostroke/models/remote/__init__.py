@@ -1,4 +1,4 @@
 """Architectures whose published code lies next to their checkpoints, not in transformers.
 
-Their Python is never run. Each file names in its first line whose program it repeats.
+That Python code is never run. Each file names in its first line the models whose code it follows.
 """

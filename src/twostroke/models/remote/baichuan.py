@@ -1,6 +1,5 @@
-"""Baichuan 1 and 2: Llama with q, k and v in one tensor; the large ones have slopes by distance for rotations
-(Baichuan 2023).
-"""
+"""Baichuan 1 and 2: Llama with q, k and v in one tensor; the large models have slopes by distance in place of rotations
+(Baichuan 2023)."""
 
 from __future__ import annotations
 
@@ -21,15 +20,16 @@ from twostroke.types.spec.fields import Fields
 
 SILENT = {"max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2}
 SECOND_VOCABULARY = 125_696
-"""Tokens of Baichuan 2: its head's rows have the length 1, and nothing else in its config says so."""
+"""The number of tokens of Baichuan 2. The rows of its head have the length 1, and nothing else in its config tells so.
+"""
 TURNS, SLOPES = "ROPE", "ALIBI"
 
 
 @architecture("BaichuanForCausalLM", "BaiChuanForCausalLM", model_type="baichuan")
 def baichuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Models of 13B say model_max_length and no max_position_embeddings; their code has slopes.
+    """Configs of 13B models have model_max_length and no max_position_embeddings; the code of these models has slopes.
 
-    position_embedding and norm_head are fields of our own, for files that are no config.json of Baichuan's.
+    position_embedding and norm_head are fields that this project adds, for files other than Baichuan's config.json.
     """
     silu_only(fields)
     usual = TURNS if fields.has("max_position_embeddings") else SLOPES
@@ -56,7 +56,7 @@ def baichuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _normed(text: Callable[[Tracer], Value], head: Tensor) -> ProgramText:
-    """The program whose logits are divided by the lengths of the head's rows."""
+    """Returns the program whose logits are divided by the lengths of the head's rows."""
 
     def normed(t: Tracer) -> Value:
         return scale_columns(text(t), t.vector_of((head,), head.length, form=VectorForm.INVERSE_LENGTHS))

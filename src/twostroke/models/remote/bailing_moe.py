@@ -33,12 +33,12 @@ SILENT = {
 
 @architecture("BailingMoeV2ForCausalLM", "BailingMoeForCausalLM", model_type="bailing_moe")
 def ling(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Both have one model_type; the name of the architecture says which of the two it is."""
+    """Both generations have one model_type. The name of the architecture tells which one a config describes."""
     return _first(fields) if "BailingMoeForCausalLM" in fields.texts("architectures") else _second(fields)
 
 
 def _first(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Ling 1 and 1.5: heads turn whole and have no norms, experts are chosen by a softmax over all."""
+    """Reads Ling 1 and 1.5: heads turn whole and have no norms, experts are chosen by a softmax over all."""
     refuse_setting(fields, "norm_head", "Its head is divided by its norm before each product.")
     refuse_setting(fields, "norm_softmax", "Its probabilities are not those of a softmax of the logits.")
     parts, turn = _parts(fields, SILENT, normed=False, partial=None)
@@ -51,7 +51,7 @@ def _first(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _second(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Ling and Ring 2: half of each head turns, heads have norms, experts fall into groups."""
+    """Reads Ling and Ring 2: half of each head turns, heads have norms, experts fall into groups."""
     fields = fields.changed({"scoring_func": fields.text("score_function", "sigmoid"), "norm_topk_prob": True})
     parts, turn = _parts(fields, SILENT, normed=fields.boolean("use_qk_norm", True), partial=0.5)
     fields, count = parts.fields, expert_count(parts.fields)
@@ -69,7 +69,7 @@ def _second(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _parts(
     fields: Fields, silent: Mapping[str, object], *, normed: bool, partial: float | None
 ) -> tuple[Parts, RopeSpec]:
-    """The parts, and the rotation of each layer."""
+    """Reads the parts, and the rotation of each layer."""
     silu_only(fields)
     parts = read_parts(fields, silent)
     fields = parts.fields
@@ -91,7 +91,7 @@ def _parts(
 
 
 def _model(parts: Parts, turn: RopeSpec, router: LinearRouter, shared: int) -> tuple[CommonFacts, ProgramText]:
-    """shared: how wide the block is that every row meets; 0 for none."""
+    """Returns facts and program. shared: the inner size of the block that every row goes through; 0 for none."""
     fields, facts = parts.fields, parts.facts
     inner, biased = fields.integer("moe_intermediate_size", 1, LARGEST), parts.feed.bias
     block = Mixture(

@@ -23,7 +23,7 @@ SILENT = {
 
 @architecture("DeepseekForCausalLM", model_type="deepseek")
 def deepseek(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The first layers are dense, and of the others each one whose number moe_layer_freq does not divide."""
+    """The first layers are dense. Of the others, a layer whose number is no multiple of moe_layer_freq is dense too."""
     silu_only(fields)
     parts = read_parts(fields, SILENT)
     fields, facts = parts.fields, parts.facts

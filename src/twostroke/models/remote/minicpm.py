@@ -1,4 +1,4 @@
-"""MiniCPM 1, 2 and 4: Llama with factors on the embedding, what blocks add, and the logits (OpenBMB 2024, 2025)."""
+"""MiniCPM 1, 2 and 4: Llama with factors on the embedding, the blocks' outputs, and the logits (OpenBMB 2024, 2025)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST = 1e6
 
 @architecture("MiniCPMForCausalLM", model_type="minicpm")
 def minicpm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """What blocks add is multiplied by scale_depth / sqrt(layers), logits by dim_model_base / hidden_size."""
+    """The blocks' outputs are multiplied by scale_depth / sqrt(layers), logits by dim_model_base / hidden_size."""
     refuse_setting(fields, "sparse_config", "Attention that sees chosen blocks of a long text is not implemented.")
     refuse_setting(fields, "num_experts", "MiniCPM-MoE's experts are not implemented.")
     silu_only(fields)

@@ -1,4 +1,4 @@
-"""Nemotron Super and Ultra: Llama whose layers were thinned out one by one, by a search (Bercovich et al. 2024)."""
+"""Nemotron Super and Ultra: Llama whose layers were reduced one by one, by a search (Bercovich et al. 2024)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINEAR, NOTHING = "linear", "nothing"
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """What a layer has: heads or a feed-forward block, one product in its place, or nothing."""
+    """The two parts of a layer. Each is heads or a feed-forward block, one product in its place, or nothing."""
 
     attention: Heads | str
     feed: Feed | str
@@ -34,7 +34,7 @@ class _Blocks:
 @architecture("DeciLMForCausalLM", model_type="nemotron-nas")
 def nemotron_nas(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """block_configs has, for each layer, how many query heads share a KV head and how wide its feed-forward block is.
-    It also tells whether a single product replaces one of them, and whether one is left out with its norm.
+    It also tells whether a single product replaces one of these two parts, and whether one is left out with its norm.
     """
     silu_only(fields)
     parts = read_parts(fields, SILENT)

@@ -13,7 +13,7 @@ SILENT = {"max_position_embeddings": 8192, "bos_token_id": 2, "eos_token_id": 3}
 
 @architecture("XverseForCausalLM", model_type="xverse")
 def xverse(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Without biases."""
+    """Reads XVERSE, which has no biases."""
     refuse_setting(fields, "num_experts", "XVERSE-MoE's experts are not implemented.")
     silu_only(fields)
     parts = read_parts(fields, SILENT)

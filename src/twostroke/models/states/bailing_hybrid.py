@@ -1,4 +1,5 @@
-"""Ling 3: several layers of Kimi delta attention for one of latent attention, which has a gate a head (Ant 2026)."""
+"""Ling 3: several layers of Kimi delta attention, then one of latent attention, which has a gate for each head (Ant
+2026)."""
 
 from __future__ import annotations
 
@@ -33,12 +34,12 @@ OWN_NAMES = {
     "linear_conv_kernel_dim": "short_conv_kernel_size",
 }
 BLOCK, OUT = "attention", "dense"
-"""How the names of an attention block's tensors begin, and what its last product is called."""
+"""The beginning of the names of an attention block's tensors, and the name of its last product."""
 
 
 @architecture("BailingHybridForCausalLM", model_type="bailing_hybrid")
 def bailing_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The last layer of every layer_group_size attends, unless layer_types says otherwise."""
+    """In each group of layer_group_size layers the last one has attention, unless layer_types says otherwise."""
     silu_only(fields)
     fields = with_silent(usual_names(fields, OWN_NAMES), SILENT)
     _check(fields)

@@ -38,7 +38,7 @@ class ScaledFeed:
     down_factor: float
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         inner, hidden = self.inner_size, self.hidden_size
         outputs = {"feed_forward.gate_proj": inner, "feed_forward.up_proj": inner}
         opened, up = linear(h, t.matrix("gate_up", outputs, hidden, bias=self.bias)).split(inner, inner)
@@ -49,7 +49,8 @@ class ScaledFeed:
 
 @architecture("FalconH1ForCausalLM", model_type="falcon_h1")
 def falcon_h1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Factors on the inputs of attention and of states go on to what is linear in them: biases there are refused."""
+    """Factors on the inputs of attention and of states are applied to later values that are linear in these inputs. So
+    products of the inputs may have no biases, which are refused."""
     parts = read_parts(fields, SILENT)
     fields, facts, norm, dim = parts.fields, parts.facts, parts.norm, parts.heads.head_dim
     silu_only(fields)

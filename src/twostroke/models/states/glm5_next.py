@@ -2,7 +2,7 @@
 
 Layers with latent attention choose groups of index_kpool positions. As long as there are no more groups than may be
 chosen, these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as
-fit into it. Longer ones would need the choice, whose tensors are not read. Nothing turns.
+fit into these groups. Longer sequences would need the choice, whose tensors are not read. There are no rotations.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ GROUP = {
     **{"head_dim": "linear_head_dim", "num_heads": "linear_num_heads", "gate_lower_bound": "linear_lower_bound"},
     "short_conv_kernel_size": "linear_conv_kernel_dim",
 }
-"""Members of linear_attn_config, and the fields that transformers writes."""
+"""The members of linear_attn_config, each with the field that transformers writes for it."""
 LINEAR, ATTENDING = "linear_attention", ("indexed_attention", "full_attention")
 LOWEST = -5.0
 
 
 @architecture("Glm5NextForConditionalGeneration", model_type="glm5_next")
 def glm5_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return text_model_or_flat(fields, Architecture("Glm5NextText", "glm5_next_text", _text))
 
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types defines which layers attend: every fourth one where it is absent."""
+    """layer_types defines which layers have attention; where it is absent, every fourth one has."""
     parts = _read(fields)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     layers, blocks = facts.num_layers, _blocks(parts)
@@ -131,7 +131,8 @@ def _attending(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def _seen_whole(fields: Fields) -> int:
-    """Positions of which a layer that chooses groups sees all: the last group, which is not whole, is always seen."""
+    """Returns the longest sequence of which a layer that chooses groups sees all positions. The last group, which is
+    not whole, is always seen."""
     if not fields.boolean("index_kpool_always_select_tail", True):
         raise fields.wrong("index_kpool_always_select_tail", "The last positions would not be seen.")
     pool = fields.integer("index_kpool", 1, MAX_POSITIONS, default=16)
@@ -142,7 +143,8 @@ def _seen_whole(fields: Fields) -> int:
 
 
 def _blocks(parts: LatentParts) -> list[BlockText]:
-    """The feed-forward block of each layer: gates and what they multiply are held within swiglu_limit."""
+    """Returns the feed-forward block of each layer. The values of gates, and the values that gates multiply, are held
+    within swiglu_limit."""
     fields, hidden = parts.fields, parts.facts.hidden_size
     rule = ExpertRule(Activation.SILU, fields.number("swiglu_limit", 1e-3, 1e6))
     mixed = biased_mixture(parts)

@@ -32,7 +32,7 @@ BANKS = EachExpert("feed_forward.experts")
 
 @architecture("JambaForCausalLM", model_type="jamba")
 def jamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Attention knows no positions; the steps, B and C of the scan have norms."""
+    """Attention has no positions. The steps, B and C of the scan have norms."""
     parts = read_parts(fields, SILENT)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     silu_only(fields)
@@ -73,7 +73,7 @@ def _states(fields: Fields, hidden_size: int, norm: Norm) -> MambaShape:
 
 
 def _every(fields: Fields, name: str) -> Callable[[int], bool]:
-    """Layers `offset`, `offset` + `period` and so on."""
+    """Returns a function that is true for layers `offset`, `offset` + `period` and so on."""
     period = fields.integer(f"{name}_period", 1, 4096)
     offset = fields.integer(f"{name}_offset", 0, period - 1)
     return lambda index: index % period == offset

@@ -39,14 +39,14 @@ LINEAR_NAMES = {
     **{"head_dim": "linear_head_dim", "num_heads": "linear_num_heads"},
     **{"short_conv_kernel_size": "linear_conv_kernel_dim"},
 }
-"""Members of linear_attn_config, and the fields that transformers writes."""
+"""The members of linear_attn_config, each with the field that transformers writes for it."""
 EXPERTS = "block_sparse_moe"
 BANKS = EachExpert(f"{EXPERTS}.experts", gate="w1", up="w3", down_name="w2")
 
 
 @architecture("KimiLinearForCausalLM", model_type="kimi_linear")
 def kimi_linear(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Which layers attend: linear_attn_config, whose lists count from 1, or layer_types."""
+    """linear_attn_config, whose lists count layers from 1, or layer_types defines which layers have attention."""
     silu_only(fields)
     fields = with_silent(usual_names(_with_group(fields), OWN_NAMES), SILENT)
     _check(fields)
@@ -96,7 +96,8 @@ def _experts(parts: LatentParts) -> FeedForwardText:
 
 
 def _with_group(fields: Fields) -> Fields:
-    """linear_attn_config's members as the fields that transformers writes; layer_types that are there go first."""
+    """Returns the fields with linear_attn_config's members under the names that transformers writes. layer_types takes
+    precedence where it is there."""
     group = fields.group("linear_attn_config")
     if group is None:
         return fields

@@ -39,13 +39,14 @@ CORRECTION = "feed_forward.expert_bias"
 
 @architecture("Lfm2ForCausalLM", model_type="lfm2")
 def lfm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Older configs say tie_embedding, block_ff_dim and full_attn_idxs."""
+    """Older configs have the fields tie_embedding, block_ff_dim and full_attn_idxs."""
     return _read(with_silent(fields, SILENT))
 
 
 @architecture("Lfm2MoeForCausalLM", model_type="lfm2_moe")
 def lfm2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Experts in all layers after the first num_dense_layers, whose width is intermediate_size itself."""
+    """All layers after the first num_dense_layers have experts. The inner size of the dense layers is intermediate_size
+    itself."""
     fields = with_silent(fields, {**SILENT, **MOE_SILENT, "block_auto_adjust_ff_dim": False})
     silu_only(fields)
     count, hidden = expert_count(fields), fields.integer("hidden_size", 2, 1 << 17)
@@ -63,7 +64,8 @@ def lfm2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, block: FeedForwardText | None = None, dense: int = 0) -> tuple[CommonFacts, ProgramText]:
-    """block: the feed-forward block of the layers after the first `dense`; None for the usual one."""
+    """Returns facts and program. block: the feed-forward block of the layers after the first `dense`; None for the
+    usual one."""
     tied = fields.boolean("tie_embedding", fields.boolean("tie_word_embeddings", True))
     facts = read_facts(fields, positions=128_000, ignored=("lm_head.weight",) if tied else ())
     norm = Norm(fields.number("norm_eps", 1e-12, 0.1))
@@ -88,7 +90,7 @@ def _read(fields: Fields, block: FeedForwardText | None = None, dense: int = 0) 
 
 
 def convolved(t: Tracer, h: Value, taps: int, biased: bool) -> Value:
-    """out(C * conv(B * x)), [B | C | x] = in(h)."""
+    """Returns out(C * conv(B * x)), where [B | C | x] = in(h)."""
     width = h.width
     with t.layer("conv."):
         b, c, x = linear(h, t.matrix("states_in", {"in_proj": 3 * width}, width, bias=biased)).split(
@@ -100,9 +102,8 @@ def convolved(t: Tracer, h: Value, taps: int, biased: bool) -> Value:
 
 
 def _inner(fields: Fields) -> int:
-    """The width of the feed-forward block: two thirds of the config's number, rounded up, unless the config says
-    otherwise.
-    """
+    """Returns the inner size of the feed-forward block: two thirds of the config's number, rounded up, unless the
+    config says otherwise."""
     inner = fields.integer("block_ff_dim", 1, 1 << 20, default=fields.integer("intermediate_size", 1, 1 << 20))
     if not fields.boolean("block_auto_adjust_ff_dim", True):
         return inner

@@ -31,7 +31,8 @@ CONV = "conv"
 
 @architecture("Lfm3ForCausalLM", model_type="lfm3")
 def lfm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types: conv, sliding_attention or full_attention. use_sandwich_norm: norms after blocks as well."""
+    """layer_types has conv, sliding_attention or full_attention for each layer. With use_sandwich_norm there are norms
+    after blocks as well."""
     parts = read_parts(fields, SILENT, kv_absent=4, eps="norm_eps", act=("", "silu"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     words, window = _layers(fields, facts.num_layers), window_of(fields, 256)
@@ -68,7 +69,7 @@ def lfm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _layers(fields: Fields, layers: int) -> tuple[str, ...]:
-    """The word of layer_types for each layer."""
+    """Returns the word of layer_types for each layer."""
     words = fields.texts("layer_types")
     if not words:
         usual = {2: "full_attention", 0: "sliding_attention"}

@@ -1,4 +1,5 @@
-"""MiniMax-Text-01: lightning attention with softmax attention between, experts, residuals of normed rows (2025)."""
+"""MiniMax-Text-01: lightning attention with layers of softmax attention in between, experts, residuals of normed rows
+(2025)."""
 
 from __future__ import annotations
 
@@ -31,24 +32,24 @@ FIRST_NAMES = {
     for own, usual in (("full_attention", "full_attn"), ("linear_attention", "linear_attn"), ("mlp", "mlp"))
     for factor in ("alpha", "beta")
 }
-"""What the published config.json calls the factors, and what transformers does."""
+"""The names of the factors in the published config.json, each with its name in transformers."""
 KINDS = {0: "linear_attention", 1: "full_attention"}
-"""Numbers of attn_type_list."""
+"""The type of a layer for each number of attn_type_list."""
 BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
 THETA = 1e6
 TABLES = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
-"""Tensors that transformers saves with a layer of lightning attention; they follow from its number."""
+"""Tensors that transformers saves with a layer of lightning attention. They follow from the layer's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Rows times alpha, and what a block makes of them times beta, together."""
+    """The sum of rows times alpha and a block's output for them times beta."""
 
     alpha: float
     beta: float
 
     def __call__(self, rows: Value, made: Value) -> Value:
-        """The sum of both: the rows and what the block made of them, each by its factor."""
+        """Returns the sum of the rows and the block's output `made`, each times its factor."""
         return add(scale(rows, self.alpha), scale(made, self.beta))
 
 
@@ -71,7 +72,8 @@ def minimax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _published(fields: Fields) -> Fields:
-    """The fields under the names that transformers has. Raises UnsupportedModel for what it does not have."""
+    """Returns the fields under their names in transformers. Raises UnsupportedModel for settings that transformers does
+    not have."""
     if not fields.boolean("postnorm", False):
         raise UnsupportedModel(
             "config.json: postnorm is false.",

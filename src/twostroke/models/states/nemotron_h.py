@@ -1,5 +1,5 @@
-"""Nemotron-H: each layer one block: Mamba-2, attention without positions, or a plain feed-forward block (NVIDIA 2025).
-"""
+"""Nemotron-H: each layer is one block: Mamba-2, attention without positions, or a plain feed-forward block (NVIDIA
+2025)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ PREFIXES = (("backbone.", "model."),)
 
 @architecture("NemotronHForCausalLM", model_type="nemotron_h")
 def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """dt is bounded by time_step_limit alone: transformers' path for several tokens also applies time_step_min, its
-    path for one does not."""
+    """dt is bounded by time_step_limit alone. In transformers, the path for several tokens also applies time_step_min,
+    and the path for one token does not."""
     shape = _read(fields, _kinds(fields))
     kinds, norm = shape.kinds, shape.norm
     states = _states(shape.fields, shape.facts.hidden_size, norm.eps)
@@ -76,7 +76,8 @@ def nemotron_h(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("NemotronH_Omni_Reasoning_V3", model_type="nemotron_h_omni")
 def nemotron_h_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees and hears. Published configs call its group llm_config."""
+    """Reads the language model of a checkpoint that also takes images and sounds. Published configs call its group
+    llm_config."""
     facts, text = language_model(usual_names(fields, {"llm_config": "text_config"}), "NemotronHForCausalLM")
     inside = tuple((f"language_model.{stored}", usual) for stored, usual in PREFIXES)
     return replace(facts, stored_prefixes=(*inside, *facts.stored_prefixes)), text
@@ -85,9 +86,8 @@ def nemotron_h_omni(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @predicts("NemotronHForCausalLM")
 def prediction(fields: Fields) -> tuple[MtpHead, ...]:
     """Blocks without states (mtp_layers_block_type, or the letters of mtp_hybrid_override_pattern) are one layer
-    together. The norms and the product before it have the names of the first block, the norm after it that of the last
-    block.
-    """
+    together. The norms and the product before it have the names of the first block; the norm after it has the name of
+    the last block."""
     if not fields.integer("num_nextn_predict_layers", 0, 1, default=0):
         return ()
     words, pattern = "mtp_layers_block_type", "mtp_hybrid_override_pattern"
@@ -110,7 +110,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What layers without states are made of. kinds: the kinds of the model's layers."""
+    """The parts of layers without states. kinds: the kinds of the model's layers."""
 
     fields: Fields
     facts: CommonFacts
@@ -122,7 +122,7 @@ class _Shape:
     tied: bool
 
     def block(self, t: Tracer, kind: str, x: Value) -> Value:
-        """A layer of this kind: any but states."""
+        """Applies a layer of any kind except states."""
         h = self.norm(t, "norm", x)
         if kind == "attention":
             return add(x, attend(t, self.heads, h))
@@ -130,7 +130,7 @@ class _Shape:
 
 
 def _read(fields: Fields, kinds: tuple[str, ...], further: tuple[str, ...] = ()) -> _Shape:
-    """further: kinds of layers next to the model's."""
+    """Reads the parts of layers without states. further: kinds of layers in addition to the model's."""
     fields = with_silent(fields, {**SILENT, "num_hidden_layers": len(kinds)})
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=4096, ignored=("mtp.", *(("lm_head.weight",) if tied else ())))
@@ -157,8 +157,8 @@ def _read(fields: Fields, kinds: tuple[str, ...], further: tuple[str, ...] = ())
 
 
 def _experts(fields: Fields, feed: Feed) -> FeedForwardText:
-    """Plain experts, between two products where moe_latent_size makes them narrower, and a block that every row
-    meets."""
+    """Returns a block of experts without gates, and a block that every row goes through. Where moe_latent_size makes
+    the experts narrower, they stand between two products."""
     hidden, count = feed.hidden_size, expert_count(fields)
     latent = fields.optional_integer("moe_latent_size", 1, hidden)
     inner = fields.integer("moe_intermediate_size", 1, 1 << 20)
@@ -211,13 +211,13 @@ def _states(fields: Fields, hidden_size: int, eps: float) -> Mamba2Shape:
 
 
 def _kinds(fields: Fields) -> tuple[str, ...]:
-    """What each layer is."""
+    """Returns the kind of each layer."""
     words = "layers_block_type" if fields.texts("layers_block_type") else "layer_types"
     return _kinds_of(fields, words, "hybrid_override_pattern")
 
 
 def _kinds_of(fields: Fields, listed: str, letters: str) -> tuple[str, ...]:
-    """What each layer is, by a field with words or by one with letters."""
+    """Returns the kind of each layer, from a field with words (listed) or from one with letters."""
     words, pattern = fields.texts(listed), fields.text(letters, "")
     found = [WORDS.get(word) for word in words] if words else [KINDS.get(letter) for letter in pattern]
     if not found or None in found:

@@ -1,4 +1,5 @@
-"""OLMo Hybrid: three layers with the gated delta rule, whose states may turn over, for one of attention (Ai2 2026)."""
+"""OLMo Hybrid: three layers with the gated delta rule, whose states may change sign, for one of attention (Ai2 2026).
+"""
 
 from __future__ import annotations
 
@@ -23,14 +24,13 @@ from twostroke.types.spec.fields import Fields
 SILENT = {"max_position_embeddings": 65_536, "eos_token_id": 100_257}
 LARGEST = 1 << 16
 GATE_EPS = 1e-5
-"""The eps of the norm after the delta rule; no field says it."""
+"""The eps of the norm after the delta rule. The config has no field for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OlmoDelta:
-    """key_dim, value_dim: the sizes of one head. strength: the most that a state is changed by, 2 where it may turn
-    over.
-    """
+    """key_dim, value_dim: the sizes of one head. strength: the largest factor of a change of the state; 2 where
+    linear_allow_neg_eigval lets states change sign, else 1."""
 
     hidden_size: int
     key_heads: int
@@ -43,9 +43,8 @@ class OlmoDelta:
 
 @architecture("OlmoHybridForCausalLM", model_type="olmo_hybrid")
 def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Every fourth layer attends, and the last where no other does, unless layer_types says otherwise. Heads turn only
-    where rope_parameters or rope_theta name a base. Layers that attend have their norms after the blocks.
-    """
+    """Every fourth layer has attention, and the last where no other does, unless layer_types says otherwise. Heads turn
+    only where rope_parameters or rope_theta name a base. Layers with attention have their norms after the blocks."""
     parts = read_parts(fields, SILENT)
     fields, layers, heads = parts.fields, parts.facts.num_layers, parts.heads.num_heads
     usual = [index % 4 == 3 for index in range(layers)]
@@ -91,7 +90,7 @@ def _delta(fields: Fields, hidden: int, heads: int) -> OlmoDelta:
 
 
 def _net(t: Tracer, shape: OlmoDelta, x: Value) -> Value:
-    """The block's output for rows x (T, hidden), not yet added."""
+    """Returns the block's output for rows x (T, hidden), before it is added to the residual."""
     heads = shape.value_heads
     keys, values = shape.key_heads * shape.key_dim, heads * shape.value_dim
     outputs = {

@@ -1,4 +1,4 @@
-"""Qwen3-Next and Qwen3.5: three layers of the gated delta rule for one of attention, whose output is gated too."""
+"""Qwen3-Next and Qwen3.5: three layers of the gated delta rule for one of attention, whose output also has a gate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SILENT: Mapping[str, object] = {
     **{"linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16},
     **{"linear_num_value_heads": 32, "full_attention_interval": 4},
 }
-"""The defaults of transformers for both, for fields that config.json does not have."""
+"""The defaults of transformers for both families, for fields that config.json does not have."""
 
 NEXT_SILENT = {
     **{"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512},
@@ -68,7 +68,7 @@ class Hybrid:
 
 @architecture("Qwen3NextForCausalLM", model_type="qwen3_next")
 def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Experts with a shared one in most layers, as decoder_sparse_step and mlp_only_layers say."""
+    """Most layers have experts with a shared one; decoder_sparse_step and mlp_only_layers define which."""
     shape = _read_next(fields)
     fields, layers = shape.fields, shape.facts.num_layers
     count = fields.integer("num_experts", 0, MOST_EXPERTS)
@@ -83,33 +83,33 @@ def qwen3_next(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen3_5ForCausalLM", model_type="qwen3_5_text")
 def qwen3_5(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """A dense feed-forward block in each layer."""
+    """Every layer has a dense feed-forward block."""
     shape = _read_dense(fields)
     return shape.facts, _program(shape, (_dense(shape.fields, shape.facts),) * shape.facts.num_layers)
 
 
 @architecture("Qwen3_5ForConditionalGeneration", model_type="qwen3_5")
 def qwen3_5_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "Qwen3_5ForCausalLM")
 
 
 @architecture("Qwen3_5MoeForCausalLM", model_type="qwen3_5_moe_text")
 def qwen3_5_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Experts with a shared one in each layer. Files hold a tensor for each expert, or stacks of all."""
+    """Every layer has experts with a shared one. Files hold a tensor for each expert, or stacks of all experts."""
     shape, block = _read_moe(fields)
     return replace(shape.facts, stacks=STACKS), _program(shape, (block,) * shape.facts.num_layers)
 
 
 @architecture("Qwen3_5MoeForConditionalGeneration", model_type="qwen3_5_moe")
 def qwen3_5_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "Qwen3_5MoeForCausalLM")
 
 
 @predicts("Qwen3NextForCausalLM")
 def next_prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """A layer with attention; with experts where the model has them."""
+    """Reads a prediction layer with attention, and with experts where the model has them."""
     shape = _read_next(fields)
     count = shape.fields.integer("num_experts", 0, MOST_EXPERTS)
     return _prediction(
@@ -120,19 +120,19 @@ def next_prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 @predicts("Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration")
 def dense_prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """A layer with attention."""
+    """Reads a prediction layer with attention."""
     shape = _read_dense(text_fields(fields))
     return _prediction(shape, _dense(shape.fields, shape.facts))
 
 
 @predicts("Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration")
 def moe_prediction(fields: Fields) -> tuple[MtpHead, ...]:
-    """A layer with attention and experts."""
+    """Reads a prediction layer with attention and experts."""
     return _prediction(*_read_moe(text_fields(fields)))
 
 
 def _prediction(shape: Hybrid, block: FeedForwardText) -> tuple[MtpHead, ...]:
-    """The prediction layers. Their tensors have names of their own, next to those of the model."""
+    """Returns the prediction layer. Its tensors have names of their own, next to those of the model."""
     norm, turn = shape.norm, turn_of(shape)
 
     def layer(t: Tracer, x: Value) -> Value:
@@ -157,7 +157,7 @@ def _read_moe(fields: Fields) -> tuple[Hybrid, FeedForwardText]:
 
 
 def read_hybrid(fields: Fields, *, by_key_head: bool) -> Hybrid:
-    """The shape of a model, of a config without silent fields. by_key_head: see DeltaNetShape."""
+    """Reads the shape of a model, from a config whose defaults are filled in. by_key_head: see DeltaNetShape."""
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=32_768, ignored=(*NOT_TEXT, *(("lm_head.weight",) if tied else ())))
     silu_only(fields)
@@ -198,7 +198,7 @@ def _dense(fields: Fields, facts: CommonFacts) -> FeedForwardText:
 
 
 def gated_mixture(fields: Fields, facts: CommonFacts, count: int) -> Mixture:
-    """Experts, and one that every token uses, scaled by a gate of the token."""
+    """Returns a mixture of experts, and one that every token uses, scaled by a gate of the token."""
     hidden = facts.hidden_size
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count), fields.boolean("norm_topk_prob", True))
     feed = named_feed(hidden, fields.integer("shared_expert_intermediate_size", 1, 1 << 20), "mlp.shared_expert")
@@ -226,5 +226,6 @@ def _program(shape: Hybrid, blocks: tuple[FeedForwardText, ...]) -> ProgramText:
 
 
 def turn_of(shape: Hybrid, partial: float = PARTIAL) -> RopeSpec:
-    """The rotation of its heads. partial: the share of a head that turns where the config does not have the field."""
+    """Returns the rotation of the model's heads. partial: the share of a head that turns where the config does not have
+    the field."""
     return rope_from_config(shape.fields, shape.heads.head_dim, shape.facts.max_positions, partial=partial)

@@ -2,7 +2,7 @@
 
 Layers with attention choose groups of indexer_compress_ratio positions. As long as there are no more groups than may be
 chosen, these layers see all positions. Only that case is implemented, so the longest sequence has as many positions as
-fit into it. Longer ones would need the choice, whose tensors are not read.
+fit into these groups. Longer sequences would need the choice, whose tensors are not read.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ OWN_SILENT = {
 INDEXED, ATTENDING = "indexed_attention", "full_attention"
 GATES = {"silu": Activation.SILU, "sigmoid": Activation.SIGMOID}
 SIZES = ("indexer_n_heads", "indexer_kv_heads", "indexer_head_dim")
-"""Sizes of what chooses positions."""
+"""The size fields of the indexer that chooses positions."""
 
 
 @architecture("Qwen4ExpForCausalLM", model_type="qwen4_exp_text")
 def qwen4_exp(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Experts with a shared one in each layer; layer_types defines which layers attend."""
+    """Every layer has experts with a shared one. layer_types defines which layers have attention."""
     _refuse_tables(fields)
     fields = with_silent(fields, {**SILENT, **OWN_SILENT})
     kinds = [ATTENDING if kind == INDEXED else kind for kind in fields.texts("layer_types")]
@@ -81,7 +81,7 @@ def qwen4_exp(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 @architecture("Qwen4ExpForConditionalGeneration", model_type="qwen4_exp")
 def qwen4_exp_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images."""
+    """Reads the language model of a checkpoint that also sees images."""
     return language_model(fields, "Qwen4ExpForCausalLM")
 
 
@@ -103,7 +103,8 @@ def _gate(fields: Fields) -> Activation:
 
 
 def _seen_whole(fields: Fields) -> int:
-    """Positions of which a layer that chooses groups sees all: the last group, which is not whole, is always seen."""
+    """Returns the longest sequence of which a layer that chooses groups sees all positions. The last group, which is
+    not whole, is always seen."""
     for name in SIZES:
         fields.integer(name, 1, 1 << 16)
     group = fields.integer("indexer_compress_ratio", 1, MAX_POSITIONS)

@@ -32,7 +32,8 @@ SILENT = {
     **{"max_position_embeddings": 8192, "tie_word_embeddings": True, "bos_token_id": 2, "eos_token_id": 1},
     **{"hidden_activation": "gelu_pytorch_tanh", "block_types": ["recurrent", "recurrent", "attention"]},
 }
-"""The family's configs name no longest sequence: its models were trained on 8,192 tokens."""
+"""The defaults for fields that config.json does not have. The family's configs give no longest sequence; its models
+were trained on 8,192 tokens."""
 ATTENTION = "attention"
 NAMES = AttentionNames("q_proj", "k_proj", "v_proj", "o_proj")
 
@@ -50,7 +51,7 @@ class RecurrentBlock:
     activation: Activation
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """What the block makes of the normed rows h."""
+        """Returns the block's output for the normed rows h."""
         into = {"linear_x": self.width, "linear_y": self.width}
         x, y = linear(h, t.matrix("states_in", into, self.hidden_size, bias=True)).split(self.width, self.width)
         bias = t.vector("conv_1d", self.width, suffix=".bias")
@@ -62,7 +63,7 @@ class RecurrentBlock:
         return linear(multiply(made, y, self.activation), out)
 
     def _gate(self, t: Tracer, name: str, x: Value) -> Value:
-        """Each head's channels by a matrix of its own, stored as (heads, columns, rows)."""
+        """Multiplies each head's channels by a matrix of its own, stored as (heads, columns, rows)."""
         heads, size = self.heads, self.width // self.heads
         stored = (heads, size, size)
         parts = tuple(Tensor(t.name(f"{name}_weight"), stored, True, matrix=head) for head in range(heads))
@@ -72,9 +73,8 @@ class RecurrentBlock:
 
 @architecture("RecurrentGemmaForCausalLM", model_type="recurrent_gemma")
 def recurrent_gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """block_types: recurrent or attention, repeated over the layers. intermediate_size: the outputs of gate and up
-    together.
-    """
+    """block_types has recurrent or attention, repeated over the layers. intermediate_size counts the outputs of gate
+    and up together."""
     parts = read_parts(fields, SILENT, plus=1.0, act=("hidden_activation", "gelu_pytorch_tanh"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     if not fields.boolean("embeddings_scale_by_sqrt_dim", True):

@@ -1,7 +1,8 @@
 """Zamba: Mamba in every layer, and before some of them one transformer block that they share (Glorioso et al. 2024).
 
-The shared block reads the residual next to the embedding. Its output is not added to the residual: a product of it is
-added to what the layer's Mamba block reads. That block scans in heads, whose products are their own.
+The shared block reads the residual next to the embedding. Its output is not added to the residual. A product of the
+output is added to the input of the layer's Mamba block. The Mamba block scans in heads, and each head has products of
+its own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SILENT = {
 }
 KINDS = {"hybrid": True, "mamba": False, "linear_attention": False}
 ALWAYS = (False, False, True)
-"""Whether the first layers have the shared block, where the config lists no layers."""
+"""For each of the first layers, whether it has the shared block, where the config does not list layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class MambaHeads:
     bias: bool
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """What the block makes of the normed rows h. Values and gates lie side by side in its first product."""
+        """Returns the block's output for the normed rows h. Values and gates lie side by side in its first product."""
         inner = self.inner
         apart = {"in_proj": HeadRows(1, 2 * inner, 2 * inner, pairs=inner)}
         into = t.matrix("states_in", {"in_proj": 2 * inner}, self.hidden_size, bias=self.bias, orders=apart)
@@ -70,7 +71,7 @@ class MambaHeads:
         return linear(multiply(join(*scanned), gate, Activation.SILU), last)
 
     def _scan(self, t: Tracer, index: int, x: Value, out: Value) -> None:
-        """The scan of one head, into `out`."""
+        """Writes the scan of head `index` into `out`."""
         heads, width, numbers, rank = self.heads, x.width, self.numbers, self.rank
 
         def product(name: str, rows: int, columns: int, bias: str = "") -> Weight:
@@ -89,7 +90,8 @@ class MambaHeads:
 
 @architecture("ZambaForCausalLM", model_type="zamba")
 def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layers_block_type: mamba or hybrid for each layer. Where it is absent, attn_layer_period and its offset count."""
+    """layers_block_type has mamba or hybrid for each layer. Where it is absent, attn_layer_period and attn_layer_offset
+    decide."""
     fields = with_silent(fields, SILENT)
     if not fields.boolean("tie_word_embeddings", True):
         raise fields.wrong("tie_word_embeddings", "Without a tied head, transformers ties no shared blocks either.")
@@ -102,7 +104,7 @@ def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     blocks = [f"model.layers.{index}.shared_transf." for index, hybrid in enumerate(hybrids) if hybrid]
 
     def made(t: Tracer, x: Value, table: Weight) -> Value:
-        """What the shared block makes of the residual x."""
+        """Returns the shared block's output for the residual x."""
         h = norm(t, "input_layernorm", beside_embedding(t, x, table))
         return feed(t, norm(t, "pre_ff_layernorm", attend(t, shared, h), in_place=True))
 
@@ -129,7 +131,7 @@ def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _shared_heads(fields: Fields, hidden: int) -> Heads:
-    """The heads of the shared block, which read twice the hidden size."""
+    """Reads the heads of the shared block, which read twice the hidden size."""
     num_heads = fields.integer("num_attention_heads", 1, 4096)
     if (fields.optional_integer("attention_hidden_size", 1, 1 << 20) or 2 * hidden) != 2 * hidden:
         raise fields.wrong("attention_hidden_size", f"The block reads twice the hidden size, {2 * hidden}.")
@@ -159,7 +161,7 @@ def _states(fields: Fields, hidden: int) -> MambaHeads:
 
 
 def _hybrids(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """Whether each layer has the shared block."""
+    """Returns for each layer whether it has the shared block."""
     name = "layers_block_type" if fields.has("layers_block_type") else "layer_types"
     kinds = fields.texts(name)
     if not kinds:

@@ -1,7 +1,7 @@
 """Zamba2: Mamba-2 in every layer, and before some of them a transformer block that layers share (Glorioso et al. 2024).
 
-The shared block reads the residual next to the embedding. Each use of it has low-rank products of its own next to the
-block's products. Its output is not added to the residual: it is added to what the layer's Mamba-2 block reads.
+The shared block reads the residual next to the embedding. Each use of the block has low-rank products of its own next
+to the block's products. Its output is not added to the residual but to the input of the layer's Mamba-2 block.
 """
 
 from __future__ import annotations
@@ -44,19 +44,18 @@ SILENT = {
     **{"mamba_d_state": 64, "time_step_min": 0.001, "num_mem_blocks": 1, "adapter_rank": 128},
 }
 STATE_NAMES = {"n_mamba_heads": "mamba_n_heads", "mamba_ngroups": "mamba_n_groups", "use_conv_bias": "mamba_conv_bias"}
-"""This family's names of fields, and the names that other hybrids have for them."""
+"""This family's names of fields, each with the name that other hybrids have for it."""
 STATE_EPS = 1e-5
-"""The eps of the norm after the scan, whatever the config says of the other norms."""
+"""The eps of the norm after the scan, whatever eps the config gives for the other norms."""
 KINDS = {"hybrid": True, "mamba": False, "linear_attention": False}
 USUAL_HYBRIDS = (*range(6, 48, 6), 47, 51)
-"""Layers with the shared block where the config names none: those of the 2.7B."""
+"""The layers with the shared block where the config names none. They are those of the 2.7B model."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBlock:
-    """The transformer block. rank: the rank of the low-rank products of each use; those of attention are there if
-    `adapted`.
-    """
+    """The transformer block. rank: the rank of the low-rank products of each use. adapted: whether the attention has
+    such products too."""
 
     heads: Heads
     inner_size: int
@@ -68,7 +67,8 @@ class SharedBlock:
     turn: RopeSpec | None
 
     def __call__(self, t: Tracer, use: int, x: Value, table: Weight) -> Value:
-        """What use number `use` makes of the residual x; names of its tensors follow the prefix. table: embeddings."""
+        """Returns the output of use number `use` for the residual x. The names of its tensors follow the prefix. table:
+        the table of embeddings."""
         h = self.norm(t, "input_layernorm", beside_embedding(t, x, table))
         return self._fed(t, use, self.norm(t, "pre_ff_layernorm", self._attended(t, use, h)))
 
@@ -105,9 +105,8 @@ class SharedBlock:
 
 
 def beside_embedding(t: Tracer, x: Value, table: Weight) -> Value:
-    """The residual x joined with the embeddings of the same tokens, so the rows are twice as wide. table: the table of
-    embeddings.
-    """
+    """Returns the residual x joined with the embeddings of the same tokens, so the rows are twice as wide. table: the
+    table of embeddings."""
     both = x.fresh(2 * x.width)
     left, right = both.split(x.width, x.width)
     t.record(TakeColumns(left, x, t.constant("columns", tuple(map(float, range(x.width))))))
@@ -117,7 +116,7 @@ def beside_embedding(t: Tracer, x: Value, table: Weight) -> Value:
 
 @architecture("Zamba2ForCausalLM", model_type="zamba2")
 def zamba2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layers_block_type: mamba or hybrid for each layer. num_mem_blocks shared blocks take turns; where
+    """layers_block_type has mamba or hybrid for each layer. The num_mem_blocks shared blocks take turns. Where
     tie_word_embeddings is false, nothing is shared, as in transformers."""
     fields = usual_names(with_silent(fields, SILENT), {**STATE_NAMES, "layer_types": "layers_block_type"})
     refuse_setting(fields, "use_long_context", "What it changes in the rotations differs between programs.")
@@ -145,13 +144,13 @@ def zamba2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _block(layer: int) -> str:
-    """The beginning of the names of a layer's transformer block."""
+    """Returns the beginning of the names of a layer's transformer block."""
     return f"model.layers.{layer}.shared_transformer."
 
 
 def _other_adapters(hybrids: tuple[int, ...], blocks: int) -> Iterator[str]:
-    """Beginnings of names of low-rank products that belong to other uses than a layer's own: each block holds those of
-    every use that would be its own if layers shared blocks."""
+    """Yields the beginnings of names of low-rank products that belong to other uses than a layer's own. Each block
+    holds the products of every use that would be its own if layers shared blocks."""
     lists = [f"self_attn.linear_{name}_adapter_list" for name in "qkv"] + ["feed_forward.gate_up_proj_adapter_list"]
     for own, layer in enumerate(hybrids):
         for use in range(own % blocks, len(hybrids), blocks):
@@ -160,7 +159,8 @@ def _other_adapters(hybrids: tuple[int, ...], blocks: int) -> Iterator[str]:
 
 
 def _program(decoder: Decoder, shared: SharedBlock, states: Mamba2Shape, owners: dict[int, int]) -> ProgramText:
-    """owners: for each layer with a shared block, the layer under whose names the block's tensors are stored."""
+    """Returns the program. owners: for each layer with a shared block, the layer under whose names the block's tensors
+    are stored."""
     uses = {layer: use for use, layer in enumerate(owners)}
 
     def text(t: Tracer) -> Value:
@@ -205,7 +205,7 @@ def _shared(fields: Fields, facts: CommonFacts, norm: Norm) -> SharedBlock:
 
 
 def _hybrids(fields: Fields, layers: int) -> tuple[int, ...]:
-    """The layers with a shared block."""
+    """Returns the layers with a shared block."""
     kinds = fields.texts("layers_block_type")
     if not kinds and layers == SILENT["num_hidden_layers"]:
         return USUAL_HYBRIDS

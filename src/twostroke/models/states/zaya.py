@@ -1,7 +1,8 @@
 """ZAYA 1: attention whose q and k pass two short convolutions, experts that a small network chooses (Zyphra 2026).
 
 Compressed convolutional attention (Figliolia et al. 2025): a convolution of each channel, one within each head, next to
-the mean of q and k; half of v is made of the row before. Routers read what the router of the layer before has read too.
+the mean of q and k; half of v is made from the row before. A router also reads the value that the router of the layer
+before has read.
 """
 
 from __future__ import annotations
@@ -48,27 +49,26 @@ WHOLE, WINDOW = THETAS
 PARTIAL = 0.5
 """The share of a head that turns."""
 UNIT = Norm(1e-14, NormKind.UNIT)
-"""The norm of heads: transformers divides by their length, which it holds above this."""
+"""The norm of heads. transformers divides by the length of a head, which it holds above this epsilon."""
 PROJECTION, GATE = "self_attn.qkv_proj.", "mlp.gate."
 
 
 @dataclass(frozen=True, slots=True)
 class Convolved(HeadCounts):
-    """Heads whose q and k are convolved. taps: how many positions the convolution of each channel reads; the one within
-    heads reads two.
-    """
+    """Heads whose q and k are convolved. taps: how many positions the convolution of each channel reads; the
+    convolution within heads reads two."""
 
     taps: int
 
     @property
     def channels(self) -> int:
-        """Elements of q and k."""
+        """The number of elements of q and k."""
         return self.query + self.kv
 
 
 @architecture("ZayaForCausalLM", model_type="zaya")
 def zaya(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types: hybrid_sliding layers have a window. The expert after the others does nothing."""
+    """In layer_types, hybrid_sliding layers have a window. The expert after the others does nothing."""
     silu_only(fields)
     for name in ("attention_bias", "lm_head_bias"):
         refuse_setting(fields, name, "No published model of this family has these biases.")
@@ -111,7 +111,8 @@ def _kinds(fields: Fields, layers: int) -> tuple[str, ...]:
 
 
 def _turns(fields: Fields, head_dim: int, positions: int) -> dict[str, RopeSpec]:
-    """Published files hold rope_type next to the groups; transformers removes it."""
+    """Returns the rotation of each kind of layer. Published files hold rope_type next to the groups; transformers
+    removes it."""
     group = fields.group("rope_parameters")
     if group is not None and any(kind in group.values for kind in THETAS):
         said = {name: value for name, value in group.values.items() if name != "rope_type"}
@@ -120,7 +121,7 @@ def _turns(fields: Fields, head_dim: int, positions: int) -> dict[str, RopeSpec]
 
 
 def _mixture(fields: Fields, hidden: int) -> Mixture:
-    """The experts; their routes are made by `_routes`."""
+    """Reads the experts. Their routes are made by `_routes`."""
     fields.integer("num_experts_per_tok", 1, 1)
     count = expert_count(fields)
     return Mixture(
@@ -132,7 +133,7 @@ def _mixture(fields: Fields, hidden: int) -> Mixture:
 
 
 def _attend(t: Tracer, shape: Convolved, h: Value, window: int, turn: RopeSpec) -> Value:
-    """The block's output for the normed rows h, not yet added."""
+    """Returns the block's output for the normed rows h, before it is added to the residual."""
     half = shape.kv // 2
     widths = {"q_proj": shape.query, "k_proj": shape.kv, "v_proj_current": half, "v_proj_delayed": half}
     with t.layer(PROJECTION):
@@ -153,8 +154,8 @@ def _attend(t: Tracer, shape: Convolved, h: Value, window: int, turn: RopeSpec) 
 
 
 def _convolved(t: Tracer, shape: Convolved, qk: Value) -> Value:
-    """What both convolutions make of q and k. Before the first row the first one gives its bias, so it is added after
-    the shift."""
+    """Returns the result of both convolutions for q and k. Before the first row, the first convolution gives its bias;
+    so this bias is added after the shift."""
     channels, dim = shape.channels, shape.head_dim
     first = short_conv(qk, conv_taps(t, "conv_qk_depthwise", channels, shape.taps))
     before, now = (1.0,) * channels, (0.0,) * channels
@@ -170,7 +171,7 @@ def _convolved(t: Tracer, shape: Convolved, qk: Value) -> Value:
 
 
 def _within_heads(t: Tracer, shape: Convolved) -> Weight:
-    """For each head of q and k the matrix of the convolution within it."""
+    """Returns for each head of q and k the matrix of the convolution within the head."""
     dim, name = shape.head_dim, t.name("conv_qk_grouped")
     heads = [(head * dim, (head + 1) * dim) for head in range(shape.channels // dim)]
     parts = tuple(Tensor(f"{name}.weight", (shape.channels, dim, 2), rows=rows) for rows in heads)
@@ -179,7 +180,7 @@ def _within_heads(t: Tracer, shape: Convolved) -> Weight:
 
 
 def _means(t: Tracer, shape: Convolved, qk: Value) -> tuple[Value, Value]:
-    """For each head of q the mean of it and its k; for each k the mean of these."""
+    """Returns for each head of q the mean of the head and its k, and for each head of k the mean of these means."""
     dim, group = shape.head_dim, shape.num_heads // shape.num_kv_heads
     q, k = qk.split(shape.query, shape.kv)
     repeated = [float(head // group * dim + place) for head in range(shape.num_heads) for place in range(dim)]
@@ -193,9 +194,8 @@ def _means(t: Tracer, shape: Convolved, qk: Value) -> tuple[Value, Value]:
 
 
 def _routes(t: Tracer, parts: Parts, rank: int, h: Value, before: Value | None) -> tuple[Value, Value]:
-    """The expert of each row with its weight, and the value that the router of the next layer also reads. before: this
-    value from the layer before, which is overwritten.
-    """
+    """Returns the expert of each row with its weight, and the value that the router of the next layer also reads.
+    before: this value from the layer before, which is overwritten."""
     with t.layer(GATE):
         read = linear(h, t.matrix("router", {"down_proj": rank}, h.width, bias=True))
         if before is not None:
@@ -210,7 +210,7 @@ def _routes(t: Tracer, parts: Parts, rank: int, h: Value, before: Value | None) 
 
 
 def _added(t: Tracer, name: str, residual: Value, made: Value) -> Value:
-    """Both with a bias and a factor for each column."""
+    """Returns the sum of the residual and a block's output, each with a bias and a factor for each column."""
     return add(_scaled(t, f"{name}.residual", residual), _scaled(t, f"{name}.hidden_states", made))
 
 

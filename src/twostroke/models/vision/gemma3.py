@@ -1,4 +1,4 @@
-"""Gemma 3: SigLIP over one square tile, whose patches become 256 image rows by their means (Gemma team 2025).
+"""Gemma 3: SigLIP over one square tile; 256 image rows are means of its patches (Gemma team 2025).
 
 The rows of an image see each other in all layers of the language model.
 """
@@ -23,11 +23,11 @@ SILENT = {
     **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
     **{"image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """mm_tokens_per_image rows, each the mean of a square of patches."""
+    """A tile has mm_tokens_per_image image rows. Each of them is the mean of a square of patches."""
     tower = read_siglip(fields.group("vision_config") or fields.only({}), SILENT)
     rows = fields.integer("mm_tokens_per_image", 1, 1 << 16, default=256)
     side = math.isqrt(rows)

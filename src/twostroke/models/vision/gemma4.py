@@ -1,6 +1,5 @@
 """Gemma 4: a tower over tiles of any size, with norms before and after each block. Its patches turn by column and line,
-and have learned places of both; squares of them become image rows by their means (Gemma team 2026).
-"""
+and have learned places of both. The means of squares of patches become image rows (Gemma team 2026)."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ SILENT = {
     **{"num_key_value_heads": 12, "head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6},
     **{"pooling_kernel_size": 3, "patch_size": 16, "position_embedding_size": 10_240},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 THETA = 100.0
 TOWER, PROJECTOR = "model.vision_tower.", "model.embed_vision."
 PREFIXES = (("vision_tower.", TOWER), ("embed_vision.", PROJECTOR))
@@ -41,7 +40,7 @@ PREFIXES = (("vision_tower.", TOWER), ("embed_vision.", PROJECTOR))
 
 @dataclass(frozen=True, slots=True)
 class Gemma4Tower:
-    """The layers. bounded: whether inputs and outputs of products are held between numbers of the checkpoint."""
+    """The layers. bounded: whether the inputs and outputs of products are held between numbers of the checkpoint."""
 
     num_layers: int
     heads: HeadCounts
@@ -52,7 +51,7 @@ class Gemma4Tower:
     bounded: bool
 
     def __call__(self, t: Tracer, x: Value) -> Value:
-        """The rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
+        """Returns the rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
         cache = t.cache(PagedKV(self.heads.num_kv_heads, self.heads.head_dim, ahead=ALL_AHEAD))
         for index in range(self.num_layers):
             with t.layer(f"encoder.layers.{index}."):
@@ -76,8 +75,8 @@ class Gemma4Tower:
         return self._product(t, "self_attn.o_proj", attention(q, cache, 1.0).flat(), heads.hidden_size)
 
     def _turned(self, t: Tracer, name: str, x: Value) -> Value:
-        """Heads with a norm, turned. Each half of a head turns by itself, so its second and third quarter change
-        places: then the pairs of `rope` are those of the halves."""
+        """Returns the heads with a norm, turned. Each half of a head turns by itself, so its second and third quarter
+        change places. Then the pairs of `rope` are those of the halves."""
         (count, dim), quarter = x.shape, x.shape[1] // 4
         order = tuple(
             float(head * dim + part * quarter + column)
@@ -99,8 +98,8 @@ def _bounds(t: Tracer, name: str) -> Vector:
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """pooling_kernel_size squared patches become one image row. Where the config asks for it, the rows of an image see
-    each other in layers with a window."""
+    """A square of pooling_kernel_size x pooling_kernel_size patches becomes one image row. Where the config asks for
+    it, the rows of an image see each other in layers with a window."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     text = text_fields(fields)
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("pooling_kernel_size", 1, 64)

@@ -1,6 +1,5 @@
-"""Gemma 4 12B: no tower. The pixels of an image row pass a norm and a product, and its places are added (Gemma team
-2026).
-"""
+"""Gemma 4 12B: there is no tower. The pixels of an image row pass a norm and a product, and its places are added (Gemma
+team 2026)."""
 
 from __future__ import annotations
 
@@ -22,9 +21,9 @@ SILENT = {
     **{"patch_size": 16, "pooling_kernel_size": 3, "mm_embed_dim": 3840, "mm_posemb_size": 1120},
     "rms_norm_eps": 1e-6,
 }
-"""What transformers assumes where vision_config is silent."""
+"""The defaults of transformers for fields that vision_config does not have."""
 EPS = 1e-5
-"""That of PyTorch's layer norms."""
+"""The epsilon of PyTorch's layer norms."""
 EMBEDDER, PROJECTOR = "model.vision_embedder.", "model.embed_vision."
 PREFIXES = (("vision_embedder.", EMBEDDER), ("embed_vision.", PROJECTOR))
 

@@ -28,7 +28,7 @@ SILENT = {
     **{"image_size": 336, "patch_size": 14, "rms_norm_eps": 1e-5, "spatial_merge_size": 2},
     **{"temporal_patch_size": 2, "out_hidden_size": 4096, "intermediate_size": 13_696},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 SECTIONS = (8, 12, 12)
 PREFIX = "model.visual."
 PREFIXES = (("visual.", PREFIX),)
@@ -36,8 +36,8 @@ BETWEEN = Norm(1e-5, NormKind.LAYER)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """spatial_merge_size squared patches become one image row. Feed-forward blocks of layers are out_hidden_size wide;
-    intermediate_size is the width of the one after them."""
+    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row. The inner size of the layers'
+    feed-forward blocks is out_hidden_size; intermediate_size is that of the block after the layers."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64)
     frames, depth = own.integer("temporal_patch_size", 1, 64), own.integer("depth", 1, 4096)
@@ -78,7 +78,8 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
 
 
 def image_rows(t: Tracer, x: Value, merge: int, feed: Feed) -> Value:
-    """Squares of patches as rows of the language model. feed: the block after the product that joins them."""
+    """Returns squares of patches as rows of the language model. feed: the block after the product that joins the
+    patches."""
     joined, width = join_rows(x, t.logit_rows, merge**2), feed.hidden_size
     kernel = Tensor(t.name("downsample.weight"), (width, x.width, merge, merge))
     bias = Tensor(t.name("downsample.bias"), (width,))

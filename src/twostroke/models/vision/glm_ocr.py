@@ -23,11 +23,11 @@ SILENT = {
     **{"patch_size": 14, "rms_norm_eps": 1e-5, "spatial_merge_size": 2, "temporal_patch_size": 2},
     **{"out_hidden_size": 1536, "intermediate_size": 4096},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """spatial_merge_size squared patches become one image row."""
+    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64)
     frames, depth = own.integer("temporal_patch_size", 1, 64), own.integer("depth", 1, 4096)

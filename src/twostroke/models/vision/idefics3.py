@@ -19,11 +19,11 @@ SILENT = {
     **{"hidden_size": 1152, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 16},
     **{"image_size": 224, "patch_size": 32, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """The tower reads tiles of image_size; scale_factor squared patches become one image row."""
+    """The tower reads tiles of image_size. A square of scale_factor x scale_factor patches becomes one image row."""
     tower = read_siglip(fields.group("vision_config") or fields.only({}), SILENT)
     merge, grid = fields.integer("scale_factor", 1, 64, default=2), tower.grid
     placeholder = fields.integer("image_token_id", 0, 1 << 24, default=128_257)

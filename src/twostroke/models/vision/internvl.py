@@ -1,6 +1,5 @@
 """InternVL 3 and 3.5: InternViT over square tiles, with a row that is no patch and numbers that scale each block; its
-patches are joined in groups (Zhu et al. 2025; Wang et al. 2025).
-"""
+patches are joined in groups (Zhu et al. 2025; Wang et al. 2025)."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ SILENT = {
     **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
     **{"hidden_act": "gelu", "norm_type": "layer_norm", "layer_norm_eps": 1e-6, "image_size": 448, "patch_size": 14},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 NORMS = {"layer_norm": NormKind.LAYER, "rms_norm": NormKind.RMS}
 HEADS_EPS = 1e-6
 BETWEEN = Norm(1e-5, NormKind.LAYER)
@@ -31,7 +30,7 @@ PREFIXES = (("vision_tower.", TOWER), ("multi_modal_projector.", PROJECTOR))
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """One over downsample_ratio, squared, patches become one image row."""
+    """A square of patches becomes one image row. The side of the square is 1 / downsample_ratio."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     side, patch = _side(own, "image_size"), _side(own, "patch_size")
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)
@@ -81,7 +80,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
 
 
 def _side(own: Fields, name: str) -> int:
-    """The side of a square, which newer files give twice."""
+    """Reads the side of a square, which newer files give twice."""
     found = own.value(name)
     if isinstance(found, list):
         if len(found) != 2 or found[0] != found[1]:
@@ -91,7 +90,7 @@ def _side(own: Fields, name: str) -> int:
 
 
 def _rows_of_the_last_layer(fields: Fields, own: Fields) -> None:
-    """Raises where image rows are made of another layer, or with the row that is no patch."""
+    """Raises CorruptModel where image rows are made from another layer, or with the row that is no patch."""
     if fields.value("vision_feature_layer", -1) != -1:
         raise fields.wrong("vision_feature_layer", "Image rows are made of the last layer.")
     if fields.text("vision_feature_select_strategy", "default") != "default":

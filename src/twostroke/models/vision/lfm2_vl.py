@@ -24,12 +24,12 @@ SILENT = {
     **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
     **{"patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 BETWEEN = Norm(1e-5, NormKind.LAYER)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """downsample_factor squared patches become one image row."""
+    """A square of downsample_factor x downsample_factor patches becomes one image row."""
     own = fields.group("vision_config") or fields.only({})
     places = own.integer("num_patches", 1, 1 << 24, default=256)
     grid = math.isqrt(places)

@@ -21,7 +21,7 @@ SILENT = {
     **{"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16},
     **{"image_size": 384, "patch_size": 14, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 SECTIONS = (16, 24, 24)
 TOWER, PROJECTOR = "model.visual.", "model.projector."
 PREFIXES = (
@@ -34,7 +34,7 @@ BETWEEN = Norm(1e-5, NormKind.LAYER)
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """spatial_merge_size squared patches become one image row."""
+    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
     own = fields.group("vision_config") or fields.only({})
     tower, merge = read_siglip(own, SILENT), own.integer("spatial_merge_size", 1, 64, default=2)
     turn = turn_by_halves(tower.heads.head_dim, theta_of(own))

@@ -31,14 +31,14 @@ SILENT = {
     **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
     **{"patch_size": 16, "hidden_act": "gelu"},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 EPS = 1e-5
 
 
 class PixtralKind(Struct, frozen=True):
-    """What differs by the outer model_type. family: that of the processor. merges: groups of patches become one image
-    row. tower, projector: the beginnings of names. placeholder: the token id where the config is silent. silent: what
-    else than SILENT is assumed for the tower."""
+    """The differences between families, by the outer model_type. family: the family of the processor. merges: whether
+    groups of patches become one image row. tower, projector: the beginnings of names. placeholder: the token id where
+    the config does not have the field. silent: the tower's defaults in addition to SILENT."""
 
     family: str = "pixtral"
     merges: bool = False
@@ -49,7 +49,7 @@ class PixtralKind(Struct, frozen=True):
 
     @property
     def prefixes(self) -> tuple[tuple[str, str], ...]:
-        """The beginnings of names in some files, and those of programs."""
+        """The beginnings of names in some files, each with the beginning that programs have."""
         return tuple((name, f"model.{name}") for name in (self.tower, self.projector))
 
 
@@ -63,7 +63,8 @@ KINDS = {
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """Where the kind merges, spatial_merge_size squared patches are joined; else each patch becomes an image row."""
+    """Where the kind merges, a square of spatial_merge_size x spatial_merge_size patches becomes one image row.
+    Otherwise each patch becomes an image row."""
     kind = KINDS.get(fields.text("model_type", ""), PixtralKind())
     merges = kind.merges
     own = with_silent(fields.group("vision_config") or fields.only({}), {**SILENT, **kind.silent})

@@ -1,6 +1,5 @@
-"""Qwen2-VL and Qwen2.5-VL: towers over tiles of any size, whose patches turn by line and column. In most layers of the
-second, patches see those of a window alone (Wang et al. 2024; Bai et al. 2025).
-"""
+"""Qwen2-VL and Qwen2.5-VL: towers over tiles of any size, whose patches turn by line and column. In most layers of
+Qwen2.5-VL, patches see only the patches of a window (Wang et al. 2024; Bai et al. 2025)."""
 
 from __future__ import annotations
 
@@ -28,14 +27,15 @@ LATTER = {
     **{"patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "window_size": 112},
     "fullatt_block_indexes": (7, 15, 23, 31),
 }
-"""What transformers assumes for the towers of Qwen2-VL and Qwen2.5-VL where vision_config is silent."""
+"""The defaults of transformers for the towers of Qwen2-VL (FORMER) and Qwen2.5-VL (LATTER), for fields that
+vision_config does not have."""
 SECTIONS = (16, 24, 24)
 EPS = 1e-6
 PREFIX = "model.visual."
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """spatial_merge_size squared patches become one image row."""
+    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
     latter = fields.text("model_type", "") == "qwen2_5_vl"
     own = with_silent(fields.group("vision_config") or fields.only({}), LATTER if latter else FORMER)
     patching = Patching(own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64))

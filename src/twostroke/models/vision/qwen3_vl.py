@@ -1,6 +1,5 @@
-"""Qwen3-VL and Qwen3.5: a tower over tiles of any size, whose patches turn by line and column. In the first, rows of
-some of its layers are added after the first layers of the language model (Qwen team 2025).
-"""
+"""Qwen3-VL and Qwen3.5: a tower over tiles of any size, whose patches turn by line and column. In Qwen3-VL, rows of
+some of the tower's layers are added after the first layers of the language model (Qwen team 2025)."""
 
 from __future__ import annotations
 
@@ -34,15 +33,16 @@ SILENT = {
     **{"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "num_heads": 16, "num_position_embeddings": 2304},
     **{"hidden_act": "gelu_pytorch_tanh", "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2},
 }
-"""What transformers assumes for the tower where vision_config is silent."""
+"""The defaults of transformers for fields of the tower that vision_config does not have."""
 DEEP = (8, 16, 24)
-"""Layers of Qwen3-VL's tower whose rows are added after layers of the language model; Qwen3.5 has none."""
+"""The layers of Qwen3-VL's tower whose rows are added after layers of the language model. Qwen3.5 has no such layers.
+"""
 EPS = 1e-6
 PREFIX = "model.visual."
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
-    """spatial_merge_size squared patches become one image row."""
+    """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
     own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64)
     frames, depth = own.integer("temporal_patch_size", 1, 64), own.integer("depth", 1, 4096)
@@ -108,7 +108,7 @@ def _sections(fields: Fields) -> tuple[int, int, int]:
 
 
 def _deep(fields: Fields, own: Fields, depth: int) -> tuple[int, ...]:
-    """Layers of the tower whose rows are added after the first layers of the language model, in order."""
+    """Returns the layers of the tower whose rows are added after the first layers of the language model, in order."""
     if "qwen3_vl" not in fields.text("model_type", ""):
         return ()
     found = own.integers("deepstack_visual_indexes") if own.has("deepstack_visual_indexes") else DEEP

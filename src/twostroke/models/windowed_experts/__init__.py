@@ -1,1 +1,1 @@
-"""Decoders with mixtures of experts in which some layers see a window alone. One file an architecture."""
+"""Decoders with mixtures of experts in which some layers have a window. Each architecture has one file."""

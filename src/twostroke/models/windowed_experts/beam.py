@@ -1,4 +1,4 @@
-"""Beam: gated heads, rotations only where there is a window, residuals weighed by depth (Reflection 2026)."""
+"""Beam: gated heads, rotations only in layers with a window, residuals weighed by depth (Reflection 2026)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SILENT = {
 NAMES = AttentionNames(gate="self_attn.gate_proj", gate_bias="self_attn.gate_bias")
 PATTERN, CAP = 6, 30.0
 GROWTH, TRAINED = 0.1, 2048
-"""Where nothing turns, the query of position p is multiplied by (1 + (p + 1) / TRAINED) ^ GROWTH."""
+"""In layers without rotations, the query of position p is multiplied by (1 + (p + 1) / TRAINED) ^ GROWTH."""
 
 
 @architecture("BeamForCausalLM", model_type="beam")
@@ -61,7 +61,8 @@ def beam(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _weighed(residual: Value, made: Value, place: int) -> Value:
-    """The sum of what `place` blocks have made, the embedding among them: its variance stays what one block's is."""
+    """Returns the weighted sum of the residual and a block's output. place: the number of terms in the sum so far,
+    which includes the embedding. The weights keep the sum's variance at that of one block's output."""
     return add(scale(residual, ((place - 1) / place) ** 0.5), scale(made, place**-0.5))
 
 

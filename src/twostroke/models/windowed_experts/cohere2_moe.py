@@ -26,14 +26,13 @@ SILENT = {
 }
 SCORES = {"softmax": Scores.SOFTMAX, "sigmoid": Scores.SIGMOID}
 SHARES = {"sum": 1.0, "average": 0.5}
-"""What the sum of chosen and shared experts is multiplied by."""
+"""The factor of the sum of chosen and shared experts, by the word in the config."""
 
 
 @architecture("Cohere2MoeForCausalLM", model_type="cohere2_moe")
 def cohere2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every fourth layer sees everything and does not turn, unless layer_types says otherwise. The first
-    first_k_dense_replace layers have no experts; they turn all where prefix_dense_sliding_window_pattern is 1.
-    """
+    first_k_dense_replace layers have no experts; all of these turn where prefix_dense_sliding_window_pattern is 1."""
     silu_only(fields)
     rms = fields.optional_number("rms_norm_eps", 1e-12, 0.1)
     parts = read_parts(fields, SILENT, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
@@ -77,7 +76,7 @@ def _windows(fields: Fields, layers: int, first: int) -> tuple[int, ...]:
 
 
 def _mixture(fields: Fields, hidden: int, inner: int) -> tuple[Mixture, float]:
-    """The block, and what its output is multiplied by."""
+    """Returns the block, and the factor of its output."""
     count = expert_count(fields, 8)
     scores = SCORES[_known(fields, "expert_selection_fn", "softmax", tuple(SCORES))]
     normalised = scores is Scores.SOFTMAX or fields.boolean("norm_topk_prob", True)

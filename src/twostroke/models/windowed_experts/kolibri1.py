@@ -1,4 +1,4 @@
-"""Kolibri 1: Qwen3's heads, rotations only where there is a window, norms around both blocks (Aleph Alpha 2026)."""
+"""Kolibri 1: Qwen3's heads, rotations only in layers with a window, norms around both blocks (Aleph Alpha 2026)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SILENT = {
     **{"shared_expert_intermediate_size": 512, "norm_topk_prob": False},
 }
 PATTERN = 5
-"""Every fifth layer sees everything."""
+"""Every PATTERN-th layer sees everything."""
 
 
 @architecture("Kolibri1ForCausalLM", model_type="kolibri1")

@@ -1,4 +1,5 @@
-"""Laguna: heads behind a gate of softplus, as many as each layer says, rotations by kind of layer (poolside 2026)."""
+"""Laguna: heads with a gate of softplus, a number of heads for each layer, rotations by kind of layer (poolside 2026).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ NAMES = AttentionNames(gate="self_attn.g_proj")
 
 @architecture("LagunaForCausalLM", model_type="laguna")
 def laguna(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """num_attention_heads_per_layer: query heads of each layer. gating: per-head (or true), or per-element."""
+    """num_attention_heads_per_layer has the number of query heads of each layer. gating is per-head (or true), or
+    per-element."""
     silu_only(fields)
     why = "Rows of experts would be multiplied before the product."
     refuse_setting(fields, "moe_apply_router_weight_on_input", why)
@@ -59,7 +61,7 @@ def laguna(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _heads(parts: Parts, layers: int) -> tuple[Heads, ...]:
-    """The heads of each layer."""
+    """Returns the heads of each layer."""
     fields, usual = parts.fields, parts.heads
     counts = fields.integers("num_attention_heads_per_layer") or (usual.num_heads,) * layers
     if len(counts) != layers or any(not 1 <= count <= 4096 or count % usual.num_kv_heads for count in counts):

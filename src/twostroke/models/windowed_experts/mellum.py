@@ -26,7 +26,8 @@ PREDICTION = ("mtp.", "model.mtp.")
 
 @architecture("MellumForCausalLM", model_type="mellum")
 def mellum(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """layer_types defines which layers have the window, mlp_layer_types which have experts: all where it is silent."""
+    """layer_types defines which layers have the window, and mlp_layer_types which have experts; without mlp_layer_types
+    all layers have experts."""
     silu_only(fields)
     parts = read_parts(fields, SILENT, kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers

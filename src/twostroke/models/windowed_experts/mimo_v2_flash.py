@@ -30,14 +30,15 @@ THETAS = {"sliding_attention": ("swa_rope_theta", 10_000.0), "full_attention": (
 SHARE = 0.334
 """The share of a head that turns where the config does not have the field."""
 WORDS = {0: "full_attention", 1: "sliding_attention"}
-"""Numbers of hybrid_layer_pattern, which published configs have in place of layer_types."""
+"""The type of a layer for each number of hybrid_layer_pattern, which published configs have in place of layer_types."""
 MLP_WORDS = {0: "dense", 1: "sparse"}
-"""Numbers of moe_layer_freq, which published configs have in place of mlp_layer_types."""
+"""The word for each number of moe_layer_freq, which published configs have in place of mlp_layer_types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What all layers of one kind have. window: 0 for none. v_dim: elements of a head of V. v_factor: multiplies V."""
+    """The settings of all layers of one kind. window: the number of positions that a row sees, 0 for all. v_dim: the
+    elements of a head of V. v_factor: the factor of V."""
 
     kv_heads: int
     v_dim: int
@@ -86,7 +87,7 @@ def mimo_v2_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _attended(t: Tracer, parts: Parts, kind: Kind, h: Value) -> Value:
-    """The block's output for the normed rows h, not yet added."""
+    """Returns the block's output for the normed rows h, before it is added to the residual."""
     heads, width, dim = parts.heads.num_heads, parts.heads.hidden_size, parts.heads.head_dim
     query, keys, values = heads * dim, kind.kv_heads * dim, kind.kv_heads * kind.v_dim
     outputs = {"self_attn.q_proj": query, "self_attn.k_proj": keys, "self_attn.v_proj": values}
@@ -101,7 +102,7 @@ def _attended(t: Tracer, parts: Parts, kind: Kind, h: Value) -> Value:
 
 
 def _usual(fields: Fields) -> Fields:
-    """The fields under transformers' names."""
+    """Returns the fields under transformers' names."""
     values = dict(fields.values)
     for own, name, words in (
         ("hybrid_layer_pattern", "layer_types", WORDS),

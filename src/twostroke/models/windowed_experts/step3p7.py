@@ -1,4 +1,5 @@
-"""Step 3.5 and 3.7: query heads by kind of layer, each behind a gate, experts whose gated blocks have limits (2026)."""
+"""Step 3.5 and 3.7: query heads by kind of layer, a gate for each head, experts whose gated blocks have limits (2026).
+"""
 
 from __future__ import annotations
 
@@ -38,18 +39,18 @@ OWN_NAMES = {
     "num_mtp_layers": "num_nextn_predict_layers",
 }
 LISTS = ("layer_types", "mlp_layer_types", "swiglu_limits", "swiglu_limits_shared", "rope_theta")
-"""Lists that published configs have go on with the layers that predict further tokens."""
+"""Lists of published configs that also have entries for the layers that predict further tokens."""
 SHARES = "partial_rotary_factors"
 FULL, SLIDING = "full_attention", "sliding_attention"
 THETAS = {FULL: ("full_rope_theta", 10_000.0), SLIDING: ("sliding_rope_theta", 10_000.0)}
 ALWAYS = ("use_head_wise_attn_gate", "use_moe_router_bias", "norm_expert_weight", "use_qk_norm", "zero_centered")
-"""Fields of published configs that transformers takes for true."""
+"""Fields of published configs that transformers assumes to be true."""
 NAMES = AttentionNames(gate="self_attn.g_proj")
 
 
 @architecture("Step3p7ForConditionalGeneration", "Step3p5ForCausalLM", model_type="step3p5", other_types=("step3p7",))
 def step3p7(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """The language model of a checkpoint that also sees images, or Step 3.5, which is that model alone."""
+    """Reads the language model of a checkpoint that also sees images, or Step 3.5, which is that model alone."""
     entry = Architecture("Step3p7Text", "step3p5", _text, ("step3p7",))
     facts, text = text_model_or_flat(fields, entry)
     return replace(facts, ignored=(*facts.ignored, "vit_large_projector.")), text
@@ -79,7 +80,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _kinds(parts: Parts, windows: tuple[int, ...]) -> Mapping[str, Parts]:
-    """The blocks of layers of each kind."""
+    """Returns the blocks of each kind of layer."""
     fields, usual = parts.fields, parts.heads
     count = fields.integer("num_sliding_attention_heads", 1, 4096, default=usual.num_heads)
     if count % usual.num_kv_heads:
@@ -104,9 +105,8 @@ def _kinds(parts: Parts, windows: tuple[int, ...]) -> Mapping[str, Parts]:
 
 
 def _block(parts: Parts, limits: tuple[float, float]) -> tuple[FeedForwardText, FeedForwardText]:
-    """A layer's block without experts and the one with them. limits: the limits of the experts' activations, and those
-    of every other gated block.
-    """
+    """Returns two feed-forward blocks of a layer: the one without experts and the one with experts. limits: the limit
+    of the experts' activations, then that of every other gated block."""
     fields, hidden = parts.fields, parts.facts.hidden_size
     rules = [ExpertRule(Activation.SILU, limit, hold_values=limit > 0) for limit in limits]
     count = expert_count(fields)
@@ -135,7 +135,7 @@ def _block(parts: Parts, limits: tuple[float, float]) -> tuple[FeedForwardText, 
 
 
 def _limits(fields: Fields, layers: int) -> tuple[list[float], list[float]]:
-    """For each layer: swiglu_limits, swiglu_limits_shared; 0 for none."""
+    """Reads swiglu_limits and swiglu_limits_shared, with one number for each layer; 0 for no limit."""
     found: list[list[float]] = []
     for name in ("swiglu_limits", "swiglu_limits_shared"):
         said = fields.value(name) or [0] * layers
@@ -147,7 +147,7 @@ def _limits(fields: Fields, layers: int) -> tuple[list[float], list[float]]:
 
 
 def _usual(fields: Fields) -> Fields:
-    """The fields as transformers writes them."""
+    """Returns the fields under the names that transformers writes."""
     refuse_setting(fields, "mlp_bias", "No published model of this family has biases in its feed-forward blocks.")
     refuse_setting(fields, "use_mfa", "Attention with factors (MFA) is that of Step 3.")
     require(fields, "moe_router_activation", "sigmoid")
@@ -175,7 +175,8 @@ def _usual(fields: Fields) -> Fields:
 
 
 def _check_other(fields: Fields, other: Fields) -> None:
-    """What layers with a window have of their own: query heads alone."""
+    """Checks that layers with a window differ from the others in the number of query heads alone. Raises CorruptModel
+    where they do not."""
     for name, usual in (("num_attention_groups", "num_key_value_heads"), ("head_dim", "head_dim")):
         if other.value(name) not in (None, fields.value(usual)):
             raise other.wrong(name, f"Layers with a window have the {usual} of the others.")
@@ -184,7 +185,8 @@ def _check_other(fields: Fields, other: Fields) -> None:
 
 
 def _with_ropes(fields: Fields, layers: int) -> Fields:
-    """rope_parameters of each kind of layer, of the lists rope_theta and partial_rotary_factors where it is absent."""
+    """Returns the fields with rope_parameters for each kind of layer. Where it is absent, it is made from the lists
+    rope_theta and partial_rotary_factors."""
     kinds = list(fields.texts("layer_types")) or [FULL] * layers
     groups = fields.group("rope_parameters")
     if groups is not None and all(isinstance(groups.values.get(kind), dict) for kind in kinds):

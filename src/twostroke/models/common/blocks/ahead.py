@@ -1,6 +1,6 @@
 """A draft layer of a model: from the model's hidden state at t and the token t + 1 it makes the token t + 2.
 
-What its answer is made of is a hidden state again, so it goes on from its own answers.
+The layer also makes a hidden state, so it can go on from its own results.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from twostroke.ops.program.values import Value, Weight
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AheadProgram:
-    """states: (T, D), filled before each call with the model's hidden states, or with `own` of an earlier call. own:
-    (R, D), the hidden states of the next positions. shared: the model's matrices that the layer uses. rows: (T, D), the
-    same as `own` for all rows; None where the layer does not have them.
-    """
+    """The program of a draft layer. states: (T, D), filled before each call with the model's hidden states, or with
+    `own` of an earlier call. own: (R, D), the hidden states of the next positions. shared: the model's matrices that
+    the layer uses. rows: (T, D), the same as `own` for all rows; None where the layer does not have them."""
 
     plain: Program
     program: Program
@@ -32,7 +31,7 @@ class AheadProgram:
 def ahead_program(
     plain: Program, states: Value, own: Value, shared: tuple[Weight, ...], rows: Value | None = None
 ) -> AheadProgram:
-    """The program of a layer that predicts ahead, fused and checked."""
+    """Returns the program of a layer that predicts ahead, fused and checked."""
     program = fuse(plain, PATTERNS)
     check(program)
     return AheadProgram(plain, program, states, own, tuple(dict.fromkeys(shared)), rows)

@@ -1,15 +1,14 @@
-"""The slopes of alibi: what a score loses for each position of distance, by head (Press et al. 2022)."""
+"""The slopes of ALiBi: for each head, how much a score falls with each position of distance (Press et al. 2022)."""
 
 from __future__ import annotations
 
 LARGEST = 8.0
-"""The exponent of the last head's slope, where their number is a power of two."""
+"""The last head's slope is 2 to the power of minus this number, where the number of heads is a power of two."""
 
 
 def alibi_slopes(num_heads: int) -> tuple[float, ...]:
-    """One slope for each head. The first n heads have 2^(-8 i / n), where n is the largest power of two that fits. The
-    others have slopes of 2 n heads, which lie between them.
-    """
+    """Returns one slope for each head. Slope i of the first n heads is 2^(-8 i / n), where n is the largest power of
+    two that fits. The other heads take slopes of 2 n heads, which lie between the first ones."""
     whole = 1 << (num_heads.bit_length() - 1)
     first = [2.0 ** (-LARGEST * (head + 1) / whole) for head in range(whole)]
     between = [2.0 ** (-LARGEST * (2 * head + 1) / (2 * whole)) for head in range(num_heads - whole)]

@@ -18,16 +18,16 @@ from twostroke.ops.rows.multiply import multiply
 from twostroke.types.spec.rope import RopeSpec
 
 JoinedText = Callable[[Tracer, "Heads"], Weight]
-"""joined(trace, heads): the matrix of q, k and v, of tensors of a family's own."""
+"""joined(trace, heads) returns the matrix of q, k and v, made from tensors that a family stores in its own way."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionNames:
-    """The names of an attention block's tensors, without ".weight"; empty where there is none.
+    """The names of an attention block's tensors, without ".weight". A name is empty where there is no such tensor.
 
     gate: the product by whose sigmoid the heads' output is multiplied. gate_bias: the full name of its bias, one number
-    for each head. sinks: one score for each query head, which has
-    no value. inner_norm: the norm of the heads' output, before the last product.
+    for each head. sinks: one score for each query head, which has no value. inner_norm: the norm of the heads' output,
+    before the last product.
     """
 
     q: str = "self_attn.q_proj"
@@ -53,28 +53,28 @@ class HeadCounts:
 
     @property
     def query(self) -> int:
-        """Elements of all query heads."""
+        """The number of elements of all query heads."""
         return self.num_heads * self.head_dim
 
     @property
     def kv(self) -> int:
-        """Elements of all K heads, or of all V heads."""
+        """The number of elements of all K heads, which is also that of all V heads."""
         return self.num_kv_heads * self.head_dim
 
 
 @dataclass(frozen=True, slots=True)
 class Heads(HeadCounts):
-    """What is the same in all attention blocks of a model.
+    """The settings that all attention blocks of a model have in common.
 
     scale: the factor of the scores, 0 for 1 / sqrt(head_dim). head_norm: the norm of each head of q and k, before the
     rotation, or after it where `norm_after_rope`. wide_norm: the norm of the whole of q and of k. interleaved: the
     checkpoint's rotary pairs lie side by side. slopes: the slopes of ALiBi, one for each query head. gated: q's tensor
     has the rows of a gate after those of each head; the head's output is multiplied by the gate's sigmoid.
     query_growth: how much queries grow with the logarithm of their position, see RopeSpec; for heads that turn whole.
-    ahead: see PagedKV. gates: how many numbers the product of names.gate makes, each for as many elements; 0 for one
-    for each element. gate_function: the function that is applied to these numbers. clip: q, k and v are held between
-    -clip and clip, before the norms of heads and the rotation; 0 for no limit.
-    inner_norm: the norm of the output of all heads, before the last product (BitNet).
+    ahead: see PagedKV. gates: how many numbers the product of names.gate makes; each multiplies an equal share of the
+    elements. 0 means one number for each element. gate_function: the function that is applied to these numbers. clip:
+    q, k and v are held between -clip and clip, before the norms of heads and the rotation; 0 for no limit. inner_norm:
+    the norm of the output of all heads, before the last product (BitNet).
     """
 
     scale: float = 0.0
@@ -98,7 +98,7 @@ class Heads(HeadCounts):
 
 
 def joined_by_head(name: str) -> JoinedText:
-    """q, k and v of one tensor whose rows are those of one KV head after the other: its query heads, its k, its v."""
+    """Reads q, k and v from one tensor. Its rows go by KV head: for each one its query heads, its k and its v."""
 
     def joined(t: Tracer, shape: Heads) -> Weight:
         group = shape.num_heads // shape.num_kv_heads
@@ -112,7 +112,7 @@ def joined_by_head(name: str) -> JoinedText:
 
 
 def joined_in_order(name: str) -> JoinedText:
-    """q, k and v of one tensor, all rows of q first."""
+    """Reads q, k and v from one tensor that has first all rows of q, then those of k, then those of v."""
 
     def joined(t: Tracer, shape: Heads) -> Weight:
         return t.matrix("qkv", {name: shape.query + 2 * shape.kv}, shape.hidden_size, bias=shape.qkv_bias)
@@ -123,9 +123,10 @@ def joined_in_order(name: str) -> JoinedText:
 def attend(
     t: Tracer, shape: Heads, h: Value, *, window: int = 0, turn: RopeSpec | None = None, chunked: bool = False
 ) -> Value:
-    """The block's output for the normed rows h, not yet added. turn: the rotation of this layer; None for none.
+    """Returns the block's output for the normed rows h, before it is added to the residual. turn: the rotation of this
+    layer; None for no rotation.
 
-    chunked: rows see from the last multiple of `window` on.
+    chunked: each row sees positions from the last multiple of `window` on.
     """
     joined = linear(h, shape.joined(t, shape) if shape.joined else _joined(t, shape, turn))
     *gates, q, k, v = joined.split(*([shape.query] * (1 + shape.gated)), shape.kv, shape.kv)
@@ -175,7 +176,7 @@ def _joined(t: Tracer, shape: Heads, turn: RopeSpec | None) -> Weight:
 
 
 def _gated(t: Tracer, shape: Heads) -> Weight:
-    """The matrix of gate, q, k and v: q and k are neighbours, which are turned together."""
+    """Returns the matrix of gate, q, k and v. q and k are neighbours because they are turned together."""
     names, dim, width = shape.names, shape.head_dim, shape.hidden_size
     gate, q = (HeadRows(shape.num_heads, 2 * dim, dim, first) for first in (dim, 0))
     wanted: list[tuple[str, int, HeadRows | None]] = [
@@ -190,7 +191,7 @@ def _gated(t: Tracer, shape: Heads) -> Weight:
 
 
 def _gate(t: Tracer, shape: Heads) -> Weight:
-    """The matrix of the gate that has a tensor of its own."""
+    """Returns the matrix of a gate that has a tensor of its own."""
     name, rows, width = shape.names.gate, shape.gates or shape.query, shape.hidden_size
     if not shape.names.gate_bias:
         return t.matrix("gate", {name: rows}, width)

@@ -11,15 +11,15 @@ from twostroke.ops.program.trace import Tracer
 from twostroke.ops.program.values import HeadRows, Tensor, Weight
 
 GATE_UP, DOWN = "gate_up", "down"
-"""Roles of the two banks, also where there is no gate."""
+"""The roles of the two banks. The first is GATE_UP even where there is no gate."""
 UP_OR_DOWN = {GATE_UP: "up_proj", DOWN: "down_proj"}
-"""What a bank of one matrix for each expert is called."""
+"""The name of a bank that has one matrix for each expert, by role."""
 
 
 @dataclass(frozen=True, slots=True)
 class BankShape:
-    """experts: how many. gated: their first product has rows of a gate and as many others. biased: products have
-    biases."""
+    """experts: the number of experts. gated: the experts' first product has the rows of a gate and equally many others.
+    biased: products have biases."""
 
     experts: int
     hidden_size: int
@@ -29,23 +29,25 @@ class BankShape:
 
     @property
     def first_rows(self) -> int:
-        """Rows of an expert's first product."""
+        """The number of rows of an expert's first product."""
         return (1 + self.gated) * self.inner_size
 
 
 class Banks(Protocol):
-    """Where the two banks of a layer's experts lie."""
+    """Builds the two banks of a layer's experts from the tensors of a checkpoint."""
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
-        """All rows of each expert's gate, then those of what it multiplies."""
+        """Returns the bank of first products: for each expert all rows of the gate, then all rows that the gate
+        multiplies."""
 
     def down(self, t: Tracer, shape: BankShape) -> Weight:
-        """The second product of each expert."""
+        """Returns the bank of the experts' second products."""
 
 
 @dataclass(frozen=True, slots=True)
 class EachExpert:
-    """A tensor for each expert and matrix: bank.NUMBER.gate and so on. gate: empty where there is none."""
+    """The checkpoint has a tensor for each expert and matrix, with the name bank.NUMBER.gate and so on. gate: empty
+    where there is no gate."""
 
     bank: str
     gate: str = "gate_proj"
@@ -70,8 +72,8 @@ class EachExpert:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfExperts:
-    """One tensor for each matrix, whose rows are the inner elements of one expert after the other; so `down_name` holds
-    each expert's second product transposed. Full names after the layer's prefix."""
+    """The checkpoint has one tensor for each matrix, whose rows are the inner elements of one expert after the other.
+    So `down_name` holds each expert's second product transposed. All three are full names after the layer's prefix."""
 
     gate: str
     up: str
@@ -96,14 +98,15 @@ class RowsOfExperts:
         return shape.experts * shape.inner_size, shape.hidden_size
 
     def _inner(self, shape: BankShape) -> list[tuple[int, int]]:
-        """The first row of each expert, and the row after its last."""
+        """Returns for each expert its first row, and the row after its last one."""
         firsts = range(0, shape.experts * shape.inner_size, shape.inner_size)
         return [(first, first + shape.inner_size) for first in firsts]
 
 
 @dataclass(frozen=True, slots=True)
 class StackEach:
-    """One tensor (experts, rows, columns) for each of the three matrices. Full names after the layer's prefix."""
+    """The checkpoint has one tensor (experts, rows, columns) for each of the three matrices. The fields are full names
+    after the layer's prefix."""
 
     gate: str
     up: str
@@ -125,11 +128,12 @@ class StackEach:
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """One tensor for each bank, (experts, rows, columns), or (experts, columns, rows) where `transposed`.
+    """The checkpoint has one tensor for each bank: (experts, rows, columns), or (experts, columns, rows) where
+    `transposed`.
 
-    first, second: their full names after the layer's prefix. bias: what stands after a name for the biases,
-    (experts, rows). paired: rows of gate and of what it multiplies lie in turn. common: the full name of the bias that
-    the second products of all experts have; empty for none.
+    first, second: the full names of the two tensors after the layer's prefix. bias: the suffix that makes a tensor's
+    name that of its biases, (experts, rows). paired: rows of the gate and the rows that it multiplies alternate.
+    common: the full name of the bias that the second products of all experts share; empty for none.
     """
 
     first: str
@@ -166,7 +170,7 @@ class Stacks:
         return (bias,) * shape.experts if self.common and role == DOWN else ()
 
     def _each_expert(self, t: Tracer, shape: BankShape, role: str, name: str, rows: int, columns: int) -> Weight:
-        """The bank's matrices under a name for each expert, as checkpoints that were quantized have them."""
+        """Returns the bank from tensors named for each expert, as quantized checkpoints have them."""
         names = ("gate_proj", "up_proj") if role == GATE_UP and shape.gated else (UP_OR_DOWN[role],)
         each, begin = rows // len(names), name.rpartition(".")[0]
         paired = self.paired and len(names) > 1

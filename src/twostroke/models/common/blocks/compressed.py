@@ -1,8 +1,9 @@
 """Attention over the last positions and over compressed entries of all earlier ones (DeepSeek-AI 2026).
 
-One vector of a position is key and value of all heads, and so is an entry of several positions. The rotated elements
-are the last of a head in the checkpoint and the first here. Queries, keys and outputs take the same order, and outputs
-are put back before the next product. Values have turned with their keys, so outputs are turned back.
+One vector of a position is key and value of all heads. An entry is one such vector for several positions. The rotated
+elements are the last of a head in the checkpoint and the first in this module's heads. Queries, keys and outputs take
+the same order, and outputs are put back before the next product. Values have turned with their keys, so outputs are
+turned back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from twostroke.types.spec.rope import RopeSpec
 
 @dataclass(frozen=True, slots=True)
 class EntryIndex:
-    """What chooses entries: heads of queries, numbers of a key, entries that a row attends to at most."""
+    """The index that chooses entries. heads: the heads of its queries. dim: the numbers of a key. chosen: the most
+    entries that a row attends to."""
 
     heads: int
     dim: int
@@ -37,10 +39,9 @@ class EntryIndex:
 @dataclass(frozen=True, slots=True)
 class CompressedHeads:
     """query_rank: the size of the latent that queries are made of. groups, group_rank: the output first goes through
-    one matrix for each group of heads, whose result has group_rank numbers. window: positions seen one by one. rate:
-    positions of an entry, 0 for none; entries are made of two windows where there is an index. norm: the norm of
-    latents, keys and entries; queries have the same norm without weights.
-    """
+    one matrix for each group of heads, whose result has group_rank numbers. window: the number of last positions that a
+    row sees one by one. rate: how many positions make an entry, 0 for no entries. Entries are made of two windows where
+    there is an index. norm: the norm of latents, keys and entries; queries have the same norm without weights."""
 
     hidden_size: int
     num_heads: int
@@ -56,7 +57,7 @@ class CompressedHeads:
 
 
 def attend_compressed(t: Tracer, shape: CompressedHeads, h: Value) -> Value:
-    """The block's output for the normed rows h, not yet added."""
+    """Returns the block's output for the normed rows h, before it is added to the residual."""
     width, heads, turn = shape.hidden_size, shape.num_heads, Rope(shape.turn)
     latent = linear(h, t.matrix("q_latent", {"attn.wq_a": shape.query_rank}, width))
     latent = shape.norm(t, "attn.q_norm", latent, in_place=True)
@@ -76,7 +77,8 @@ def attend_compressed(t: Tracer, shape: CompressedHeads, h: Value) -> Value:
 
 
 def _compressed(t: Tracer, shape: CompressedHeads, h: Value, latent: Value) -> tuple[EntriesSeen | None, Value | None]:
-    """The entries that the layer keeps, and which of them each row attends to; None for all."""
+    """Returns the entries that the layer keeps, and which of them each row attends to. The second is None where rows
+    attend to all entries, and both are None where the layer keeps no entries."""
     if not shape.rate:
         return None, None
     series = 2 if shape.index else 1
@@ -94,7 +96,7 @@ def _compressed(t: Tracer, shape: CompressedHeads, h: Value, latent: Value) -> t
 
 
 def _entries(t: Tracer, shape: CompressedHeads, name: str, dim: int, series: int, h: Value) -> Cache:
-    """A cache with the entries of the rows h."""
+    """Returns a cache with the entries of the rows h."""
     rows, rate = series * dim, shape.rate
     made = linear(h, t.matrix("router", {f"{name}.wkv": rows, f"{name}.wgate": rows}, shape.hidden_size))
     bias = t.vector_of((Tensor(t.name(f"{name}.ape"), (rate, rows)),), rate * rows)
@@ -107,7 +109,7 @@ def _entries(t: Tracer, shape: CompressedHeads, name: str, dim: int, series: int
 
 
 def _output(t: Tracer, shape: CompressedHeads, seen: Value) -> Value:
-    """The product of each group of heads, then that of all."""
+    """Applies the product of each group of heads, then the product of all groups."""
     heads, dim, groups = shape.num_heads, shape.dim, shape.groups
     stored = _order(heads, dim, shape.turn.rotary_dim, back=True)
     put_back = take_columns(seen, t.constant("order", stored)).heads(groups)
@@ -120,12 +122,13 @@ def _output(t: Tracer, shape: CompressedHeads, seen: Value) -> Value:
 
 
 def _turned_first(t: Tracer, x: Value, heads: int, turned: int) -> Value:
-    """x (T, heads * dim) with the rotated pairs of each head, which lie side by side after the others, in front."""
+    """Returns x (T, heads * dim) with the rotated pairs of each head moved from the end, where they lie side by side,
+    to the front."""
     return take_columns(x, t.constant("order", _order(heads, x.width // heads, turned)))
 
 
 def _order(heads: int, dim: int, turned: int, *, back: bool = False) -> tuple[float, ...]:
-    """The columns of `_turned_first`, or where `back` those that undo it."""
+    """Returns the columns of `_turned_first`, or with `back` the columns that undo that order."""
     plain = dim - turned
     own = [*range(plain, dim, 2), *range(plain + 1, dim, 2), *range(plain)]
     if back:

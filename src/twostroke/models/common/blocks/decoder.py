@@ -1,4 +1,4 @@
-"""What surrounds the layers of a decoder: the embedding, the last norm, the head."""
+"""The parts of a decoder around its layers: the embedding, the last norm, the head."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from twostroke.ops.rows.expressions import scale, soft_cap
 from twostroke.ops.rows.gather_rows import gather_rows
 
 LayerText = Callable[[Tracer, int, Value], Value]
-"""layer(trace, index, residual): the residual after the layer."""
+"""layer(trace, index, residual) returns the residual after the layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """norm: the last norm. tied: the head is the embedding. embedding_scale, logit_scale: factors, 1 for none.
+    """The shape of a decoder around its layers. norm: the last norm. tied: the head is the embedding. embedding_scale,
+    logit_scale: factors, 1 for none.
 
-    soft_cap: the soft cap of the logits, 0 for none. after_embedding: what becomes of the embedding before the first
-    layer.
-    The names are of tensors, without ".weight"; last_norm is empty where there is none. embedding_size: the width of
-    its rows, 0 for hidden_size. before_head: what becomes of the rows before the head.
+    soft_cap: the soft cap of the logits, 0 for none. after_embedding: a function that changes the embedded rows before
+    the first layer. The names of tensors have no ".weight"; last_norm is empty where there is no last norm.
+    embedding_size: the width of the embedding's rows, 0 for hidden_size. before_head: a function that changes the rows
+    before the head.
     """
 
     vocab_size: int
@@ -47,12 +48,13 @@ class Decoder:
 
 
 def decoder_of(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
-    """A decoder of the usual names."""
+    """Returns a decoder whose tensors have the usual names."""
     return Decoder(facts.vocab_size, facts.hidden_size, facts.num_layers, norm, tied)
 
 
 def decoder_program(shape: Decoder, layer: LayerText) -> ProgramText:
-    """The program: `layer` for each layer, inside the names of its tensors."""
+    """Returns the program that calls `layer` for each layer, with the layer's prefix before the names of its tensors.
+    """
 
     def text(t: Tracer) -> Value:
         table = t.matrix("embedding", {shape.embedding: shape.vocab_size}, shape.embedding_size or shape.hidden_size)
@@ -67,17 +69,17 @@ def decoder_program(shape: Decoder, layer: LayerText) -> ProgramText:
 
 
 def head(t: Tracer, shape: Decoder, x: Value) -> Value:
-    """Logits of the rows that need them."""
+    """Returns the logits of the rows that need them."""
     return logits_of(t, shape, gather_rows(x, t.logit_rows))
 
 
 def logits_of(t: Tracer, shape: Decoder, rows: Value) -> Value:
-    """Logits of these rows, which nothing reads afterwards."""
+    """Returns the logits of `rows`, which are normed in place and must not be read afterwards."""
     return logits_of_normed(t, shape, shape.norm(t, shape.last_norm, rows, in_place=True) if shape.last_norm else rows)
 
 
 def logits_of_normed(t: Tracer, shape: Decoder, rows: Value) -> Value:
-    """Logits of these rows, which have been normed."""
+    """Returns the logits of `rows`, which have been normed."""
     rows = shape.before_head(t, rows) if shape.before_head else rows
     name, role = (shape.embedding, "embedding") if shape.tied else (shape.head, "head")
     logits = linear(rows, t.matrix(role, {name: shape.vocab_size}, rows.width, bias=shape.head_bias))

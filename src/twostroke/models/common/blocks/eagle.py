@@ -2,10 +2,9 @@
 
     x = fc([E(token t + 1); h_t]); x = x + attention(x); x = x + feed_forward(norm(x)); the hidden state at t + 1 is x
 
-h is after the model's last norm, or the layer's own answer where it guesses on. E and the output matrix are those of
-the model.
-The layer has no norm before its attention. Tensors are named as in the published checkpoints: fc.weight, fc.bias,
-layers.0.self_attn.q_proj.weight and so on.
+h is the hidden state after the model's last norm, or the layer's own result where it guesses on. E and the output
+matrix are those of the model. The layer has no norm before its attention. Tensors are named as in the published
+checkpoints: fc.weight, fc.bias, layers.0.self_attn.q_proj.weight and so on.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LAYER = "layers.0."
 
 @dataclass(frozen=True, slots=True)
 class EagleLayer:
-    """What a layer of EAGLE and one of EAGLE-3 share."""
+    """The parts that a layer of EAGLE and one of EAGLE-3 have in common."""
 
     heads: Heads
     norm: Norm
@@ -40,7 +39,8 @@ class EagleLayer:
 
 
 def eagle_layer(fields: Fields, hidden_size: int, positions: int, vocab_size: int) -> EagleLayer:
-    """The EAGLE layer for this hidden size and vocabulary. Raises CorruptModel, UnsupportedModel naming the field."""
+    """Reads the EAGLE layer for this hidden size and vocabulary. Raises CorruptModel or UnsupportedModel, which name
+    the field."""
     silu_only(fields)
     if fields.integer("hidden_size", 2, 1 << 17) != hidden_size:
         raise fields.wrong("hidden_size", f"the model's hidden states have {hidden_size:,} numbers")
@@ -57,7 +57,8 @@ def eagle_layer(fields: Fields, hidden_size: int, positions: int, vocab_size: in
 
 
 def eagle_program(fields: Fields, hidden_size: int, positions: int, embedding: Weight, matrix: Weight) -> AheadProgram:
-    """positions: the longest text of the model. Raises CorruptModel or UnsupportedModel naming the field."""
+    """Reads an EAGLE layer and returns its program. positions: the longest sequence of the model. Raises CorruptModel
+    or UnsupportedModel, which name the field."""
     parts = eagle_layer(fields, hidden_size, positions, matrix.rows)
     if fields.integer("num_hidden_layers", 1, 4096, default=1) != 1:
         raise fields.wrong("num_hidden_layers", "an EAGLE layer is one layer")

@@ -1,6 +1,6 @@
 """An EAGLE-3 layer: one decoder layer over hidden states of three places of the model (Li et al. 2025).
 
-    s = fc([h of three layers]), or the layer's own answer where it guesses on
+    s = fc([h of three layers]), or the layer's own result where it guesses on
     x = s + attention([norm(E(token t + 1)); norm(s)]); x = x + feed_forward(norm(x)); logits: M norm(x)
 
 x is the hidden state at t + 1. E is the model's embedding. M is the layer's own and may have fewer tokens than the
@@ -32,8 +32,8 @@ IDS = "eagle_aux_hidden_state_layer_ids"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Eagle3Program:
-    """made: the layer. enter: fc, of what three places of the model have. joined: its matrix. vocabulary: tokens of the
-    layer's own head."""
+    """made: the layer. enter: the product fc, which reads the hidden states of three places of the model. joined: the
+    matrix of `enter`. vocabulary: the number of tokens of the layer's own head."""
 
     made: AheadProgram
     enter: Op
@@ -42,7 +42,8 @@ class Eagle3Program:
 
 
 def eagle3_places(fields: Fields, num_layers: int) -> tuple[int, ...]:
-    """The layers of the model whose inputs are read. Raises CorruptModel naming the field."""
+    """Returns the three layers of the model whose inputs the EAGLE-3 layer reads. Raises CorruptModel, which names the
+    field."""
     group = fields.group("eagle_config")
     said = group.integers(IDS) if group is not None and group.has(IDS) else fields.integers(IDS)
     places = tuple(said) or (2, num_layers // 2, num_layers - 3)
@@ -52,7 +53,8 @@ def eagle3_places(fields: Fields, num_layers: int) -> tuple[int, ...]:
 
 
 def eagle3_program(fields: Fields, hidden_size: int, positions: int, embedding: Weight) -> Eagle3Program:
-    """positions: the longest text of the model. Raises CorruptModel or UnsupportedModel naming the field."""
+    """Reads an EAGLE-3 layer and returns its program. positions: the longest sequence of the model. Raises CorruptModel
+    or UnsupportedModel, which name the field."""
     parts = eagle_layer(fields, hidden_size, positions, embedding.rows)
     vocabulary = fields.integer("draft_vocab_size", 1, embedding.rows, default=embedding.rows)
     heads, norm = replace(parts.heads, joined=_joined_wide), parts.norm
@@ -78,7 +80,7 @@ def eagle3_program(fields: Fields, hidden_size: int, positions: int, embedding: 
 
 
 def _joined_wide(t: Tracer, shape: Heads) -> Weight:
-    """The matrix of q, k and v of rows of twice the hidden size."""
+    """Returns the matrix of q, k and v for rows of twice the hidden size."""
     names: AttentionNames = shape.names
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
     return t.matrix("qkv", outputs, 2 * shape.hidden_size, bias=shape.qkv_bias)

@@ -1,4 +1,5 @@
-"""What encoders share: embeddings of tokens, places and token types, layers with norms after their blocks, heads."""
+"""Parts that encoders share: embeddings of tokens, places and token types, layers with norms after their blocks, heads.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from twostroke.types.pooling import Task
 from twostroke.types.spec.rope import RopeSpec
 
 BlockText = Callable[[Tracer, Value], Value]
-"""block(trace, rows): what a feed-forward block makes of its rows, not yet added."""
+"""block(trace, rows) returns the output of a feed-forward block, before it is added to the residual."""
 
 VECTORS = Form(Task.EMBED, unchanged)
 SCORES = Form(Task.RERANK, unchanged)
@@ -34,7 +35,7 @@ def tanh(x: Value) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The tables that are added up, and the norm of the sum. Names are of tensors, without ".weight".
+    """The tables that are added up, and the norm of the sum. The names of tensors have no ".weight".
 
     places: rows of the table of positions, 0 for none (rotations say where a token is). first_place: the row of
     position 0. types: rows of the table of token types, 0 for none.
@@ -52,7 +53,7 @@ class Inputs:
     norm_name: str = "embeddings.LayerNorm"
 
     def __call__(self, t: Tracer) -> Value:
-        """The rows that the first layer takes."""
+        """Returns the rows that the first layer takes."""
         width = self.hidden_size
         x = embed(t.matrix("embedding", {self.words_name: self.vocab_size}, width), t.token_ids, t)
         if self.places:
@@ -67,23 +68,21 @@ class Inputs:
 def after_layer(
     t: Tracer, heads: Heads, feed: BlockText, norm: Norm, x: Value, names: tuple[str, str], turn: RopeSpec | None = None
 ) -> Value:
-    """A layer as `after_blocks` has it, whose first block is attention."""
+    """Applies a layer of `after_blocks` whose first block is attention."""
     return after_blocks(t, lambda t, x: attend(t, heads, x, turn=turn), feed, norm, x, names)
 
 
 def after_blocks(t: Tracer, first: BlockText, second: BlockText, norm: Norm, x: Value, names: tuple[str, str]) -> Value:
-    """A layer whose norms follow the sums (post-norm). The first norm is of the sum of the residual and the first
-    block; the second is of the sum of that and the second block.
-    """
+    """Applies a layer whose norms follow the sums (post-norm). The first norm reads the sum of the residual and the
+    first block's output. The second norm reads the sum of the first norm's result and the second block's output."""
     x = norm(t, names[0], add(x, first(t, x)), in_place=True)
     return norm(t, names[1], add(x, second(t, x)), in_place=True)
 
 
 @dataclass(frozen=True, slots=True)
 class AfterLayers:
-    """Layers as `after_layer` makes them, one for each feed-forward block. stem: the part of names before a layer's
-    number. names: the names of a layer's two norms.
-    """
+    """Layers of `after_layer`, one for each feed-forward block. stem: the part of names before a layer's number. names:
+    the names of a layer's two norms."""
 
     stem: str
     heads: Heads
@@ -93,7 +92,7 @@ class AfterLayers:
     turn: RopeSpec | None = None
 
     def __call__(self, t: Tracer, x: Value) -> Value:
-        """The rows after the last layer."""
+        """Returns the rows after the last layer."""
         for index, block in enumerate(self.blocks):
             with t.layer(f"{self.stem}{index}."):
                 x = after_layer(t, self.heads, block, self.norm, x, self.names, self.turn)
@@ -101,9 +100,8 @@ class AfterLayers:
 
 
 def joined_heads(width: int, num_heads: int, head_dim: int, joined: str, out: str, biased: bool) -> Heads:
-    """Heads that each see the whole text. joined, out: the tensors of q, k and v in this order, and of the product
-    after them.
-    """
+    """Returns heads that each see the whole text. joined: the tensor of q, k and v in this order. out: the tensor of
+    the product after them."""
     return Heads(
         width,
         num_heads,
@@ -118,7 +116,7 @@ def joined_heads(width: int, num_heads: int, head_dim: int, joined: str, out: st
 
 
 def classified(t: Tracer, x: Value, dense: str, out: str, labels: int, between: ValueText = tanh) -> Value:
-    """Scores of a text by its first row: a product, a function, a product; both products have biases."""
+    """Returns the scores of a text from its first row: a product, a function, a product; both products have biases."""
     width = x.width
     middle = linear(gather_rows(x, t.logit_rows), t.matrix("classes", {dense: width}, width, bias=True))
     return linear(between(middle), t.matrix("classes", {out: labels}, width, bias=True))

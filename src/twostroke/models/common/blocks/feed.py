@@ -14,14 +14,14 @@ from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.gate import gate
 
 FeedForwardText = Callable[[Tracer, Value, Value], Value]
-"""block(trace, residual, normed): the residual with the feed-forward block added."""
+"""block(trace, residual, normed) returns the residual with the feed-forward block's output added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """down(act(gate(h)) * up(h)), or down(act(up(h))) where `gate` is empty. Names without ".weight".
+    """The block down(act(gate(h)) * up(h)), or down(act(up(h))) where `gate` is empty. Names have no ".weight".
 
-    gate_up: the name of one tensor of all rows of gate and then of up; `gate` and `up` mean nothing then.
+    gate_up: the name of one tensor that has all rows of gate and then those of up; `gate` and `up` mean nothing then.
     inner_norm: `mlp.ffn_sub_norm`, before the last product (BitNet). down_bias: the last product alone has a bias.
     """
 
@@ -37,7 +37,7 @@ class Feed:
     down_bias: bool = False
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         inner = self.inner_size
         if self.gate_up or self.gate:
             outputs = {self.gate_up: 2 * inner} if self.gate_up else {self.gate: inner, self.up: inner}

@@ -1,4 +1,4 @@
-"""Latent attention over positions that an index of small keys chooses (sparse attention; DeepSeek-AI 2025)."""
+"""Latent attention to positions that an index of small keys chooses (sparse attention; DeepSeek-AI 2025)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ INDEX_EPS = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """heads, dim: the number and size of its queries' heads; keys have one head. chosen: positions of a row at most.
-    The first elements of a head turn as those of the attention do, or the last ones where `turned_last`. interleaved:
-    the checkpoint's rotary pairs lie side by side. eps: the epsilon of the norm of keys.
-    """
+    """heads, dim: the number and size of the heads of the index's queries; its keys have one head. chosen: the most
+    positions that a row attends to. The first elements of a head turn as in the attention, or the last ones where
+    `turned_last`. interleaved: the checkpoint's rotary pairs lie side by side. eps: the epsilon of the norm of keys."""
 
     heads: int
     dim: int
@@ -42,9 +41,8 @@ class Index:
     eps: float = INDEX_EPS
 
     def orders(self, heads: int, turned: int) -> tuple[HeadRows | None, ...]:
-        """The orders in which the rows of `heads` heads are read, so that the rotated ones are the first of a head.
-        None means the order in which they are stored.
-        """
+        """Returns the orders in which the rows of `heads` heads are read, so that the rotated rows come first in each
+        head. None means the order in which they are stored."""
         dim, plain = self.dim, self.dim - turned
         if self.turned_last:
             parts = ((turned, plain), (plain, 0))
@@ -53,13 +51,13 @@ class Index:
 
 
 def attend_chosen(t: Tracer, shape: LatentHeads, index: Index, h: Value) -> Value:
-    """The block's output for the normed rows h, not yet added."""
+    """Returns the block's output for the normed rows h, before it is added to the residual."""
     return attend_found(t, shape, index, h, None)[0]
 
 
 def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: Value | None) -> tuple[Value, Value]:
-    """The block's output and the positions that each row attends to: `found`, or where it is None what the layer's own
-    index chooses."""
+    """Returns the block's output and the positions that each row attends to. These are `found`, or where `found` is
+    None the positions that the layer's own index chooses."""
     cache, latent = keep_latents(t, shape, h), query_latent(t, shape, h)
     chosen = choose(t, shape, index, h, latent) if found is None else found
     asked, turned = queries(t, shape, latent)
@@ -68,9 +66,8 @@ def attend_found(t: Tracer, shape: LatentHeads, index: Index, h: Value, found: V
 
 
 def choose(t: Tracer, shape: LatentHeads, index: Index, h: Value, latent: Value, factor: Value | None = None) -> Value:
-    """The positions that each row attends to. latent: what queries of the index are made of. factor (T, heads): what
-    each head's queries are multiplied by.
-    """
+    """Returns the positions that each row attends to. latent: the input from which the index's queries are made. factor
+    (T, heads): the factor of each head's queries."""
     orders, dim, prefix = index.orders(1, shape.turned), index.dim, f"{shape.name}.indexer."
     keys = linear(h, t.selected("index_keys", f"{prefix}wk", dim, shape.hidden_size, orders))
     weight, bias = (

@@ -1,8 +1,9 @@
 """Latent attention: the cache holds one small vector a position for all heads (MLA; DeepSeek-AI 2024).
 
-The checkpoint's kv_b makes a key and a value of each head from a latent. Here its rows are matrices of single heads:
-those of the keys are put before the attention, on the queries, those of the values after it. So what is cached is what
-is read, and a row of a prompt is computed as a row of an answer is.
+The checkpoint's kv_b makes a key and a value of each head from a latent. This module splits kv_b into matrices of
+single heads. Those of the keys multiply the queries before the attention, and those of the values multiply its output.
+So attention reads exactly the vectors that are cached, and rows of a prompt are computed in the same way as rows of an
+answer.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from twostroke.ops.rows.multiply import multiply
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 LATENT_NORM = Norm(1e-6)
-"""The norm of latents: most families take this eps, whatever their configs say of the other norms."""
+"""The norm of latents. Most families use this eps, whatever eps their configs give for the other norms."""
 STAND_IN = 2
-"""Zeros that are kept with a latent where heads have no part that all of them share: pages have one."""
+"""How many zeros are kept with a latent where heads have no shared part of keys, because pages always have such a part.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LatentNames:
-    """What follows the name of the block in the names of its tensors. q: the product that makes queries of the
-    residual. q_down, q_norm, q_up: the product that makes the queries' latent, its norm, and the product that makes
-    queries of it. down, norm, up: the same for the latent of keys and values. out: the last product.
-    """
+    """The names of a block's tensors, after the name of the block. q: the product that makes queries from the residual.
+    q_down, q_norm, q_up: the product that makes the queries' latent, its norm, and the product that makes queries from
+    this latent. down, norm, up: the same for the latent of keys and values. out: the last product."""
 
     q: str = "q_proj"
     q_down: str = "q_a_proj"
@@ -50,16 +51,15 @@ class LatentNames:
 class LatentHeads:
     """query_rank: the size of the latent that queries are made of; 0 where they are made of the residual. rank: the
     size of the latent that keys and values are made of. plain, turned: the parts of a head of q and k without and with
-    a rotation; the second may be 0. value_dim: the size of a head of V. turn: the rotation; None for families without
-    one, whose second parts of keys are still shared by all heads. interleaved: the checkpoint's rotary pairs lie side
-    by side. bias: the products that read and write the residual have a bias, except q without a latent. query_growth:
-    how much queries grow with the logarithm of their position, see RopeSpec. latent_scale: what the normed latent is
-    multiplied by. gate: the name of a product of one number for each head, by whose sigmoid what the head sees is
-    multiplied; empty for none. name: how the names of the block's tensors begin; names: how they go on. norm: the norm
-    of latents. window: positions that a row sees, 0 for all. turned_norm: the name of the norm of the turned part of
-    keys, before the rotation; empty for none. rates: the full name of the tensor of the table's rates, see Rope; empty
-    for none.
-    """
+    a rotation; the second may be 0. value_dim: the size of a head of V. turn: the rotation; None for families without a
+    rotation, whose second parts of keys are still shared by all heads. interleaved: the checkpoint's rotary pairs lie
+    side by side. bias: the products that read and write the residual have a bias, except q without a latent.
+    query_growth: how much queries grow with the logarithm of their position, see RopeSpec. latent_scale: the factor of
+    the normed latent. gate: the name of a product that makes one number for each head; the head's output is multiplied
+    by the number's sigmoid. Empty for none. name: the beginning of the names of the block's tensors; names: the rest of
+    these names. norm: the norm of latents. window: the number of positions that a row sees, 0 for all. turned_norm: the
+    name of the norm of the turned part of keys, before the rotation; empty for none. rates: the full name of the tensor
+    of the table's rates, see Rope; empty for none."""
 
     hidden_size: int
     num_heads: int
@@ -84,12 +84,12 @@ class LatentHeads:
 
     @property
     def pairs(self) -> int:
-        """Rotary pairs of a head that lie side by side."""
+        """The number of rotary pairs of a head that lie side by side."""
         return self.turned // 2 if self.interleaved else 0
 
 
 def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
-    """The block's output for the normed rows h, not yet added."""
+    """Returns the block's output for the normed rows h, before it is added to the residual."""
     cache = keep_latents(t, shape, h)
     asked, turned = queries(t, shape, query_latent(t, shape, h) if shape.query_rank else h)
     seen = latent_attention(asked, turned, cache, shape.scale)
@@ -97,7 +97,7 @@ def attend_latents(t: Tracer, shape: LatentHeads, h: Value) -> Value:
 
 
 def head_gate(t: Tracer, shape: LatentHeads, h: Value) -> Value | None:
-    """One number for each head, see LatentHeads.gate; None where there is none."""
+    """Returns one number for each head, see LatentHeads.gate; None where the block has no gate."""
     if not shape.gate:
         return None
     outputs = {f"{shape.name}.{shape.gate}": shape.num_heads}
@@ -105,7 +105,7 @@ def head_gate(t: Tracer, shape: LatentHeads, h: Value) -> Value | None:
 
 
 def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
-    """The layer's cache, in which the rows' latents and turned keys are."""
+    """Writes the rows' latents and turned keys into the layer's cache and returns the cache."""
     behind = shape.turned or STAND_IN
     made = linear(h, _down(t, shape))
     if not shape.turned:
@@ -126,14 +126,14 @@ def keep_latents(t: Tracer, shape: LatentHeads, h: Value) -> Cache:
 
 
 def query_latent(t: Tracer, shape: LatentHeads, h: Value) -> Value:
-    """The normed latent that queries are made of."""
+    """Returns the normed latent from which queries are made."""
     outputs = {f"{shape.name}.{shape.names.q_down}": shape.query_rank}
     made = linear(h, t.matrix("q_latent", outputs, shape.hidden_size, bias=shape.bias))
     return shape.norm(t, f"{shape.name}.{shape.names.q_norm}", made, in_place=True)
 
 
 def rotation(t: Tracer, shape: LatentHeads, turn: RopeSpec) -> Rope:
-    """The table of a rotation, with the block's rates."""
+    """Returns the table of a rotation, with the block's rates."""
     if not shape.rates:
         return Rope(turn)
     pairs = turn.rotary_dim // 2
@@ -141,9 +141,8 @@ def rotation(t: Tracer, shape: LatentHeads, turn: RopeSpec) -> Rope:
 
 
 def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None = None) -> tuple[Value, Value]:
-    """The queries of each head for latents (T, H, rank) and for the rotary part of keys (T, H, turned). factor (T, H):
-    what each head's queries are multiplied by.
-    """
+    """Returns the queries of each head for latents (T, H, rank) and for the rotary part of keys (T, H, turned). factor
+    (T, H): the factor of each head's queries."""
     heads, step = shape.num_heads, shape.plain + shape.turned
     if not shape.turned:
         plain = linear(source, _asking(t, shape, source.width, (HeadRows(heads, step, step),)))
@@ -160,7 +159,7 @@ def queries(t: Tracer, shape: LatentHeads, source: Value, factor: Value | None =
 
 
 def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -> tuple[Value, Value]:
-    """See `queries`, of the parts of all heads that do not turn and that do."""
+    """Returns the same as `queries`, from the parts of all heads that do not turn (plain) and that turn (turned)."""
     plain, turned = plain.heads(shape.num_heads), turned.heads(shape.num_heads)
     if not shape.turn:
         return head_linear(plain, _keys_up(t, shape)), turned
@@ -172,7 +171,7 @@ def turned_queries(t: Tracer, shape: LatentHeads, plain: Value, turned: Value) -
 
 
 def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None) -> Value:
-    """The block's output, of what heads see (T, H, rank). gate: see LatentHeads."""
+    """Returns the block's output from the heads' result `seen` (T, H, rank). gate: see LatentHeads."""
     made = head_linear(seen, _values_up(t, shape)).flat()
     made = made if gate is None else multiply(made, gate, Activation.SIGMOID)
     return linear(
@@ -181,13 +180,13 @@ def output(t: Tracer, shape: LatentHeads, seen: Value, gate: Value | None = None
 
 
 def _asking(t: Tracer, shape: LatentHeads, columns: int, orders: tuple[HeadRows, ...]) -> Weight:
-    """The matrix of queries."""
+    """Returns the matrix of queries."""
     name = f"{shape.name}.{shape.names.q_up if shape.query_rank else shape.names.q}"
     return t.selected("q", name, shape.num_heads * (shape.plain + shape.turned), columns, orders)
 
 
 def _down(t: Tracer, shape: LatentHeads) -> Weight:
-    """The matrix of the latent and of the turned key."""
+    """Returns the matrix of the latent and of the turned key."""
     rows = shape.rank + shape.turned
     orders = [HeadRows(1, rows, shape.rank)]
     if shape.turned:
@@ -197,21 +196,21 @@ def _down(t: Tracer, shape: LatentHeads) -> Weight:
 
 
 def _keys_up(t: Tracer, shape: LatentHeads) -> Weight:
-    """For each head, the transposed matrix (rank, plain) that makes keys of latents."""
+    """Returns for each head the transposed matrix (rank, plain) that makes keys from latents."""
     firsts = _firsts(shape)
     parts = tuple(_up(t, shape, transposed=True, columns=(first, first + shape.plain)) for first in firsts)
     return t.weight("keys_up", shape.rank, shape.plain, parts, experts=shape.num_heads)
 
 
 def _values_up(t: Tracer, shape: LatentHeads) -> Weight:
-    """For each head, the matrix (value_dim, rank) that makes values of latents."""
+    """Returns for each head the matrix (value_dim, rank) that makes values from latents."""
     firsts = [first + shape.plain for first in _firsts(shape)]
     parts = tuple(_up(t, shape, rows=(first, first + shape.value_dim)) for first in firsts)
     return t.weight("values_up", shape.value_dim, shape.rank, parts, experts=shape.num_heads)
 
 
 def _firsts(shape: LatentHeads) -> range:
-    """The first row of each head in kv_b."""
+    """Returns the first row of each head in kv_b."""
     step = shape.plain + shape.value_dim
     return range(0, shape.num_heads * step, step)
 

@@ -28,9 +28,8 @@ def pre_layer(
     factor: float = 1.0,
     norms: tuple[str, str] = USUAL_NORMS,
 ) -> Value:
-    """A norm before each block (Llama). factor: what a block's output is multiplied by before it is added to the
-    residual.
-    """
+    """Applies a layer with a norm before each block (Llama). factor: multiplies a block's output before it is added to
+    the residual."""
     seen = attend(t, parts.heads, parts.norm(t, norms[0], x), window=window, turn=turn)
     x = add(x, scale(seen, factor))
     return add(x, scale(parts.feed(t, parts.norm(t, norms[1], x)), factor))
@@ -46,7 +45,8 @@ def sparse_layer(
     turn: RopeSpec | None = None,
     factor: float = 1.0,
 ) -> Value:
-    """A pre_layer with `block` in place of the usual feed-forward block, unless it is None. block: scales itself."""
+    """Applies a pre_layer with `block` in place of the usual feed-forward block, unless `block` is None. `block`
+    applies the factor itself."""
     if block is None:
         return pre_layer(t, parts, x, window=window, turn=turn, factor=factor)
     seen = attend(t, parts.heads, parts.norm(t, USUAL_NORMS[0], x), window=window, turn=turn)
@@ -55,7 +55,7 @@ def sparse_layer(
 
 
 Turns = RopeSpec | Sequence[RopeSpec | None] | None
-"""The rotations of all layers, or of each; None for none."""
+"""One rotation for all layers, or a sequence with one for each layer; None for no rotation."""
 
 
 def pre_decoder(
@@ -67,8 +67,9 @@ def pre_decoder(
     norms: tuple[str, str] = USUAL_NORMS,
     blocks: Sequence[FeedForwardText | None] = (),
 ) -> tuple[CommonFacts, ProgramText]:
-    """Facts and program of a decoder whose layers are all `pre_layer`, or `sparse_layer` where they have a block of
-    their own. windows, blocks: one for each layer; empty for none. Raises ValueError for another number of them."""
+    """Returns facts and program of a decoder. Its layers are `pre_layer`, or `sparse_layer` where they have a block of
+    their own. windows, blocks: one for each layer; empty for none. Raises ValueError where their number is not the
+    number of layers."""
     layers = parts.facts.num_layers
     turns = turn if isinstance(turn, Sequence) else (turn,) * layers
     windows, blocks = windows or (0,) * layers, blocks or (None,) * layers
@@ -85,7 +86,7 @@ def pre_decoder(
 
 
 def post_layer(t: Tracer, parts: Parts, x: Value, *, window: int = 0, turn: RopeSpec | None = None) -> Value:
-    """A norm after each block (OLMo 2)."""
+    """Applies a layer with a norm after each block (OLMo 2)."""
     seen = attend(t, parts.heads, x, window=window, turn=turn)
     x = add(x, parts.norm(t, "post_attention_layernorm", seen, in_place=True))
     return add(x, parts.norm(t, "post_feedforward_layernorm", parts.feed(t, x), in_place=True))
@@ -94,7 +95,7 @@ def post_layer(t: Tracer, parts: Parts, x: Value, *, window: int = 0, turn: Rope
 def normed_sums_layer(
     t: Tracer, parts: Parts, x: Value, *, turn: RopeSpec | None = None, norms: tuple[str, str] = USUAL_NORMS
 ) -> Value:
-    """A norm of the residual after each block was added to it (the first Transformer, OPT 350M)."""
+    """Applies a layer that norms the residual after each block was added to it (the first Transformer, OPT 350M)."""
     x = parts.norm(t, norms[0], add(x, attend(t, parts.heads, x, turn=turn)))
     return parts.norm(t, norms[1], add(x, parts.feed(t, x)))
 
@@ -108,8 +109,8 @@ def parallel_layer(
     turn: RopeSpec | None = None,
     norms: tuple[str, ...] = ONE_NORM,
 ) -> Value:
-    """A layer whose blocks both read the residual, by one norm (GPT-J, Cohere) or by one each (GPT-NeoX), and are
-    added."""
+    """Applies a layer whose blocks both read the residual, through one norm (GPT-J, Cohere) or through one norm each
+    (GPT-NeoX). Both outputs are added to the residual."""
     first = parts.norm(t, norms[0], x)
     last = first if len(norms) == 1 else parts.norm(t, norms[1], x)
     return add(add(x, attend(t, parts.heads, first, window=window, turn=turn)), parts.feed(t, last))

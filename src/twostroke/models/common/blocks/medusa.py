@@ -33,7 +33,7 @@ class MedusaConfig:
 
 
 def read_medusa(fields: Fields) -> MedusaConfig:
-    """The Medusa heads of a config.json. Raises CorruptModel naming the field."""
+    """Reads the Medusa heads of a config.json. Raises CorruptModel, which names the field."""
     return MedusaConfig(
         fields.integer("medusa_num_heads", 1, MOST_HEADS),
         fields.integer("medusa_num_layers", 1, MOST_LAYERS),
@@ -43,8 +43,8 @@ def read_medusa(fields: Fields) -> MedusaConfig:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MedusaProgram:
-    """hidden: (T, D), filled before each call, a row for each stream. program.logits: (T, heads * V), those of the
-    first head first. shared: the model's output matrix, where the heads read it."""
+    """hidden: (T, D), filled before each call with a row for each stream. program.logits: (T, heads * V), with the
+    logits of the first head first. shared: the model's output matrix, where the heads read it."""
 
     program: Program
     hidden: Value
@@ -53,7 +53,7 @@ class MedusaProgram:
 
 
 def medusa_program(config: MedusaConfig, hidden_size: int, matrix: Weight) -> MedusaProgram:
-    """matrix: the model's output matrix, which gives the vocabulary."""
+    """Returns the program of the Medusa heads. matrix: the model's output matrix, which gives the vocabulary."""
     t = Tracer()
     hidden = t.given(hidden_size)
     vocab = matrix.rows

@@ -18,19 +18,18 @@ from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.multiply import multiply
 
 MOST_EXPERTS = 1024
-"""What the ops have room for."""
+"""The largest number of experts that the ops allow."""
 
 Router = Callable[[Tracer, Value], Value]
-"""router(trace, normed): [weights | numbers] of each row's experts."""
+"""router(trace, normed) returns [weights | numbers] of each row's experts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinearRouter:
-    """A product and a rule. name: the name of the product's tensor. bias: the product has a bias. choice_bias: the full
-    name, after the layer's prefix, of the tensor that is added to the scores for the choice alone; empty for none.
-    choice_shape: its shape where it is not one axis. transposed: the product's tensor holds (columns, rows). soft_cap:
-    the soft cap of the product's outputs, 0 for none.
-    """
+    """A router of a product and a rule. name: the name of the product's tensor. bias: the product has a bias.
+    choice_bias: the full name, after the layer's prefix, of the tensor that is added to the scores for the choice
+    alone; empty for none. choice_shape: the shape of that tensor where it has more than one axis. transposed: the
+    product's tensor holds (columns, rows). soft_cap: the soft cap of the product's outputs, 0 for none."""
 
     name: str
     experts: int
@@ -56,14 +55,14 @@ class LinearRouter:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A feed-forward block that every row meets. gate: the name of a product of one row, by whose sigmoid the block's
-    output is multiplied; empty for none."""
+    """A feed-forward block that every row goes through. gate: the name of a product with one output row, by whose
+    sigmoid the block's output is multiplied; empty for none."""
 
     feed: Feed
     gate: str = ""
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output."""
+        """Returns the block's output."""
         made = self.feed(t, h)
         if not self.gate:
             return made
@@ -73,7 +72,8 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class ClampedFeed:
-    """A gated block whose gate and factor are held within a limit. name: begins the names of its tensors."""
+    """A gated block that limits the values of the gate and of the factor that it multiplies. name: the beginning of the
+    names of its tensors."""
 
     hidden_size: int
     inner_size: int
@@ -81,7 +81,7 @@ class ClampedFeed:
     name: str
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         inner, width, rule = self.inner_size, self.hidden_size, self.rule
         both = t.matrix("gate_up", {f"{self.name}.gate_proj": inner, f"{self.name}.up_proj": inner}, width)
         middle = gate(linear(h, both), rule.activation, rule.limit, rule.shift, hold_values=rule.hold_values)
@@ -90,7 +90,7 @@ class ClampedFeed:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The shape of a block. shared: what every row meets next to its experts."""
+    """The shape of a block. shared: the block that every row goes through next to its experts."""
 
     shape: BankShape
     router: Router
@@ -99,21 +99,21 @@ class Mixture:
     shared: Shared | None = None
 
     def chosen(self, t: Tracer, h: Value) -> Value:
-        """The weighted sum of the chosen experts."""
+        """Returns the weighted sum of the chosen experts' outputs."""
         return self.of_routes(t, h, self.router(t, h))
 
     def of_routes(self, t: Tracer, h: Value, routes: Value) -> Value:
-        """The experts' output for rows h, with routes that the router chose for other rows."""
+        """Returns the experts' output for rows h, with routes that the router made from other rows."""
         return experts(h, routes, self.banks.gate_up(t, self.shape), self.banks.down(t, self.shape), self.rule)
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """The block's output for the normed rows h, not yet added."""
+        """Returns the block's output for the normed rows h, before it is added to the residual."""
         made = self.chosen(t, h)
         return add(made, self.shared(t, h)) if self.shared else made
 
 
 def mixture(block: Mixture, factor: float = 1.0) -> FeedForwardText:
-    """The block's parts, times a factor, added to the residual one after the other."""
+    """Returns a function that adds the block's parts, each times a factor, to the residual one after the other."""
 
     def added(t: Tracer, residual: Value, h: Value) -> Value:
         x = add(residual, scale(block.chosen(t, h), factor))

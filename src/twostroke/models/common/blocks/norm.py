@@ -1,4 +1,4 @@
-"""The norm of a family: its kind, and what its tensors hold."""
+"""The norm of a family: its kind, and how the checkpoint stores its weights."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from twostroke.ops.rows.rms_norm import rms_norm
 
 
 class NormKind(enum.Enum):
-    """RMS: without a mean and a bias (Zhang and Sennrich 2019). LAYER: with both (Ba et al. 2016). PLAIN_LAYER: without
-    a bias. UNIT: RMS without weights. UNIT_LAYER: layer norm without weights and bias."""
+    """The kinds of norms. RMS: without a mean and a bias (Zhang and Sennrich 2019). LAYER: with both (Ba et al. 2016).
+    PLAIN_LAYER: without a bias. UNIT: RMS without weights. UNIT_LAYER: layer norm without weights and bias."""
 
     RMS = enum.auto()
     LAYER = enum.auto()
@@ -25,8 +25,8 @@ class NormKind(enum.Enum):
 
 
 class HeadWeights(enum.Enum):
-    """Whose weights a norm of heads has. SHARED: one vector for all heads. ROWS: a row of one tensor for each head.
-    APART: a tensor for each head, NAME.norms.NUMBER."""
+    """How the weights of a norm of heads are stored. SHARED: one vector for all heads. ROWS: a row of one tensor for
+    each head. APART: a tensor for each head, NAME.norms.NUMBER."""
 
     SHARED = enum.auto()
     ROWS = enum.auto()
@@ -35,9 +35,8 @@ class HeadWeights(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """plus: what is added to the stored weights (1 where they are stored as w - 1). heads: how norms of heads have
-    their weights; unless it is SHARED, they are layer norms without biases.
-    """
+    """plus: the number that is added to the stored weights (1 where they are stored as w - 1). heads: how the weights
+    of norms of heads are stored. Unless it is SHARED, norms of heads are layer norms without biases."""
 
     eps: float
     kind: NormKind = NormKind.RMS
@@ -45,7 +44,7 @@ class Norm:
     heads: HeadWeights = HeadWeights.SHARED
 
     def __call__(self, t: Tracer, name: str, x: Value, *, in_place: bool = False) -> Value:
-        """The norm of each row. in_place: over x itself, which must not be read afterwards."""
+        """Returns the norm of each row. in_place: the result overwrites x, which must not be read afterwards."""
         if self.kind is NormKind.UNIT:
             ones = t.constant("ones", (1.0,) * x.width)
             return rms_norm(x.flat(), ones, self.eps, in_place=in_place)
@@ -58,7 +57,7 @@ class Norm:
         return layer_norm(x.flat(), weight, bias, self.eps, in_place=in_place)
 
     def of_heads(self, t: Tracer, name: str, x: Value, order: HeadRows | None = None) -> Value:
-        """The norm of each head of x (T, H, D), over x. order: the order of the weights of one head."""
+        """Returns the norm of each head of x (T, H, D), written over x. order: the order of the weights of one head."""
         heads, dim = x.shape
         if self.kind is NormKind.UNIT:
             return head_norm(x, t.constant("ones", (1.0,) * dim), self.eps)

@@ -18,7 +18,8 @@ from twostroke.types.spec.rope import RopeSpec
 
 @dataclass(frozen=True, slots=True)
 class NormedHeads(HeadCounts):
-    """The heads of one layer. window: positions that a row sees, 0 for all. bias: whether all four products have one.
+    """The heads of one layer. window: the number of positions that a row sees, 0 for all. bias: whether all four
+    products have a bias.
 
     values_are_keys: there is no product for V; V is K before its norm and its rotation.
     """
@@ -31,9 +32,10 @@ class NormedHeads(HeadCounts):
 
 
 def attend_owned(t: Tracer, shape: NormedHeads, h: Value, owner: Cache | None) -> tuple[Value, Cache]:
-    """The block's output for the normed rows h, not yet added, and the cache that it read.
+    """Returns the block's output for the normed rows h, before it is added to the residual, and the cache that the
+    block read.
 
-    owner: K and V of an earlier layer that this one reads; None where it has its own.
+    owner: the cache of an earlier layer whose K and V this layer reads; None where the layer has its own.
     """
     norm, table = Norm(shape.eps), Rope(shape.turn)
     if owner is not None:
@@ -69,8 +71,8 @@ def _seen(t: Tracer, shape: NormedHeads, q: Value, cache: Cache) -> Value:
 
 
 def owners(types: tuple[str, ...], shared: int) -> tuple[int | None, ...]:
-    """For each layer, the layer whose K and V it reads; None for its own. The last `shared` layers read those of the
-    last layer of their type before them. Raises ValueError where there is none."""
+    """Returns for each layer the layer whose K and V it reads, or None for its own. Each of the last `shared` layers
+    reads those of the last layer of its type before them. Raises ValueError where there is no such layer."""
     first = len(types) - shared
     last = {kind: index for index, kind in enumerate(types[:first])}
     if any(kind not in last for kind in types[first:]):

@@ -1,4 +1,4 @@
-"""Per-layer embeddings (Gemma 3n, Gemma 4): each layer gets a few numbers of its own of each token.
+"""Per-layer embeddings (Gemma 3n, Gemma 4): each layer gets a few numbers of its own for each token.
 
     p = (norm(P x / sqrt(D)) + sqrt(W) E[id]) / sqrt(2), W numbers for each layer, x the scaled embedding
 """
@@ -19,7 +19,8 @@ from twostroke.ops.rows.multiply import multiply
 
 @dataclass(frozen=True, slots=True)
 class PerLayer:
-    """vocab_size: token ids; table_rows: rows of the table, and where they are fewer, ids beyond them mean its row 0.
+    """vocab_size: the number of token ids. table_rows: the number of rows of the table. Where it is smaller, ids beyond
+    the table take its row 0.
 
     width: how many numbers one layer has. table_scale: the factor of the table's rows. norm: the norm that the family
     uses.
@@ -35,7 +36,7 @@ class PerLayer:
     activation: Activation
 
     def inputs(self, t: Tracer, x: Value) -> tuple[Value, ...]:
-        """p of each layer for the embedded rows x, under the names that stand before the layers."""
+        """Returns p of each layer for the embedded rows x. The names of its tensors have no layer's prefix."""
         whole = self.num_layers * self.width
         looked_up = scale(embed(self._table(t, whole), t.token_ids, t), self.table_scale)
         matrix = t.matrix("per_layer", {"model.per_layer_model_projection": whole}, self.hidden_size)
@@ -45,7 +46,8 @@ class PerLayer:
         return both.split(*(self.width for _ in range(self.num_layers)))
 
     def __call__(self, t: Tracer, x: Value, p: Value) -> Value:
-        """What a layer makes of its p and of rows x: norm(W2 (p act(W1 x))), not yet added."""
+        """Returns a layer's result from its p and the rows x, norm(W2 (p act(W1 x))), before it is added to the
+        residual."""
         small = linear(x, t.matrix("per_layer_gate", {"per_layer_input_gate": self.width}, self.hidden_size))
         made = multiply(p, small, self.activation)
         matrix = t.matrix("per_layer_out", {"per_layer_projection": self.hidden_size}, self.width)

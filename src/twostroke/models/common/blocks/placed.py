@@ -19,7 +19,8 @@ from twostroke.ops.program.values import PagedKV, Tensor, Value, Vector
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What scores have next to the products, see ops/attention/placed_attention.py; None where there is none."""
+    """The terms that are added to the scores, see ops/attention/placed_attention.py. A field is None where there is no
+    such term."""
 
     table: Vector | None = None
     by_row: Value | None = None
@@ -27,13 +28,12 @@ class Beside:
 
 
 BesideText = Callable[[Tracer, Value, Value], Beside]
-"""`beside(trace, q, k)` makes what is added to the scores, from the heads of q and k (T, H, D)."""
+"""`beside(trace, q, k)` returns the terms that are added to the scores, from the heads of q and k (T, H, D)."""
 
 
 def placed_attend(t: Tracer, shape: Heads, h: Value, places: tuple[float, ...], beside: BesideText) -> Value:
-    """The block's output for the rows h, not yet added. places: the place of each distance -R .. R, which is a key's
-    position minus a row's.
-    """
+    """Returns the block's output for the rows h, before it is added to the residual. places: the place of each distance
+    -R .. R, where a distance is a key's position minus a row's."""
     names = shape.names
     outputs = {names.q: shape.query, names.k: shape.kv, names.v: shape.kv}
     made = linear(h, t.matrix("qkv", outputs, shape.hidden_size, bias=shape.qkv_bias))
@@ -54,13 +54,14 @@ def placed_attend(t: Tracer, shape: Heads, h: Value, places: tuple[float, ...], 
 
 
 def bias_table(t: Tracer, name: str, count: int, heads: int) -> Vector:
-    """The numbers of a tensor (places, heads), head by head."""
+    """Returns the numbers of a tensor (places, heads), head by head."""
     return t.vector_of((Tensor(t.name(f"{name}.weight"), (count, heads), transposed=True),), count * heads)
 
 
 def t5_places(count: int, longest: int) -> tuple[float, ...]:
-    """`count` places, half of them of keys after the row's position: single distances, then ever more in one, up to
-    `longest` (Raffel et al. 2020)."""
+    """Returns the place of each distance, one of `count` places. Half of the places are for keys after the row's
+    position. Short distances have a place each; longer ones share places in ever wider ranges, up to `longest` (Raffel
+    et al. 2020)."""
     half = count // 2
     single = half // 2
 
@@ -75,8 +76,8 @@ def t5_places(count: int, longest: int) -> tuple[float, ...]:
 
 
 def deberta_places(buckets: int, longest: int) -> tuple[float, ...]:
-    """Distances, of which far ones share a place where there are `buckets`; 0 for none (He et al. 2021). Place `span`
-    is that of distance 0, and a row's position less a key's counts up."""
+    """Returns the place of each distance. Far distances share places where `buckets` is above 0 (He et al. 2021).
+    Distance 0 has place `span`, and places grow with the row's position minus the key's."""
     span, middle = buckets or longest, buckets // 2
 
     def place(apart: int) -> int:

@@ -1,6 +1,6 @@
 """Rows that are all the same: a vector of the checkpoint, or a constant, as a value.
 
-A norm whose weights are zeros gives its bias for every row. So a vector can be added to rows by the ops that there are.
+A norm whose weights are zeros gives its bias for every row. So a vector can be added to rows with the existing ops.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from twostroke.ops.rows.layer_norm import layer_norm
 
 
 def same_rows(t: Tracer, like: Value, numbers: Vector) -> Value:
-    """A new value with `numbers` (D,) in each row. like (T, D): says how many rows there are; its content, which must
-    be finite, does not count. Raises ValueError where it has another width."""
+    """Returns a new value with `numbers` (D,) in each row. like (T, D): a value with the wanted number of rows. Its
+    content must be finite but does not count. Raises ValueError where its width is not D."""
     if numbers.length != like.width:
         raise ValueError(f"{numbers.length} numbers for rows of {like.width}")
     return layer_norm(like.flat(), t.constant("zeros", (0.0,) * numbers.length), numbers, 1.0)

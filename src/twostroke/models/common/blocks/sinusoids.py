@@ -2,7 +2,8 @@
 
     [sin(p f_0), sin(p f_1), ... | cos(p f_0), cos(p f_1), ...], f_i = theta^(-2 i / width)
 
-No checkpoint holds this table. Every row begins as the one of position 0; a rotation makes of it that of its position.
+No checkpoint holds this table. Every row begins as that of position 0, and a rotation turns it into that of its own
+position.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 
 def sinusoids(facts: CommonFacts, theta: float, ahead: int = 0) -> Callable[[Tracer, Value], Value]:
-    """ahead: what is added to each position. The width must be even."""
+    """Returns a function that adds the sines and cosines of each position to the rows. ahead: the number that is added
+    to each position. The width must be even."""
     width = facts.hidden_size
     spec = RopeSpec(RopeKind.DEFAULT, theta, width, facts.max_positions, back=-ahead, undone=True)
     first = (0.0,) * (width // 2) + (1.0,) * (width // 2)

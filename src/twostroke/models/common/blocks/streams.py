@@ -2,7 +2,7 @@
 2026).
 
 A block reads a weighted sum of the streams, and its output is added to each stream with a weight of its own. Before
-that, the streams are mixed by a matrix whose rows and columns add up to nearly one. All weights are made of the
+that, the streams are mixed by a matrix whose rows and columns add up to nearly one. All weights are computed from the
 streams.
 """
 
@@ -38,23 +38,24 @@ class MixedStreams:
     norm_eps: float
 
     def begin(self, t: Tracer, x: Value) -> Value:
-        """Every stream is x (T, D)."""
+        """Returns the streams, each of which is x (T, D)."""
         order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
         return take_columns(x, t.constant("order", order)).heads(self.count)
 
     def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
-        """A block's input (T, D), and the shares with which its output comes back. name: how its tensors begin."""
+        """Returns a block's input (T, D), and the shares with which its output is added to the streams. name: the
+        beginning of the names of the tensors."""
         shares = self._shares(t, name, x, (2 + self.count) * self.count, 3)
         return weigh_streams(x, shares.columns(0, self.count)).flat(), shares
 
     def write(self, x: Value, shares: Value, made: Value) -> Value:
-        """The streams after a block with the output `made`."""
+        """Returns the streams after a block with the output `made`."""
         count = self.count
         added = weigh_streams(made.heads(1), shares.columns(count, count))
         return mix_streams(added, x, shares.columns(2 * count, count * count))
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:
-        """One weighted sum (T, D) of the streams."""
+        """Returns one weighted sum (T, D) of the streams."""
         return weigh_streams(x, self._shares(t, name, x, self.count, 1)).flat()
 
     def _product(self, t: Tracer, name: str, x: Value, outputs: int) -> Value:
@@ -71,8 +72,8 @@ class MixedStreams:
 
 @dataclass(frozen=True, slots=True)
 class KeptStreams(MixedStreams):
-    """Streams that are not mixed with each other: a block's output is added to each of them, counted between 0 and
-    `most` (Tencent 2026). rounds: means nothing."""
+    """Streams that are not mixed with each other. A block's output is added to each of them with a factor between 0 and
+    `most` (Tencent 2026). rounds: has no meaning for these streams."""
 
     most: float = 2.0
 
@@ -86,7 +87,7 @@ class KeptStreams(MixedStreams):
         return mix_streams(x, made.heads(1), shares)
 
     def _half(self, t: Tracer, name: str, logits: Value, place: int, eps: float) -> Value:
-        """A sigmoid of each logit plus eps, with one half of the two vectors."""
+        """Returns a sigmoid of each logit plus eps, with one half of the two vectors."""
         count, first = self.count, place * self.count
         base = Tensor(t.name(f"{name}_base"), (2 * count,), rows=(first, first + count))
         factor = Tensor(t.name(f"{name}_scale"), (2,), rows=(place, place + 1))
@@ -95,10 +96,9 @@ class KeptStreams(MixedStreams):
 
 @dataclass(frozen=True, slots=True)
 class GatedStreams:
-    """Streams of which a block reads the mean (Qwen4-Exp, 2026). A gate, which two products of all streams make,
+    """Streams of which a block reads the mean (Qwen4-Exp, 2026). A gate, which two products compute from all streams,
     multiplies each element. The block's output is added to each stream with a share of its own. rank: the rank of the
-    two products. eps: the epsilon of the norm of each stream, whose weights are stored as w - 1.
-    """
+    two products. eps: the epsilon of the norm of each stream, whose weights are stored as w - 1."""
 
     count: int
     width: int
@@ -106,13 +106,13 @@ class GatedStreams:
     eps: float
 
     def begin(self, t: Tracer, x: Value) -> Value:
-        """Every stream is x (T, D)."""
+        """Returns the streams, each of which is x (T, D)."""
         order = tuple(float(column) for _ in range(self.count) for column in range(self.width))
         return take_columns(x, t.constant("order", order)).heads(self.count)
 
     def read(self, t: Tracer, name: str, x: Value) -> tuple[Value, Value]:
-        """A block's input (T, D), and the shares (T, N) with which its output comes back. name: how its tensors
-        begin."""
+        """Returns a block's input (T, D), and the shares (T, N) with which its output is added to the N streams. name:
+        the beginning of the names of the tensors."""
         normed = self._normed(t, name, x)
         outputs = {f"{name}.block_inject_weight": self.count}
         logits = linear(normed, t.matrix("router", outputs, self.count * self.width))
@@ -120,11 +120,11 @@ class GatedStreams:
         return self._mean(t, name, normed), shares
 
     def write(self, x: Value, shares: Value, made: Value) -> Value:
-        """The streams after a block with the output `made`."""
+        """Returns the streams after a block with the output `made`."""
         return mix_streams(x, made.heads(1), shares)
 
     def end(self, t: Tracer, name: str, x: Value) -> Value:
-        """The mean (T, D), as a block would read it."""
+        """Returns the gated mean (T, D) of the streams, as a block would read it."""
         return self._mean(t, name, self._normed(t, name, x))
 
     def _normed(self, t: Tracer, name: str, x: Value) -> Value:

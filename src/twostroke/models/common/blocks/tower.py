@@ -1,4 +1,4 @@
-"""What towers for images share: patches times a matrix, places, layers that see the whole tile."""
+"""Parts that towers for images share: patches times a matrix, places, layers that see the whole tile."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ COLORS = 3
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """The product that reads a patch. Names are of tensors, without ".weight".
+    """The product that reads a patch. The names of tensors have no ".weight".
 
-    side: the side of a patch in pixels. frames: how often a patch repeats its pixels; 0 for a kernel without an axis
-    for them. colors_last: the three colours of a pixel are neighbours, and the matrix is stored as rows of them.
+    side: the side of a patch in pixels. frames: how often a patch repeats its pixels; 0 for a kernel without an axis of
+    frames. colors_last: the three colours of a pixel are neighbours, and the matrix is stored in rows of such pixels.
     """
 
     side: int
@@ -40,7 +40,7 @@ class Patches:
     colors_last: bool = False
 
     def __call__(self, t: Tracer) -> Value:
-        """The rows of the patches, without places."""
+        """Returns the rows of the patches, without places."""
         columns = COLORS * max(1, self.frames) * self.side**2
         name, frames = t.name(self.product), (self.frames,) if self.frames else ()
         shape = (columns,) if self.colors_last else (COLORS, *frames, self.side, self.side)
@@ -50,19 +50,21 @@ class Patches:
 
 
 def with_table(t: Tracer, x: Value, table: str, places: int) -> Value:
-    """The rows with learned places added, a row of the table for each; the step's token ids are the places."""
+    """Returns the rows with learned places added. The places are the step's token ids, and each names a row of the
+    table."""
     return add(x, embed(t.matrix("positions", {table: places}, x.width), t.token_ids, t))
 
 
 def with_given_places(t: Tracer, x: Value) -> Value:
-    """The rows with places added that are given before each step."""
+    """Returns the rows with places added. The values of the places are given before each step."""
     return add(x, t.given(x.width))
 
 
 def turn_by_halves(head_dim: int, theta: float, axes: tuple[int, int] = (0, 1)) -> Rope:
-    """The first half of the pairs turns by the line of a patch, the second by its column, with the same frequencies.
+    """Returns a rotation whose first half of the pairs turns by the line of a patch, and the second half by its column,
+    with the same frequencies.
 
-    axes: 0 for lines and 1 for columns, of either half.
+    axes: the axis of each half, 0 for lines and 1 for columns.
     """
     quarter = head_dim // 4
     turns = RowTurns((axes[0],) * quarter + (axes[1],) * quarter, tuple(range(0, 2 * quarter, 2)) * 2)
@@ -70,7 +72,8 @@ def turn_by_halves(head_dim: int, theta: float, axes: tuple[int, int] = (0, 1)) 
 
 
 def turn_by_turns(head_dim: int, theta: float) -> Rope:
-    """As turn_by_halves, with the frequencies of the even pairs for lines and those of the odd ones for columns."""
+    """Returns a rotation like that of `turn_by_halves`, with the frequencies of the even pairs for lines and those of
+    the odd pairs for columns."""
     quarter = head_dim // 4
     turns = RowTurns((0,) * quarter + (1,) * quarter, (*range(0, 2 * quarter, 2), *range(1, 2 * quarter, 2)))
     return Rope(RopeSpec(RopeKind.DEFAULT, theta, 4 * quarter, 1 << 16), turns=turns)
@@ -78,11 +81,11 @@ def turn_by_turns(head_dim: int, theta: float) -> Rope:
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """Layers with a norm before each block. norms: the names of a layer's two. turn: the rotation of q and k.
+    """Layers with a norm before each block. norms: the names of a layer's two norms. turn: the rotation of q and k.
 
-    scales: the names of numbers, one a column, by which the two blocks' results are multiplied; empty for none.
+    scales: the names of two vectors, with one number a column, that multiply the two blocks' results; empty for none.
 
-    after: what else becomes of the rows after a layer, by its index.
+    after: a function that changes the rows after a layer, by the layer's index.
     """
 
     layers: str
@@ -96,7 +99,7 @@ class Tower:
     scales: tuple[str, ...] = ()
 
     def __call__(self, t: Tracer, x: Value) -> Value:
-        """The rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
+        """Returns the rows after the last layer. All layers keep K and V in one cache, because a tile is one step."""
         shape = self.heads
         cache = t.cache(PagedKV(shape.num_kv_heads, shape.head_dim, ahead=shape.ahead))
         for index in range(self.num_layers):
@@ -138,15 +141,15 @@ class Tower:
 
 
 def by_channel(t: Tracer, joined: Value, width: int) -> Value:
-    """Joined rows of so many elements each, with the same element of all of them next to each other. A convolution that
-    merges patches reads them so."""
+    """Returns the joined rows, each of parts with `width` elements, in another order: equal elements of all parts are
+    neighbours. A convolution that merges patches reads this order."""
     group = joined.width // width
     order = tuple(float(part * width + column) for column in range(width) for part in range(group))
     return take_columns(joined, t.constant("by_channel", order))
 
 
 def mean_rows(x: Value, rows: Indices, group: int) -> Value:
-    """The mean of each group of neighbouring rows; `rows` names the groups."""
+    """Returns the mean of each group of `group` neighbouring rows; `rows` names the groups."""
     joined, width = join_rows(x, rows, group), x.width
     total, *others = joined.split(*[width] * group)
     for other in others:
@@ -157,9 +160,10 @@ def mean_rows(x: Value, rows: Indices, group: int) -> Value:
 def merged(
     t: Tracer, x: Value, group: int, width: int, names: tuple[str, str], activation: Activation = Activation.GELU
 ) -> Value:
-    """Groups of neighbouring rows as rows of the language model: joined, and two products with an activation between.
+    """Returns groups of neighbouring rows as rows of the language model. A group is joined, then goes through two
+    products with an activation between.
 
-    names: those of the two products, which have biases.
+    names: the names of the two products, which have biases.
     """
     return two_products(t, join_rows(x, t.logit_rows, group), width, names, activation)
 
@@ -174,7 +178,8 @@ def two_products(
     *,
     bias: bool = True,
 ) -> Value:
-    """The second product of the activation of the first. inner: what the first one makes; 0 for the width of x."""
+    """Applies a product, an activation and a second product. inner: the width of the first product's output; 0 for the
+    width of x."""
     inner = inner or x.width
     middle = activate(linear(x, t.matrix("connector", {names[0]: inner}, x.width, bias=bias)), activation)
     return linear(middle, t.matrix("connector", {names[1]: width}, inner, bias=bias))

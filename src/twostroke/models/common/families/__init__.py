@@ -1,1 +1,1 @@
-"""What the model files of one family of architectures share."""
+"""Code that the model files of one family of architectures share."""

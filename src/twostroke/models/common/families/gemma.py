@@ -1,4 +1,4 @@
-"""What Gemma 1, 2 and 3 share: stored norms of w - 1, the scaled embedding, the gate of gelu."""
+"""Code that Gemma 1, 2 and 3 share: norms stored as w - 1, the scaled embedding, the gate of gelu."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SILENT: Mapping[str, object] = {
     "bos_token_id": 2,
     "eos_token_id": 1,
 }
-"""The defaults of transformers for all of them, for fields that config.json does not have."""
+"""The defaults of transformers for all three families, for fields that config.json does not have."""
 
 
 def read_gemma(fields: Fields, silent: Mapping[str, object], activation_field: str) -> Parts:
-    """silent: more that transformers assumes. The embedding's factor is rounded to the dtype of the weights, as in
-    transformers: sqrt(3840) is 62 in bfloat16."""
+    """Reads the parts of a Gemma model. silent: further defaults of transformers. The embedding's factor is rounded to
+    the dtype of the weights, as in transformers: sqrt(3840) is 62 in bfloat16."""
     refuse_setting(fields, "use_bidirectional_attention", "Each position would see those after it.")
     act = (activation_field, "gelu_pytorch_tanh")
     parts = read_parts(fields, {**SILENT, **silent}, plus=1.0, act=act)
@@ -43,7 +43,7 @@ def read_gemma(fields: Fields, silent: Mapping[str, object], activation_field: s
 def sandwich_layer(
     t: Tracer, heads: Heads, feed: Feed, norm: Norm, x: Value, *, window: int, turn: RopeSpec | None
 ) -> Value:
-    """A layer with norms before and after both of its blocks, under Gemma's names."""
+    """Applies a layer with norms before and after both of its blocks, under Gemma's names."""
     seen = attend(t, heads, norm(t, "input_layernorm", x), window=window, turn=turn)
     x = add(x, norm(t, "post_attention_layernorm", seen, in_place=True))
     made = feed(t, norm(t, "pre_feedforward_layernorm", x))

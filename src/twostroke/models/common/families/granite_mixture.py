@@ -16,21 +16,20 @@ ROUTER = "block_sparse_moe.router.layer"
 
 
 def granite_factor(fields: Fields, name: str) -> float:
-    """A factor; 1 where the config does not have the field."""
+    """Reads the factor `name`; it is 1 where the config does not have the field."""
     return fields.number(name, SMALLEST, LARGEST, default=1.0)
 
 
 def granite_shared(hidden: int, inner: int) -> Feed:
-    """The block that every row meets."""
+    """Returns the block that every row goes through."""
     return Feed(hidden, inner, gate_up="shared_mlp.input_linear", down="shared_mlp.output_linear")
 
 
 def granite_mixture(
     fields: Fields, hidden: int, inner: int, shared: int, banks: Stacks = BANKS, router: str = ROUTER
 ) -> Mixture:
-    """inner: the inner size of an expert. shared: the inner size of the block that every row meets, 0 for none. router:
-    the name of the router's product.
-    """
+    """Reads the mixture. inner: the inner size of an expert. shared: the inner size of the block that every row goes
+    through, 0 for none. router: the name of the router's product."""
     count = expert_count(fields, 8)
     rule = RouteRule(fields.integer("num_experts_per_tok", 1, count, default=2), normalised=True)
     return Mixture(

@@ -21,10 +21,11 @@ PREFIXES = (
     ("vision_tower.", TOWER),
     ("multi_modal_projector.", PROJECTOR),
 )
-"""What tensors of the tower and of the projector begin with, here and in checkpoints of several versions."""
+"""How the names of the tower's and the projector's tensors begin in checkpoints of several versions, and how they begin
+in this project."""
 MOST_PIXELS = 4096
 TABLE = "embeddings.position_embedding"
-"""The learned places, without ".weight"."""
+"""The name of the table of learned places, without ".weight"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +47,26 @@ class Siglip:
 
     @property
     def grid(self) -> int:
-        """Patches of one side of a tile. Pixels that make no whole patch are left out, as by a convolution."""
+        """The number of patches along one side of a tile. Pixels that make no whole patch are left out, as by a
+        convolution."""
         return self.side // self.patch
 
     def __call__(self, t: Tracer) -> Value:
-        """The rows of all patches after the last norm."""
+        """Returns the rows of all patches after the last norm."""
         norm = Norm(self.eps, NormKind.LAYER)
         x = Patches(self.patch, self.width, "embeddings.patch_embedding", colors_last=self.colors_last)(t)
         x = with_given_places(t, x) if self.fitted else with_table(t, x, TABLE, self.grid**2)
         return norm(t, "post_layernorm", self.of_layers(t, x))
 
     def of_layers(self, t: Tracer, x: Value) -> Value:
-        """The rows after the last layer."""
+        """Returns the rows after the last layer."""
         norm = Norm(self.eps, NormKind.LAYER)
         return Tower("encoder.layers.", self.layers, self.heads, self.feed, norm, turn=self.turn)(t, x)
 
 
 def read_siglip(own: Fields, silent: Mapping[str, object]) -> Siglip:
-    """The tower that vision_config describes. silent: what its family assumes where it is silent."""
+    """Reads the tower that vision_config describes. silent: the family's defaults for fields that vision_config does
+    not have."""
     own = with_silent(own, silent)
     wide, count = own.integer("hidden_size", 2, 1 << 17), own.integer("num_attention_heads", 1, 4096)
     heads = Heads(

@@ -1,4 +1,4 @@
-"""Decoders of a plain feed-forward block of squared relu, with biases where the config says so."""
+"""Decoders with a plain feed-forward block of squared relu, and with biases where the config says so."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from twostroke.models.common.fields.read import Parts
 from twostroke.models.common.registry import CommonFacts, ProgramText
 
 SQUARED_RELU = ("hidden_act", "relu2")
-"""The field of the activation, and what is meant without it."""
+"""The field of the activation, and its default."""
 
 
 def squared_relu_decoder(parts: Parts, partial: float | None = None) -> tuple[CommonFacts, ProgramText]:
-    """attention_bias for all products of attention, mlp_bias for both of the block. partial: see rope_from_config."""
+    """Returns facts and program. attention_bias gives biases to all products of attention, mlp_bias to both products of
+    the feed-forward block. partial: see rope_from_config."""
     turn = parts.rope(partial=partial)
     heads = parts.biased_heads()
     feed = replace(parts.biased_feed(), gate="")

@@ -1,4 +1,4 @@
-"""DeepSeek's layers: latent attention, and experts next to some that every row meets, after a few dense layers."""
+"""DeepSeek's layers: latent attention, and experts next to some that every row uses, after a few dense layers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ WORDS = {"F": "full", "S": "shared"}
 FULL, SHARED = WORDS.values()
 CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
 NORMALISED_BY = 1e-20
-"""Added to the sum that weights are divided by."""
+"""The number that is added to the sum by which weights are divided."""
 
 
 def biased_experts(parts: LatentParts) -> FeedForwardText:
-    """The block of DeepSeek-V3 with experts, added to the residual. See biased_mixture."""
+    """Returns the block of DeepSeek-V3 with experts, which adds its output to the residual. See biased_mixture."""
     return mixture(biased_mixture(parts))
 
 
 def biased_mixture(parts: LatentParts) -> Mixture:
-    """DeepSeek-V3's experts: scores by a sigmoid, a bias for the choice alone, groups by their two largest."""
+    """Reads DeepSeek-V3's experts. Scores go through a sigmoid, a bias counts for the choice alone, and groups are
+    chosen by the sum of their two largest scores."""
     fields = parts.fields
     require(fields, "scoring_func", "sigmoid")
     require(fields, "topk_method", "noaux_tc")
@@ -58,7 +59,8 @@ def biased_mixture(parts: LatentParts) -> Mixture:
 
 
 def plain_experts(parts: LatentParts) -> FeedForwardText:
-    """DeepSeek-V2's: shares of a softmax, groups by their largest; topk_method says whether there are groups.
+    """Reads DeepSeek-V2's experts. Scores are shares of a softmax, and groups are chosen by their largest score;
+    topk_method says whether there are groups.
 
     norm_topk_prob changes nothing, as in transformers. All published configs say false; the code that was published
     with them would divide the weights by their sum.
@@ -75,7 +77,8 @@ def plain_experts(parts: LatentParts) -> FeedForwardText:
 
 
 def normalised_experts(parts: LatentParts) -> FeedForwardText:
-    """Mistral's: shares of a softmax, those of the chosen experts divided by their sum; no groups."""
+    """Reads Mistral's experts. Scores are shares of a softmax, and the shares of the chosen experts are divided by
+    their sum. There are no groups."""
     fields = parts.fields
     refuse_groups(fields)
     count = expert_count(fields)
@@ -97,7 +100,7 @@ def refuse_groups(fields: Fields) -> None:
 
 
 def mixed_program(parts: LatentParts, block: FeedForwardText, sparse: Sequence[bool]) -> ProgramText:
-    """sparse: whether each layer has experts."""
+    """Returns the program of layers with and without experts. sparse: for each layer, whether it has experts."""
 
     def layer(t: Tracer, index: int, x: Value) -> Value:
         return mixed_layer(t, parts, block, x) if sparse[index] else latent_layer(t, parts, x)
@@ -106,13 +109,13 @@ def mixed_program(parts: LatentParts, block: FeedForwardText, sparse: Sequence[b
 
 
 def mixed_layer(t: Tracer, parts: LatentParts, block: FeedForwardText, x: Value) -> Value:
-    """A layer with experts."""
+    """Applies a layer with experts."""
     x = attended(t, parts, x)
     return block(t, x, parts.norm(t, "post_attention_layernorm", x))
 
 
 def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
-    """The layers after the last one, which predict further tokens: they have experts."""
+    """Reads the layers after the last one, which predict further tokens and have experts."""
     block = biased_experts(parts)
     return behind_the_last(parts.fields, parts.norm, lambda t, x: mixed_layer(t, parts, block, x))
 
@@ -120,10 +123,9 @@ def mixed_prediction(parts: LatentParts) -> tuple[MtpHead, ...]:
 def indexed_parts(
     fields: Fields, silent: Mapping[str, object], heads: int, interleaved: bool = False, *, side_by_side: bool = True
 ) -> tuple[LatentParts, Index]:
-    """The blocks, and the index that chooses positions. heads: the index's number of heads where the config has none.
-    interleaved: the rotary pairs of the index are adjacent. side_by_side: the rotary pairs of the attention are
-    adjacent.
-    """
+    """Reads the blocks, and the index that chooses positions. heads: the index's number of heads where the config has
+    none. interleaved: the rotary pairs of the index are adjacent. side_by_side: the rotary pairs of the attention are
+    adjacent."""
     silu_only(fields)
     refuse_setting(fields, "mlp_bias", "No published model of this family has biases in its feed-forward blocks.")
     if any(kind != "indexed_attention" for kind in fields.texts("layer_types")):
@@ -142,7 +144,7 @@ def indexed_parts(
 
 
 def indexed_prediction(parts: LatentParts, index: Index) -> tuple[MtpHead, ...]:
-    """The prediction layers of a model whose attention has an index; each has an index of its own."""
+    """Reads the prediction layers of a model whose attention has an index. Each of them has an index of its own."""
     block = biased_experts(parts)
 
     def layer(t: Tracer, x: Value) -> Value:
@@ -153,7 +155,8 @@ def indexed_prediction(parts: LatentParts, index: Index) -> tuple[MtpHead, ...]:
 
 
 def behind_dense(parts: LatentParts, default: int) -> tuple[bool, ...]:
-    """first_k_dense_replace: layers without experts, the first ones."""
+    """Returns for each layer whether it has experts: all have, except the first `first_k_dense_replace` layers.
+    default: the value of this field where the config does not have it."""
     dense = parts.fields.integer("first_k_dense_replace", 0, parts.facts.num_layers, default=default)
     if parts.fields.integer("moe_layer_freq", 1, 4096, default=1) != 1:
         raise parts.fields.wrong("moe_layer_freq", "Layers behind the first dense ones have experts without a gap.")
@@ -161,7 +164,8 @@ def behind_dense(parts: LatentParts, default: int) -> tuple[bool, ...]:
 
 
 def layers_with_experts(parts: LatentParts, default: int) -> tuple[bool, ...]:
-    """mlp_layer_types, or where it is absent first_k_dense_replace."""
+    """Returns for each layer whether it has experts. mlp_layer_types decides it, or first_k_dense_replace where that
+    field is absent."""
     said, layers = parts.fields.texts("mlp_layer_types"), parts.facts.num_layers
     if not said:
         return behind_dense(parts, default)
@@ -171,9 +175,8 @@ def layers_with_experts(parts: LatentParts, default: int) -> tuple[bool, ...]:
 
 
 def choosing_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
-    """For each layer, whether it chooses positions. indexer_types decides it, or index_topk_pattern, or a schedule of
-    two numbers.
-    """
+    """Returns for each layer whether it chooses positions. indexer_types decides it, or index_topk_pattern, or a
+    schedule of two numbers."""
     words: list[str] = list(fields.texts("indexer_types"))
     name = "indexer_types" if words else "index_topk_pattern"
     pattern = fields.value("index_topk_pattern")
@@ -191,19 +194,20 @@ def choosing_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
 
 
 def prediction_layers(fields: Fields) -> tuple[str, ...]:
-    """Beginnings of the names of tensors after the last layer, which predict further tokens and are not read."""
+    """Returns the beginnings of the names of tensors after the last layer, which predict further tokens and are not
+    read."""
     last = fields.integer("num_hidden_layers", 1, 4096)
     count = fields.integer("num_nextn_predict_layers", 0, 64, default=1)
     return tuple(f"model.layers.{last + index}." for index in range(max(1, count)))
 
 
 def expert_count(fields: Fields) -> int:
-    """n_routed_experts."""
+    """Reads n_routed_experts."""
     return fields.integer("n_routed_experts", 1, MOST_EXPERTS)
 
 
 def require(fields: Fields, name: str, *known: str) -> None:
-    """Raises UnsupportedModel where a field that may be absent holds another word."""
+    """Raises UnsupportedModel where the field `name` holds a word that is not in `known`. The field may be absent."""
     word = fields.text(name, known[0])
     if word not in known:
         raise UnsupportedModel(

@@ -25,9 +25,9 @@ def read_facts(
     ignored: tuple[str, ...] = (),
     optional_prefix: str = "",
 ) -> CommonFacts:
-    """The facts of a model. hidden, layers, longest: the fields' names.
+    """Reads the facts of a model. hidden, layers, longest: the names of the fields.
 
-    positions: what is meant where the config is silent about the longest sequence.
+    positions: the longest sequence where the config does not give it.
     """
     refuse_quantized(fields)
     vocab_size = fields.integer("vocab_size", 1, 1 << 24)
@@ -46,15 +46,15 @@ def read_facts(
 
 
 def with_silent(fields: Fields, silent: Mapping[str, object]) -> Fields:
-    """The fields, with what transformers assumes for a family where they are absent or null."""
+    """Returns the fields, with the family's defaults in transformers for those that are absent or null."""
     said = {name: value for name, value in fields.values.items() if value is not None or name not in silent}
     return fields.only({**silent, **said})
 
 
 def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
-    """The fields with usual names next to a family's own ones. own: own name -> usual name.
+    """Returns the fields with usual names next to a family's own names. own: own name -> usual name.
 
-    Raises CorruptModel where both are there and contradict each other.
+    Raises CorruptModel where a field is there under both names with different values.
     """
     values = dict(fields.values)
     for name, usual in own.items():
@@ -67,7 +67,7 @@ def usual_names(fields: Fields, own: Mapping[str, str]) -> Fields:
 
 
 def clip_of(fields: Fields) -> float:
-    """clip_qkv: the limit within which q, k and v are held; 0 where it is absent or null."""
+    """Reads clip_qkv, the limit within which q, k and v are held; 0 where the field is absent or null."""
     return fields.optional_number("clip_qkv", 1e-6, 1e6) or 0.0
 
 
@@ -88,7 +88,7 @@ def refuse_quantized(fields: Fields) -> None:
 
 
 def activation(fields: Fields, name: str, default: str) -> Activation:
-    """The activation function that a field names. Raises UnsupportedModel for others."""
+    """Reads the activation function that a field names. Raises UnsupportedModel for others."""
     word = fields.text(name, default)
     if word not in HF_NAMES:
         raise UnsupportedModel(
@@ -100,7 +100,8 @@ def activation(fields: Fields, name: str, default: str) -> Activation:
 
 
 def rounded_to(dtype: str, number: float) -> float:
-    """The number as a tensor of this dtype holds it: transformers keeps some factors in the dtype of the weights."""
+    """Returns the number as a tensor of this dtype holds it, because transformers keeps some factors in the dtype of
+    the weights."""
     if dtype == "bfloat16":
         (bits,) = struct.unpack("<I", struct.pack("<f", number))
         bits += 0x7FFF + (bits >> 16 & 1)  # to the nearest, ties to even
@@ -121,7 +122,8 @@ def silu_only(fields: Fields) -> None:
 
 
 def kv_heads(fields: Fields, num_heads: int, absent: int | None) -> int:
-    """num_key_value_heads; `absent` where the config does not have it (None for as many as query heads)."""
+    """Reads num_key_value_heads. Where the config does not have the field it is `absent`, or the number of query heads
+    where `absent` is None."""
     default = absent if not fields.has("num_key_value_heads") else None
     num_kv_heads = fields.integer("num_key_value_heads", 1, 4096, default=default or num_heads)
     if num_heads % num_kv_heads:
@@ -134,9 +136,8 @@ def kv_heads(fields: Fields, num_heads: int, absent: int | None) -> int:
 
 
 def head_dim(fields: Fields, hidden_size: int, num_heads: int, absent: int | None = None) -> int:
-    """head_dim; `absent` where the config does not have the field, or hidden_size / num_heads. Rotations need an even
-    one.
-    """
+    """Reads head_dim. Where the config does not have the field it is `absent`, or hidden_size / num_heads where
+    `absent` is None. Rotations need an even number."""
     found = fields.optional_integer("head_dim", 2, 4096) or (None if fields.has("head_dim") else absent)
     if found is None:
         if hidden_size % num_heads:
@@ -152,7 +153,8 @@ def head_dim(fields: Fields, hidden_size: int, num_heads: int, absent: int | Non
 
 
 def windows_by_layer(fields: Fields, num_layers: int, window: int, usual: tuple[int, ...]) -> tuple[int, ...]:
-    """What layer_types says: full_attention or sliding_attention for each layer; `usual` where it is absent."""
+    """Returns the window of each layer. layer_types gives full_attention or sliding_attention for each layer; where it
+    is absent the windows are `usual`."""
     types = fields.texts("layer_types")
     if not types:
         return usual
@@ -165,7 +167,8 @@ def windows_by_layer(fields: Fields, num_layers: int, window: int, usual: tuple[
 
 
 def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tuple[int, ...]) -> tuple[int, ...]:
-    """`windows`, where all layers have the family's one. Raises UnsupportedModel where layer_types says otherwise."""
+    """Returns `windows` where all layers have the family's one window. Raises UnsupportedModel where layer_types says
+    otherwise."""
     if windows != usual:
         raise UnsupportedModel(
             f"config.json: layer_types mixes windows in a {family} model.",
@@ -176,9 +179,8 @@ def one_window(fields: Fields, family: str, windows: tuple[int, ...], usual: tup
 
 
 def _dtype(fields: Fields) -> str:
-    """The saved dtype; bfloat16 where config.json does not have the field (nothing depends on it but the default of
-    --weights).
-    """
+    """Reads the saved dtype. It is bfloat16 where config.json does not have the field; only the default of --weights
+    depends on it."""
     word = fields.text("dtype", fields.text("torch_dtype", "bfloat16")).removeprefix("torch.")
     if word not in DTYPES:
         raise UnsupportedModel(

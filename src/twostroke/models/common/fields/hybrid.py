@@ -11,7 +11,8 @@ STATES = ("linear_attention", "mamba", "conv")
 def attention_layers(
     fields: Fields, num_layers: int, usual: tuple[bool, ...], name: str = "layer_types"
 ) -> tuple[bool, ...]:
-    """Whether each layer has attention. name: the field that lists the layers; `usual` where it is absent."""
+    """Returns for each layer whether it has attention. name: the field that lists the layers; where it is absent the
+    result is `usual`."""
     types = fields.texts(name)
     if not types:
         return usual

@@ -19,7 +19,7 @@ from twostroke.types.spec.portable import ln
 from twostroke.types.spec.rope import RopeKind, RopeSpec, rope_from_config
 
 MOST_DIMENSIONS = 2048
-"""The largest latent, and the largest part of a head: what the ops have room for."""
+"""The largest latent, and the largest part of a head, that the ops allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class LatentParts:
 def read_latent(
     fields: Fields, silent: Mapping[str, object], *, interleaved: bool | None = None, ignored: tuple[str, ...] = ()
 ) -> LatentParts:
-    """silent: the defaults of transformers for this family. interleaved: the family's rotary pairs are adjacent; None
-    where the config decides it. ignored: see CommonFacts.
-    """
+    """Reads the parts of a model with latent attention. silent: the defaults of transformers for this family.
+    interleaved: whether the family's rotary pairs are adjacent; None where the config decides it. ignored: see
+    CommonFacts."""
     fields = with_silent(fields, silent)
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=2048, ignored=(*ignored, *(("lm_head.weight",) if tied else ())))
@@ -77,18 +77,20 @@ def read_latent(
 
 
 def latent_layer(t: Tracer, parts: LatentParts, x: Value, *, factor: float = 1.0) -> Value:
-    """A norm before each block. factor: what a block's output is multiplied by before it is added to the residual."""
+    """Applies a layer with a norm before each block. factor: multiplies a block's output before it is added to the
+    residual."""
     x = attended(t, parts, x, factor=factor)
     return add(x, scale(parts.feed(t, parts.norm(t, "post_attention_layernorm", x)), factor))
 
 
 def attended(t: Tracer, parts: LatentParts, x: Value, *, factor: float = 1.0) -> Value:
-    """The residual with the attention block added."""
+    """Returns the residual with the attention block's output added."""
     return add(x, scale(attend_latents(t, parts.heads, parts.norm(t, "input_layernorm", x)), factor))
 
 
 def _growth(fields: Fields, turn: RopeSpec) -> float:
-    """What yarn multiplies queries and keys with, next to what is in the table of rotations (Peng et al. 2023)."""
+    """Returns the factor by which yarn multiplies queries and keys, in addition to the factor in the table of rotations
+    (Peng et al. 2023)."""
     group = fields.group("rope_scaling") or fields.group("rope_parameters")
     if group is None or turn.kind is RopeKind.DEFAULT:
         return 1.0

@@ -12,7 +12,8 @@ from twostroke.ops.rows.expressions import add
 
 
 def learned_positions(name: str, facts: CommonFacts, unused: int = 0) -> Callable[[Tracer, Value], Value]:
-    """name: the table's name, without ".weight". unused: its first rows, which belong to no position."""
+    """Returns a function that adds the row of each position to the embedding. name: the table's name, without
+    ".weight". unused: how many of the table's first rows belong to no position."""
     positions, width = facts.max_positions, facts.hidden_size
 
     def added(t: Tracer, x: Value) -> Value:

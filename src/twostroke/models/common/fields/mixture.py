@@ -1,4 +1,4 @@
-"""Reading the fields of mixtures that several families share, under the names that transformers gives them."""
+"""Reads the fields of mixtures that several families share, under the names that transformers gives them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from twostroke.types.spec.fields import Fields
 LARGEST = 1 << 20
 """The largest size of a block."""
 SAME = {"num_local_experts": "num_experts", "n_routed_experts": "num_experts", "moe_num_experts": "num_experts"}
-"""Names that configs have for one and the same number."""
+"""The other names of configs for the number of experts, each with the usual name."""
 CORRECTION = "mlp.gate.e_score_correction_bias"
 
 
 def expert_count(fields: Fields, absent: int | None = None) -> int:
-    """How many experts a layer has: num_experts, num_local_experts or n_routed_experts.
+    """Reads how many experts a layer has: num_experts, num_local_experts, n_routed_experts or moe_num_experts.
 
     Raises CorruptModel where two of them differ.
     """
@@ -26,7 +26,7 @@ def expert_count(fields: Fields, absent: int | None = None) -> int:
 
 
 def sigmoid_rule(fields: Fields, count: int, chosen: int | None = None) -> RouteRule:
-    """DeepSeek-V3's rule: sigmoid, groups, weights that add up to routed_scaling_factor."""
+    """Reads DeepSeek-V3's rule: scores by a sigmoid, groups, weights that add up to routed_scaling_factor."""
     if fields.text("scoring_func", "sigmoid") == "softmax":
         raise UnsupportedModel(
             "config.json: scoring_func is softmax.",
@@ -47,8 +47,8 @@ def sigmoid_rule(fields: Fields, count: int, chosen: int | None = None) -> Route
 
 
 def expert_groups(fields: Fields, count: int, least: int, usual: int | None) -> tuple[int, int]:
-    """n_group and topk_group: into how many groups of `least` or more experts they fall, and how many of them are kept.
-    usual: where a field is absent; None where it must be there."""
+    """Reads n_group and topk_group: how many groups of `least` or more experts there are, and how many of the groups
+    are kept. usual: the value of a field that is absent; None where the field must be there."""
     groups = fields.integer("n_group", 1, count, default=usual)
     if count % groups or (groups > 1 and count // groups < least):
         raise fields.wrong("n_group", f"It must divide the {count} experts into groups of {least} or more.")
@@ -56,12 +56,13 @@ def expert_groups(fields: Fields, count: int, least: int, usual: int | None) -> 
 
 
 def named_feed(hidden: int, inner: int, begin: str) -> Feed:
-    """A gated block whose tensors' names begin so."""
+    """Returns a gated block. begin: the beginning of the names of its tensors."""
     return Feed(hidden, inner, gate=f"{begin}.gate_proj", up=f"{begin}.up_proj", down=f"{begin}.down_proj")
 
 
 def sigmoid_mixture(fields: Fields, hidden: int, correction: str = CORRECTION) -> FeedForwardText:
-    """Experts chosen by DeepSeek-V3's rule, and n_shared_experts that every token meets, under its names of tensors."""
+    """Reads experts chosen by DeepSeek-V3's rule, and n_shared_experts that every token goes through, under
+    DeepSeek-V3's names of tensors."""
     silu_only(fields)
     count = expert_count(fields)
     inner = fields.integer("moe_intermediate_size", 1, LARGEST)
@@ -80,7 +81,8 @@ def sigmoid_mixture(fields: Fields, hidden: int, correction: str = CORRECTION) -
 def listed_blocks(
     fields: Fields, block: FeedForwardText, layers: int, dense: int
 ) -> tuple[FeedForwardText | None, ...]:
-    """What mlp_layer_types says, dense or sparse for each layer; without it the first `dense` layers are dense."""
+    """Returns the mixture of each layer, or None for a dense one. mlp_layer_types gives dense or sparse for each layer;
+    without it the first `dense` layers are dense."""
     words = fields.texts("mlp_layer_types")
     if not words:
         return blocks_by_layer(block, layers, dense)
@@ -92,5 +94,6 @@ def listed_blocks(
 def blocks_by_layer(
     block: FeedForwardText, layers: int, dense: int, step: int = 1
 ) -> tuple[FeedForwardText | None, ...]:
-    """Each layer's mixture; None, the usual block, for the first `dense` layers and for those between steps."""
+    """Returns each layer's mixture. It is None, which means the usual block, for the first `dense` layers and for those
+    between steps."""
     return tuple(block if index >= dense and (index + 1) % step == 0 else None for index in range(layers))

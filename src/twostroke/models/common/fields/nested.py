@@ -1,4 +1,4 @@
-"""The language model inside a model for images or sounds too: its config, and the names of its tensors."""
+"""The language model inside a model that also takes images or sounds: its config, and the names of its tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from twostroke.types.spec.refused_fields import refuse_fields, refuse_unread
 
 TIED = "tie_word_embeddings"
 HEAD_ALONE = "head_alone_is_untied"
-"""A field of our own: the config ties, and a checkpoint has a head of its own nevertheless."""
+"""A field that this project adds: the config ties the head to the embedding, but the checkpoint has a head of its own.
+"""
 NOTHING: Mapping[str, object] = {}
 OUTER = (
     "bos_token_id",
@@ -24,7 +25,7 @@ OUTER = (
     TIED,
     "torch_dtype",
 )
-"""Outer fields that count where the inner group is silent."""
+"""The fields outside the inner group that count where the inner group does not have them."""
 
 PREFIXES = (
     ("language_model.model.blocks.", "model.layers."),  # Kimi K2.5 as transformers 5.23 writes it
@@ -39,7 +40,7 @@ PREFIXES = (
     ("text_model.model.", "model."),  # Emu3
     ("text_model.lm_head.", "lm_head."),
 )
-"""How names of the language model's tensors begin, each with what they begin with in a checkpoint of text alone."""
+"""The beginnings of the language model's tensor names, each with the beginning that a checkpoint of text alone has."""
 
 NOT_TEXT = (
     "vision_tower.",
@@ -119,15 +120,16 @@ SILENT_SIZES: Mapping[str, Mapping[str, object]] = {
     "mistral": _sizes(32_000, 4096, 14_336, 32, 32),
     "qwen2": _sizes(151_936, 4096, 22_016, 32, 32),
 }
-"""By model_type: what transformers assumes where the group is silent. Published configs leave even sizes out."""
+"""For each model_type, the defaults of transformers for fields that the group does not have. Published configs leave
+even sizes out."""
 
 
 def language_model(
     fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """The model of `text_config`, read as this architecture. Raises CorruptModel where that group is absent.
+    """Reads the model of `text_config` as this architecture. Raises CorruptModel where that group is absent.
 
-    silent: what transformers assumes for the language model inside where its config does not have the field.
+    silent: the defaults of transformers for fields that the inner language model's config does not have.
     """
     return text_model(fields, registered(architecture), silent)
 
@@ -135,23 +137,23 @@ def language_model(
 def text_model(
     fields: Fields, entry: Architecture, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """See language_model. entry: how the language model is read. No checkpoint holds it alone, so the registry has no
-    entry of it."""
+    """Reads a language model as language_model does. entry: how the language model is read. No checkpoint holds this
+    language model alone, so the registry has no entry for it."""
     return _model(entry, with_silent(_inner(fields, "text_config"), silent))
 
 
 def language_model_or_flat(
     fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """See language_model. The family's older files have no group text_config: there all fields are the language
-    model's."""
+    """Reads a language model as language_model does. The family's older files have no group text_config; in such files
+    all fields belong to the language model."""
     return text_model_or_flat(fields, registered(architecture), silent)
 
 
 def text_model_or_flat(
     fields: Fields, entry: Architecture, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """See language_model_or_flat. entry: see text_model."""
+    """Reads a language model as language_model_or_flat does. entry: see text_model."""
     if fields.has("text_config"):
         return text_model(fields, entry, silent)
     flat = {name: value for name, value in fields.values.items() if name not in ("model_type", "vision_config")}
@@ -161,15 +163,16 @@ def text_model_or_flat(
 def language_model_of_thinker(
     fields: Fields, architecture: str, silent: Mapping[str, object] = NOTHING
 ) -> tuple[CommonFacts, ProgramText]:
-    """See language_model. The model's fields stand inside `thinker_config`, next to those of parts that speak."""
+    """Reads a language model as language_model does. The model's fields stand inside `thinker_config`, next to the
+    fields of parts that speak."""
     inner = _inner(fields, "thinker_config") if fields.has("thinker_config") else fields
     return language_model(inner, architecture, silent)
 
 
 def language_model_by_type(fields: Fields, usual: str = "llama") -> tuple[CommonFacts, ProgramText]:
-    """The model of `text_config`, read as the architecture that its model_type belongs to.
+    """Reads the model of `text_config` as the architecture of its model_type.
 
-    usual: the model_type where it is silent.
+    usual: the model_type where `text_config` does not have the field.
     """
     text = _inner(fields, "text_config")
     word = text.text("model_type", usual)
@@ -192,11 +195,13 @@ def _model(entry: Architecture, text: Fields) -> tuple[CommonFacts, ProgramText]
 
 
 TURNS = {"mrope": "default", "xdrope": "dynamic"}
-"""Kinds of rotations by several positions, each with the kind that it equals where all positions are equal."""
+"""The kinds of rotations by several positions, each with the kind that gives the same result where all positions are
+equal."""
 
 
 def _turning_once(text: Fields) -> Fields:
-    """Rotations by time, height and width are those by position where there is text alone: all three are equal."""
+    """Replaces rotations by time, height and width with rotations by position. For text alone all three are equal, so
+    the results are the same."""
     values = dict(text.values)
     for name in ("rope_scaling", "rope_parameters"):
         group = text.group(name)
@@ -209,12 +214,12 @@ def _turning_once(text: Fields) -> Fields:
 
 
 def text_fields(fields: Fields) -> Fields:
-    """The fields of the language model: those of `text_config`, or all where there is no such group."""
+    """Returns the fields of the language model: those of `text_config`, or all fields where there is no such group."""
     return _inner(fields, "text_config") if fields.has("text_config") else fields
 
 
 def _inner(fields: Fields, name: str) -> Fields:
-    """The group of the language model, with the outer fields that count."""
+    """Returns the group of the language model, with the outer fields that count."""
     group = fields.group(name)
     if group is None:
         raise CorruptModel(
@@ -230,8 +235,8 @@ def _inner(fields: Fields, name: str) -> Fields:
 
 
 def with_own_head(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with tie_word_embeddings false, in its groups too: the checkpoint has a head of its own, and what else
-    the field ties stays tied."""
+    """Returns the config with tie_word_embeddings false, in its groups too, because the checkpoint has a head of its
+    own. Whatever else the field ties stays tied."""
     groups = {
         name: with_own_head(group)
         for name in ("text_config", "thinker_config")

@@ -7,7 +7,7 @@ from twostroke.types.spec.fields import Fields
 
 
 def text_turns(text: Fields, usual: tuple[int, int, int], *, interleaved: bool) -> TextTurns:
-    """How the language model's heads turn. usual: the sections where the config does not have them."""
+    """Reads how the language model's heads turn. usual: the sections where the config does not have them."""
     group = text.group("rope_scaling") or text.group("rope_parameters") or text.only({})
     found = group.integers("mrope_section") if group.has("mrope_section") else usual
     if len(found) != 3 or any(not 0 <= each <= 4096 for each in found):
@@ -16,6 +16,6 @@ def text_turns(text: Fields, usual: tuple[int, int, int], *, interleaved: bool) 
 
 
 def theta_of(tower: Fields, usual: float = 10_000.0) -> float:
-    """The base of a tower's rotations. usual: where the config is silent."""
+    """Reads the base of a tower's rotations. usual: the base where the config does not have the field."""
     group = tower.group("rope_parameters") or tower.only({})
     return group.number("rope_theta", 1.0 + 1e-6, 1e15, default=usual)

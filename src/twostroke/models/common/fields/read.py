@@ -1,4 +1,4 @@
-"""Reading the config of a dense decoder into the blocks of this folder, under the usual names of fields."""
+"""Reads the config of a dense decoder into the blocks of this folder, under the usual names of fields."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SILENT: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The blocks of a model, and its config with what is silent."""
+    """The blocks of a model, and its config with the defaults filled in."""
 
     fields: Fields
     facts: CommonFacts
@@ -46,17 +46,17 @@ class Parts:
         return self.decoder.norm
 
     def rope(self, *, partial: float | None = None, theta: float = 10_000.0) -> RopeSpec:
-        """How the heads are rotated; partial and theta: see rope_from_config."""
+        """Returns the rotation of the heads. partial, theta: see rope_from_config."""
         positions = self.facts.max_positions
         return rope_from_config(self.fields, self.heads.head_dim, positions, partial=partial, theta=theta)
 
     def biased_heads(self) -> Heads:
-        """The heads, with biases on q, k, v and the output where attention_bias is true."""
+        """Returns the heads, with biases on q, k, v and the output where attention_bias is true."""
         biased = self.fields.boolean("attention_bias", False)
         return replace(self.heads, qkv_bias=biased, output_bias=biased)
 
     def biased_feed(self) -> Feed:
-        """The feed-forward block, with biases where mlp_bias is true."""
+        """Returns the feed-forward block, with biases where mlp_bias is true."""
         return replace(self.feed, bias=self.fields.boolean("mlp_bias", False))
 
 
@@ -70,10 +70,10 @@ def read_parts(
     eps: str = "rms_norm_eps",
     act: tuple[str, str] = ("hidden_act", "silu"),
 ) -> Parts:
-    """silent: the defaults of transformers for this family, besides SILENT. kv_absent: the number of KV heads where the
-    config has none; None for as many as query heads. kind, plus, eps: the kind of all norms, what is added to their
-    weights, and the config field of their epsilon. act: the config field of the activation, and its default.
-    """
+    """Reads the parts of a dense decoder. silent: the defaults of transformers for this family, in addition to SILENT.
+    kv_absent: the number of KV heads where the config has none; None means the number of query heads. kind, plus, eps:
+    the kind of all norms, the number added to their weights, and the config field of their epsilon. act: the config
+    field of the activation, and its default."""
     fields = with_silent(fields, {**SILENT, **silent})
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=2048, ignored=("lm_head.weight",) if tied else ())
@@ -91,20 +91,23 @@ def read_parts(
 
 
 def pattern_windows(fields: Fields, layers: int, window: int, pattern: int) -> tuple[int, ...]:
-    """layer_types, or where it is absent a window in all layers but every `pattern`-th (0: in none)."""
+    """Returns the window of each layer. layer_types decides it; where that is absent, all layers but every `pattern`-th
+    have a window. A pattern of 0 means no layer has one."""
     usual = tuple(window if pattern and (index + 1) % pattern else 0 for index in range(layers))
     return windows_by_layer(fields, layers, window, usual)
 
 
 def sliding_window(fields: Fields, absent: int) -> int:
-    """sliding_window, where 0 and null mean none; `absent` where the config does not have the field."""
+    """Reads sliding_window, where 0 and null mean no window. It is `absent` where the config does not have the field.
+    """
     said = fields.optional_integer("sliding_window", 0, MAX_POSITIONS)
     return said or (0 if fields.has("sliding_window") else absent)
 
 
 def upper_windows(fields: Fields, num_layers: int, absent: int) -> tuple[int, ...]:
-    """Qwen's rule: layers from max_window_layers on have a window where use_sliding_window is true, unless layer_types
-    says otherwise. absent: the window where the config does not have the field."""
+    """Returns the window of each layer by Qwen's rule: layers from max_window_layers on have one where
+    use_sliding_window is true, unless layer_types says otherwise. absent: the window where the config does not have the
+    field."""
     window = sliding_window(fields, absent) if fields.boolean("use_sliding_window", False) else 0
     full = fields.integer("max_window_layers", 0, 1 << 20, default=28)
     usual = tuple(window if layer >= full else 0 for layer in range(num_layers))
@@ -112,12 +115,12 @@ def upper_windows(fields: Fields, num_layers: int, absent: int) -> tuple[int, ..
 
 
 def same_windows(fields: Fields, family: str, num_layers: int, window: int) -> tuple[int, ...]:
-    """The family's one window for each layer. Raises UnsupportedModel where layer_types says otherwise."""
+    """Returns the family's one window for each layer. Raises UnsupportedModel where layer_types says otherwise."""
     usual = (window,) * num_layers
     return one_window(fields, family, windows_by_layer(fields, num_layers, window, usual), usual)
 
 
 def window_of(fields: Fields, absent: int) -> int:
-    """sliding_window; `absent` where the config does not have the field, 0 where it is null."""
+    """Reads sliding_window. It is `absent` where the config does not have the field, 0 where it is null."""
     found = fields.optional_integer("sliding_window", 1, MAX_POSITIONS)
     return found or (0 if fields.has("sliding_window") else absent)

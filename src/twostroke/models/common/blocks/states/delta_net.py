@@ -33,17 +33,17 @@ class DeltaNetShape:
 
     @property
     def keys(self) -> int:
-        """Elements of all key heads."""
+        """The number of elements of all key heads."""
         return self.key_heads * self.key_dim
 
     @property
     def values(self) -> int:
-        """Elements of all value heads."""
+        """The number of elements of all value heads."""
         return self.value_heads * self.value_dim
 
 
 def delta_net(t: Tracer, shape: DeltaNetShape, x: Value) -> Value:
-    """What the block makes of x (T, hidden). Names of its tensors follow the layer's prefix."""
+    """Returns the block's output for x (T, hidden). The names of its tensors follow the layer's prefix."""
     keys, values, heads = shape.keys, shape.values, shape.value_heads
     channels = 2 * keys + values
     mixed, gate, b, a = linear(x, _joined(t, shape)).split(channels, values, heads, heads)
@@ -58,7 +58,7 @@ def delta_net(t: Tracer, shape: DeltaNetShape, x: Value) -> Value:
 
 
 def _joined(t: Tracer, shape: DeltaNetShape) -> Weight:
-    """The matrix of q, k, v, gate, b and a."""
+    """Returns the matrix of q, k, v, gate, b and a."""
     hidden, keys, values, heads = shape.hidden_size, shape.keys, shape.values, shape.value_heads
     if not shape.by_key_head:
         outputs = {"in_proj_qkv": 2 * keys + values, "in_proj_z": values, "in_proj_b": heads, "in_proj_a": heads}

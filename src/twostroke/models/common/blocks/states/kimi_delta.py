@@ -16,11 +16,11 @@ from twostroke.ops.states.short_conv import short_conv
 
 @dataclass(frozen=True, slots=True)
 class KimiDeltaShape:
-    """head_dim: the size of a head of q, k and v, and of the latents that decay and gate are made of. taps: how many
+    """head_dim: the size of a head of q, k and v, and of the latents from which decay and gate are made. taps: how many
     positions the convolutions read.
 
-    direct: decay and gate are made of the rows themselves, by f_proj and g_proj. lowest: see ops/states/delta_rule.py.
-    out: the name of the last product. wide_logs: A_log is stored as (1, 1, heads, 1).
+    direct: decay and gate are made from the rows themselves, by f_proj and g_proj. lowest: see
+    ops/states/delta_rule.py. out: the name of the last product. wide_logs: A_log is stored as (1, 1, heads, 1).
     """
 
     hidden_size: int
@@ -35,12 +35,12 @@ class KimiDeltaShape:
 
     @property
     def inner(self) -> int:
-        """Elements of all heads."""
+        """The number of elements of all heads."""
         return self.heads * self.head_dim
 
 
 def kimi_delta(t: Tracer, shape: KimiDeltaShape, x: Value) -> Value:
-    """What the block makes of x (T, hidden). Names of its tensors follow the layer's prefix."""
+    """Returns the block's output for x (T, hidden). The names of its tensors follow the layer's prefix."""
     inner, heads, dim = shape.inner, shape.heads, shape.head_dim
     gates = {"f_proj": inner, "g_proj": inner} if shape.direct else {"f_a_proj": dim, "g_a_proj": dim}
     outputs = {**{f"{name}_proj": inner for name in "qkv"}, **gates, "b_proj": heads}

@@ -19,13 +19,13 @@ from twostroke.ops.states.ssd_scan import ScanSteps, ssd_scan
 from twostroke.types.spec.portable import powers
 
 NORM = Norm(1e-6)
-"""The norm of what the heads see: the family takes this eps, whatever its config says of the other norms."""
+"""The norm of the heads' outputs. The family uses this eps, whatever eps its config gives for the other norms."""
 SMALL = 1e-5
-"""Keeps the last layer's decay above 0, and a model of one layer from a division by 0."""
+"""Keeps the last layer's decay above 0, and avoids a division by 0 in a model of one layer."""
 LARGEST = 8.0
-"""The exponent of the last head's slope in the first layer."""
+"""The last head's slope in the first layer is 2 to the power of minus this number."""
 ALWAYS = 1.0, 1.0
-"""Bounds of the scan's step."""
+"""The bounds of the scan's step. They are equal, so the step is always 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +39,18 @@ class LightningShape:
 
     @property
     def inner(self) -> int:
-        """Elements of all heads."""
+        """The number of elements of all heads."""
         return self.heads * self.head_dim
 
     def slopes(self, index: int) -> tuple[float, ...]:
-        """How much the logarithm of each head's state falls with each position, in layer `index`."""
+        """Returns how much the logarithm of each head's state falls with each position, in layer `index`."""
         depth = 1.0 - index / (self.layers - 1 + SMALL) + SMALL
         steps = (-LARGEST * (head + 1) / self.heads for head in range(self.heads))
         return tuple(slope * depth for slope in powers(2.0, steps))
 
 
 def lightning(t: Tracer, shape: LightningShape, index: int, h: Value) -> Value:
-    """The output of layer `index` for the normed rows h, not yet added."""
+    """Returns the output of layer `index` for the normed rows h, before it is added to the residual."""
     inner, step = shape.inner, 3 * shape.head_dim
     orders = [HeadRows(shape.heads, step, shape.head_dim, place * shape.head_dim) for place in range(3)]
     rows = shape.heads * step

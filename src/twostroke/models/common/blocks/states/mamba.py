@@ -1,6 +1,6 @@
-"""The Mamba block: a product, a short convolution, a scan whose steps, B and C follow from the token, a gate.
+"""The Mamba block: a product, a short convolution, a scan whose steps, B and C depend on the token, a gate.
 
-It is a whole layer of Mamba and the layers with states of Jamba (Gu and Dao 2023).
+The block is a whole layer of Mamba, and the layers with states of Jamba (Gu and Dao 2023).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twostroke.ops.states.selective_scan import selective_scan
 from twostroke.ops.states.short_conv import short_conv
 
 StepNorm = Callable[[Tracer, str, Value], Value]
-"""norm(trace, name, x): the norm of the steps, B or C, in place of x."""
+"""norm(trace, name, x) norms the steps, B or C, in place of x."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class MambaShape:
 
 
 def mamba_block(t: Tracer, shape: MambaShape, x: Value) -> Value:
-    """What the block makes of x (T, hidden). Names of its tensors follow the layer's prefix."""
+    """Returns the block's output for x (T, hidden). The names of its tensors follow the layer's prefix."""
     inner, numbers, rank = shape.inner, shape.numbers, shape.rank
     into = t.matrix("states_in", {"in_proj": 2 * inner}, shape.hidden_size, bias=shape.bias)
     values, gate = linear(x, into).split(inner, inner)

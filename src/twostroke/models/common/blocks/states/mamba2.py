@@ -1,6 +1,6 @@
 """The Mamba-2 block: one product, a short convolution, a scan with a state of fixed size, a gated norm, one product.
 
-It is a whole layer of Mamba-2 and the layers with states of several hybrids (Dao and Gu 2024).
+The block is a whole layer of Mamba-2, and the layers with states of several hybrids (Dao and Gu 2024).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Mamba2Shape:
     how many positions the convolution reads.
 
     norm_groups: the groups of the norm after the scan; 0 for a gate without a norm. gate_first: the gate comes before
-    the norm. step_limit: the bounds of dt. factors: the factors of the gate, the values, B, C and dt that the first
+    the norm. step_limit: the bounds of dt. factors: five factors, for the gate, the values, B, C and dt that the first
     product makes.
     """
 
@@ -47,12 +47,12 @@ class Mamba2Shape:
 
     @property
     def inner(self) -> int:
-        """Elements of all heads."""
+        """The number of elements of all heads."""
         return self.heads * self.head_dim
 
 
 def mamba2_block(t: Tracer, shape: Mamba2Shape, x: Value) -> Value:
-    """What the block makes of x (T, hidden). Names of its tensors follow the layer's prefix."""
+    """Returns the block's output for x (T, hidden). The names of its tensors follow the layer's prefix."""
     inner, shared = shape.inner, shape.groups * shape.numbers
     channels = inner + 2 * shared
     outputs = {"in_proj": inner + channels + shape.heads}
@@ -83,12 +83,13 @@ def mamba2_block(t: Tracer, shape: Mamba2Shape, x: Value) -> Value:
 
 
 def conv_taps(t: Tracer, name: str, channels: int, taps: int) -> Vector:
-    """The taps of a convolution of each channel by itself, stored as (channels, 1, taps)."""
+    """Returns the taps of a convolution that reads each channel by itself, stored as (channels, 1, taps)."""
     return t.vector_of((Tensor(t.name(f"{name}.weight"), (channels, 1, taps), True),), taps * channels)
 
 
 def read_mamba2(fields: Fields, hidden_size: int, eps: float, silent: int = 256) -> Mamba2Shape:
-    """The block's shape from the fields that hybrids share. silent: mamba_d_state where the config leaves it out."""
+    """Reads the block's shape from the fields that hybrids share. silent: the value of mamba_d_state where the config
+    has no such field."""
     heads = fields.integer("mamba_n_heads", 1, 1 << 16, default=128)
     inner = fields.optional_integer("mamba_d_ssm", 1, 1 << 20)
     if inner is None:
@@ -117,9 +118,8 @@ def read_mamba2(fields: Fields, hidden_size: int, eps: float, silent: int = 256)
 
 
 def step_limit(fields: Fields, name: str = "time_step_limit") -> tuple[float, float]:
-    """The bounds of dt; none where the config does not have the field. The upper one may be infinite, which has two
-    spellings.
-    """
+    """Reads the bounds of dt; there are none where the config does not have the field. The upper bound may be infinite,
+    which has two spellings."""
     found = fields.value(name)
     if found is None:
         return 0.0, math.inf

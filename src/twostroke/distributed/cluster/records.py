@@ -24,7 +24,7 @@ ANSWER_S = 10.0
 
 
 Answers = list[tuple[ReplicaStay, "Future[Record]"]]
-"""What is asked about one completion: an answer for each of its stays."""
+"""The questions about one completion, with an answer for each of its stays at a replica."""
 
 
 class RecordCalls:

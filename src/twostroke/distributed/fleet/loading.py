@@ -243,7 +243,7 @@ class Loading:
 
     def is_quiet(self, name: str, now: float) -> bool:
         """May work without urgency ask for a model? A load for it makes no model leave that was used within max_wait_s.
-        Nobody waits for the memory of a model that only such work keeps in use."""
+        No other model may wait for memory meanwhile."""
         others = [each for each in self if each.name != name]
         if any(each.waits and not each.has_process for each in others):
             return False

@@ -76,12 +76,12 @@ class LocalMembers:
 
 
 def shared_memory(num_bytes: int) -> int:
-    """The descriptor of memory that children may inherit. Untouched, it takes none."""
+    """Returns the descriptor of memory that children may inherit. Memory that nobody touches takes no room."""
     return here.memory_file("twostroke-ranks", num_bytes)
 
 
 def connect(address: Address, secret: bytes, rank: int, wait_s: float = CONNECT_S) -> RankLine:
-    """A line to a member. Tries again until the member listens or wait_s is over. Raises BackendError."""
+    """Returns a line to a member. Tries again until the member listens or wait_s is over. Raises BackendError."""
     until = time.monotonic() + wait_s
     where = f"rank {rank} at {address[0]}:{address[1]}"
     while True:

@@ -46,7 +46,7 @@ class AdapterPlan(Struct, frozen=True, eq=False):
 
     @property
     def counted(self) -> Model:
-        """Returns the model as a cost model counts it: a row costs more in the program that has places for adapters."""
+        """The model as a cost model counts it: a row costs more in the program that has places for adapters."""
         return replace(self.model, program=self.program)
 
     def added_to(self, needs: MemoryNeeds, step_tokens: int, sequences: int) -> MemoryNeeds:

@@ -15,7 +15,7 @@ from twostroke.cli.server.run_built import serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 
 OF_MODEL = (*options_of(TaskSettings), ImageSettings.mmproj, ImageSettings.image_tokens, ImageSettings.image_urls)
-"""Options of the engine that a front reads too."""
+"""The options of the engine that a front reads too."""
 
 
 @click.command(
@@ -45,7 +45,7 @@ def serve_front(
     verbose: bool,
     check: Callable[[], None] | None = None,
 ) -> None:
-    """Serve until a signal. check: see `build_front`."""
+    """Serves until a signal. check: see `build_front`."""
     from twostroke.distributed.cluster.front import no_check
     from twostroke.server.build_front import build_front
 

@@ -128,7 +128,7 @@ class FrontStepper:
 
     @property
     def has_work(self) -> bool:
-        """Returns True always: a front listens to its replicas even when they are idle."""
+        """Always True: a front listens to its replicas even when they are idle."""
         return True
 
     def fileno(self) -> int:

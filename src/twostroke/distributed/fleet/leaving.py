@@ -1,4 +1,4 @@
-"""Chooses the models that leave so that another one has room: as few as possible, and those idle longest."""
+"""Chooses the models that leave so that another one has room. They are as few as possible, and those idle longest."""
 
 from __future__ import annotations
 

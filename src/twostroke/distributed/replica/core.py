@@ -106,13 +106,12 @@ class ReplicaCore:
 
     @property
     def has_work(self) -> bool:
-        """Returns True while a request is waiting or running, or a plan is in flight."""
+        """True while a request is waiting or running, or a plan is in flight."""
         return self._loop.has_work
 
     @property
     def idle(self) -> bool:
-        """Returns True while no request is computed, none waits for pages or image rows, and nothing is encoded for
-        others."""
+        """True while no request is computed, none waits for pages or image rows, and nothing is encoded for others."""
         return not (self.has_work or self.pulls or self.row_pulls or self.row_feeds.has_work)
 
     @property

@@ -50,7 +50,7 @@ class EncodeCore:
 
     @property
     def idle(self) -> bool:
-        """Returns True while nothing is encoded."""
+        """True while nothing is encoded."""
         return not self.row_feeds.has_work
 
     @property

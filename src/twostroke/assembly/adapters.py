@@ -74,8 +74,8 @@ class AdapterPlan(Struct, frozen=True, eq=False):
 
 
 def plan_adapters(resolver: Resolver, model: Model) -> AdapterPlan | None:
-    """Returns None where there is no place for an adapter. Reads only the headers of adapters. Raises ConfigError that
-    names the adapter.
+    """Plans the adapters that are asked for, from their headers alone. Returns None where no adapter has a place.
+    Raises ConfigError that names the adapter.
 
     Where no adapter can be loaded later, only the matrices that the given adapters change have banks. Otherwise every
     product of the model has a bank.

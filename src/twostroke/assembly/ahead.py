@@ -42,7 +42,8 @@ NORMS = ("rms_norm", "layer_norm")
 
 
 class AheadLayer(NamedTuple):
-    """One layer. spec: the layer together with what it shares with the model. own: the layer alone, which is loaded."""
+    """One layer. spec: the layer together with the weights that it shares with the model. own: the layer alone, which
+    is loaded."""
 
     made: AheadProgram
     spec: Model

@@ -106,7 +106,8 @@ def able_to_guess(device: CudaDevice | None, guessing: GuessingModel | None, res
 def settle_early_steps(
     device: CudaDevice | None, spec: Model, guessing: GuessingModel | None, resolver: Resolver
 ) -> None:
-    """Settles `early_steps` with its reason. Raises ConfigError where it was asked for and is not possible."""
+    """Settles `early_steps` with its reason. Raises ConfigError where early steps are asked for and are not possible.
+    """
     asked = resolver.asked_value(DeviceSettings.early_steps) or AUTO
     if asked == OFF:
         resolver.pick(DeviceSettings.early_steps, OFF, "")

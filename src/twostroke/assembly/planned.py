@@ -1,4 +1,4 @@
-"""Plans a model that is one of several on a machine: what it will need, before its process is started.
+"""Plans the needs of a model that is one of several on a machine, before its process is started.
 
 Such a model's KV cache does not get the rest of the memory, as it does where a model is alone. It holds one context, or
 eight chats of 4,096 tokens where the context is shorter than these together.
@@ -71,7 +71,7 @@ def plan_model(model: str, options: Mapping[str, Any]) -> PlannedProcess:
 
 
 def read_texts(found: Found) -> ModelTexts:
-    """Returns what a front needs from a model's folder. Raises TwostrokeError."""
+    """Returns the objects that a front builds from a model's folder. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     generation, closing = read_generation_defaults(folder), ExitStack()

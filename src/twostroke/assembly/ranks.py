@@ -65,9 +65,11 @@ SHARED_HERE: tuple[Field[Any], ...] = (CpuSettings.threads, DiskSettings.cache, 
 
 
 class RankPlaces(Struct, frozen=True):
-    """Where the processes of a division are. addresses: the addresses of members on other machines, by rank; empty for
-    processes of this machine. timeout_s: the longest that one rank waits for another inside a step. A rank that takes
-    longer is considered hung.
+    """The places of the processes of a division. addresses: the addresses of members on other machines, by rank; empty
+    for processes of this machine.
+
+    timeout_s: the longest time in seconds that one rank waits for another inside a step. A rank that takes longer is
+    considered hung.
     """
 
     division: Division

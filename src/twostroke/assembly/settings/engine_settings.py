@@ -69,7 +69,7 @@ class CacheSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TaskSettings(Group):
-    """What the model is served for."""
+    """Settings of the task that the model is served for."""
 
     task: Option[str] = Option(
         "TASK",

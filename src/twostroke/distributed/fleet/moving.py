@@ -35,9 +35,12 @@ Sooner = Callable[[float, float], bool]
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlacement:
-    """Where a request is computed. member: the replica that computes the prompt. source: the replica whose pages of the
-    prompt are moved to `member` first. decode_replica: the replica that generates the answer. encoder: the replica that
-    encodes the prompt's images, in encode_s predicted seconds."""
+    """The replicas that compute a request. member: the replica that computes the prompt. source: the replica whose
+    pages of the prompt are moved to `member` first; None for none. decode_replica: the replica that generates the
+    answer; None for `member`.
+
+    encoder: the replica that encodes the prompt's images, in encode_s predicted seconds; None for `member`.
+    """
 
     member: FleetMember
     source: FleetMember | None = None

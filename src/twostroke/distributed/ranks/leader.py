@@ -40,7 +40,7 @@ class MeetingPlace(Protocol):
         """Ends every wait of every rank."""
 
     def spent(self) -> ExchangeSpent:
-        """Returns what all passes so far have spent. Call it between passes."""
+        """Returns the time and bytes that all passes so far have taken. Call it between passes."""
 
 
 class RankGroup:
@@ -95,7 +95,7 @@ class RankGroup:
             raise EngineStopped("The engine has stopped: a rank was lost.", why=str(self._lost), fix="Start it again.")
 
     def exchanged(self) -> ExchangeSpent:
-        """Returns what the leader's exchange has spent so far. Call it between passes."""
+        """Returns the time and bytes that the leader's exchange has taken so far. Call it between passes."""
         return ExchangeSpent() if self._meeting is None else self._meeting.spent()
 
     def when_lost(self, then: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""A model in one object.
+"""Runs a model as one object.
 
     with LLM("spark") as llm:
         print(llm.generate("Why is decode memory-bound?")[0].text)
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from twostroke.text.chat_template import ChatTemplate
 
 TextOrTokens = str | Sequence[int] | Prompt
-"""What a prompt may be; a Prompt is what `chat_prompt` gives."""
+"""The types of a prompt: a text, token ids, or a Prompt as `chat_prompt` returns it."""
 
 
 class LLM:
@@ -61,7 +61,7 @@ class LLM:
 
     @property
     def model_name(self) -> str:
-        """The name that messages and reports use."""
+        """The model's name in messages and reports."""
         return str(self._built.model_name)
 
     @property
@@ -77,43 +77,44 @@ class LLM:
 
     @property
     def sees(self) -> bool:
-        """Whether it reads images."""
+        """Whether the model reads images."""
         return self._built.eyes is not None
 
     @property
     def vocab_size(self) -> int:
-        """Token ids below it are legal."""
+        """The number of token ids; legal ids are below it."""
         return int(self._built.spec.vocab_size)
 
     @property
     def sampling_defaults(self) -> Mapping[str, Any]:
-        """What the model's generation_config says, by SamplingParams name."""
+        """The sampling values of the model's generation_config, by SamplingParams name."""
         found: Mapping[str, Any] = self._built.sampling_defaults
         return found
 
     @property
     def has_template(self) -> bool:
-        """True where the model can chat."""
+        """Whether the model has a chat template."""
         return self._template is not None
 
     def default_params(self) -> SamplingParams:
-        """The model's own sampling; greedy where it names no temperature."""
+        """Returns the model's own sampling parameters; greedy where they name no temperature."""
         return SamplingParams(**{"temperature": 0.0, **self.sampling_defaults})
 
     def prompt_tokens(self, text: str) -> list[int]:
-        """Token ids of a plain prompt, BOS included where the tokenizer adds one."""
+        """Returns the token ids of a plain prompt, including BOS where the tokenizer adds one."""
         return self.tokenizer.encode_prompt(text)
 
     def messages_tokens(self, messages: Sequence[Mapping[str, Any]], *, parse_special: bool = False) -> list[int]:
-        """Token ids of a conversation, ready for the assistant's answer. Raises InvalidRequest.
+        """Returns the token ids of a conversation, ready for the assistant's answer. Raises InvalidRequest.
 
-        parse_special: True makes control tokens of their texts in messages, which can forge turns.
+        parse_special: whether texts of control tokens in messages become control tokens, which can forge turns.
         """
         prompt = self._rendered(messages, parse_special)
         return self.tokenizer.encode_rendered(prompt.text, quoted=prompt.quoted)
 
     def chat_tokens(self, text: str, system: str | None = None, *, parse_special: bool = False) -> list[int]:
-        """Token ids of one user message, after a system message where given. parse_special: see messages_tokens."""
+        """Returns the token ids of one user message, after a system message if one is given. parse_special: see
+        messages_tokens."""
         before = [] if system is None else [{"role": "system", "content": system}]
         return self.messages_tokens([*before, {"role": "user", "content": text}], parse_special=parse_special)
 
@@ -124,9 +125,10 @@ class LLM:
         *,
         adapter: str | Sequence[str | None] | None = None,
     ) -> list[GenerationOutput]:
-        """Answer one prompt or many (texts or token ids), in their order. params, adapter: one for all, or one each.
+        """Answers one prompt or many (texts or token ids), in their order. params, adapter: one for all prompts, or one
+        for each.
 
-        Raises InvalidRequest for wrong prompts, BackendError where the engine failed on one.
+        Raises InvalidRequest for wrong prompts, BackendError where the engine failed on one of them.
         """
         asked = _prompt_list(prompts)
         if isinstance(params, SamplingParams) or params is None:
@@ -153,7 +155,7 @@ class LLM:
         early_stopping: bool | str = False,
         ignore_eos: bool = False,
     ) -> list[GenerationOutput]:
-        """The `beams` best answers to each prompt that a beam search finds, best first, each with its `score`.
+        """Returns the `beams` best answers to each prompt that a beam search finds, best first, each with its `score`.
 
         See `SamplingParams.use_beam_search`. Raises as `generate` does.
         """
@@ -174,39 +176,39 @@ class LLM:
         *,
         adapter: str | None = None,
     ) -> GenerationOutput:
-        """The assistant's next message. messages: objects with role and content. Raises as `generate` does.
+        """Returns the assistant's next message. messages: objects with role and content. Raises as `generate` does.
 
-        A part {"type": "image", "image": x} of a content is an image, where the model reads images: x is a path, the
+        A part {"type": "image", "image": x} of a content is an image, where the model reads images. x is a path, the
         bytes of a file, an array (height, width, 3) of uint8, or a PIL image.
         """
         rendered, prompt = self._chat_prompt(messages)
         return replace(self.generate([prompt], params, adapter=adapter)[0], prompt=rendered.text)
 
     def chat_prompt(self, messages: Sequence[Mapping[str, Any]]) -> Prompt:
-        """A conversation with its images, as `generate` and `stream` take it. Raises InvalidRequest."""
+        """Returns a conversation with its images as a prompt for `generate` and `stream`. Raises InvalidRequest."""
         return self._chat_prompt(messages)[1]
 
     def stream(
         self, prompt: TextOrTokens, params: SamplingParams | None = None, *, adapter: str | None = None
     ) -> Iterator[Delta]:
-        """The answer piece by piece. Closing the iterator ends the request. Raises as `generate` does.
+        """Yields the answer piece by piece. Closing the iterator ends the request. Raises as `generate` does.
 
-        The best of several answers (best_of, beam search) come whole, one piece each, when all of them are there.
+        With best_of or a beam search, each answer comes as one whole piece, when all answers are there.
         """
         return self.engine.stream([self._prompt(prompt, params or self.default_params(), adapter)])
 
     @property
     def adapters(self) -> tuple[str, ...]:
-        """Names that `generate`, `chat` and `stream` take."""
+        """The names of loaded adapters, which `generate`, `chat` and `stream` take."""
         shelf = self._built.adapters
         return () if shelf is None else tuple(each.name for each in shelf.loaded())
 
     def load_adapter(self, name: str, folder: str | Path) -> None:
-        """Add a LoRA adapter while the engine runs. Raises ConfigError, also where max_adapters leaves no place."""
+        """Adds a LoRA adapter while the engine runs. Raises ConfigError, also where max_adapters leaves no place."""
         self._shelf().load(name, Path(folder).expanduser())
 
     def unload_adapter(self, name: str) -> None:
-        """Requests that have it go on with it. Raises InvalidRequest for a name that is not loaded."""
+        """Removes an adapter. Running requests of it continue. Raises InvalidRequest for a name that is not loaded."""
         self._shelf().unload(name)
 
     def embed(
@@ -218,12 +220,13 @@ class LLM:
         normalize: bool = True,
         truncate_prompt_tokens: int | None = None,
     ) -> NDArray[np.float32]:
-        """(texts, width) float32: the vector of each text or list of token ids, of length 1 where `normalize` is True.
+        """Returns (texts, width) float32: the vector of each text or list of token ids, of length 1 where `normalize`
+        is True.
 
-        prompt_name: which of the model's prompts stands before each text. dimensions: how many numbers of each vector
-        are given, from the first on, for models trained for that. truncate_prompt_tokens: cut longer texts; without it
-        they are refused. Raises InvalidRequest, also for a model that generates text (start it with task="embed");
-        BackendError.
+        prompt_name: the name of the model's prompt that is put before each text. dimensions: the number of leading
+        values to return of each vector, for models trained for that. truncate_prompt_tokens: the length to which longer
+        texts are cut; without it they are refused. Raises BackendError. Raises InvalidRequest, also for a model that
+        generates text (start it with task="embed").
         """
         own = self._built.texts.embedder
         if own is None:
@@ -244,8 +247,8 @@ class LLM:
         instruction: str | None = None,
         truncate_prompt_tokens: int | None = None,
     ) -> list[float]:
-        """How relevant each document is: one query for all documents, or one each. instruction: what makes a document
-        relevant, for models that read one. Raises as `embed` does."""
+        """Returns the relevance of each document. queries: one query for all documents, or one for each. instruction:
+        what makes a document relevant, for models that read an instruction. Raises as `embed` does."""
         own = self._built.texts.reranker
         if own is None:
             raise _other_task("score", self.spec.task)
@@ -263,17 +266,17 @@ class LLM:
         instruction: str | None = None,
         truncate_prompt_tokens: int | None = None,
     ) -> list[Ranked]:
-        """The documents' places and scores, the best first. Raises as `embed` does."""
+        """Returns the documents' places and scores, the best first. Raises as `embed` does."""
         if top_n is not None and top_n < 1:
             raise InvalidRequest(f"top_n must be at least 1, not {top_n}.", param="top_n")
         scores = self.score(query, documents, instruction=instruction, truncate_prompt_tokens=truncate_prompt_tokens)
         return reranker.ranked(scores, top_n)
 
     def explain(self, request_id: str) -> list[Explanation]:
-        """Why a request that has ended took as long as it did, for each of its completions.
+        """Returns for each completion of an ended request why it took as long as it did.
 
-        request_id: the id in a GenerationOutput or a Delta. Raises InvalidRequest for an id that is not known (any
-        more).
+        request_id: the id in a GenerationOutput or a Delta. Raises InvalidRequest for an id that is unknown or
+        forgotten.
         """
         found = self._built.explainer.explain(request_id)
         if not found:
@@ -286,19 +289,22 @@ class LLM:
 
     @property
     def exchanged(self) -> ExchangeSpent:
-        """What the exchange with the other ranks or stages took in all steps so far; zeros for one process."""
+        """The time and bytes that the exchange with the other ranks or stages took in all steps so far; zeros for one
+        process."""
         found: ExchangeSpent = self._built.session.ledger.history.exchanged
         return found
 
     def settle(self) -> None:
-        """Wait until the weights lie in huge pages; for measurements, since the engine answers before that too."""
+        """Waits until the weights lie in huge pages. This is for measurements, since the engine also answers before
+        that."""
         self._built.settler.wait()
 
     def close(self) -> None:
-        """Give back memory and threads; answers under way in other threads end with EngineStopped.
+        """Gives back memory and threads. Running answers in other threads end with EngineStopped.
 
-        Raises EngineStopped where the packed weights are damaged: then answers may have been wrong. What was not
-        compared with its checksum yet is compared first, a fraction of a second for a model of a gigabyte.
+        Raises EngineStopped where the packed weights are damaged, because answers may then have been wrong. Weights
+        that were not compared with their checksums yet are compared first. For a model of a gigabyte this takes a
+        fraction of a second.
         """
         self.engine.stop()
         try:
@@ -359,7 +365,7 @@ def _other_task(wanted: str, task: Task) -> InvalidRequest:
 
 
 def _prompt_list(prompts: TextOrTokens | Sequence[TextOrTokens]) -> list[TextOrTokens]:
-    """The prompts as a list: one text or one list of ids counts as one prompt."""
+    """Returns the prompts as a list. One text, or one list of ids, counts as one prompt."""
     if isinstance(prompts, (str, Prompt)):
         return [prompts]
     if not isinstance(prompts, Iterable):

@@ -21,7 +21,7 @@ def _columns(width: int) -> np.ndarray:
 
 
 def _sums(rows: np.ndarray) -> np.ndarray:
-    """Sums of each row with random signs. The divisor makes errors of one size in all columns give sums of that size."""
+    """Sums of each row with random signs, divided so that equal errors in all columns give sums of that size."""
     signs = np.random.default_rng(8).choice([-1.0, 1.0], (rows.shape[1], SUMS))
     return rows.astype(np.float64) @ signs / np.sqrt(rows.shape[1])
 

@@ -1,4 +1,4 @@
-"""Plans adapters before anything is loaded, and puts their shelf together."""
+"""Plans adapters before anything is loaded, and builds the shelf that holds them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MORE_ADAPTERS, LATER_RANK = 8, 16
 class AdapterPlan(Struct, frozen=True, eq=False):
     """Adapters whose numbers are not read yet. asked: their names and folders. model: the model that they adapt.
 
-    program: the model's program with places for adapters, fused. weight_format: the format of the adapters' matrices.
+    program: the model's fused program with places for adapters. weight_format: the format of the adapters' matrices.
     """
 
     asked: tuple[tuple[str, Path], ...]
@@ -46,17 +46,17 @@ class AdapterPlan(Struct, frozen=True, eq=False):
 
     @property
     def counted(self) -> Model:
-        """The model as a cost model counts it: a row costs more where it has an adapter."""
+        """The model as a cost model counts it: a row costs more in the program that has places for adapters."""
         return replace(self.model, program=self.program)
 
     def added_to(self, needs: MemoryNeeds, step_tokens: int, sequences: int) -> MemoryNeeds:
-        """What the model and its adapters need together."""
+        """Returns the memory that the model and its adapters need together."""
         buffers = place(self.program, step_tokens, sequences + GUESS_ROWS).num_bytes
         held = bank.bank_bytes(self.parts, self.weight_format)
         return structs.replace(needs, buffer_bytes=buffers, adapter_bytes=held)
 
     def check_beside(self, guessing: GuessingModel | None) -> None:
-        """Raises ConfigError for heads: they were trained on the hidden states of the model alone."""
+        """Raises ConfigError where heads guess: heads were trained on the hidden states of the model alone."""
         if guessing is not None and not isinstance(guessing, DraftModel):
             raise ConfigError(
                 "--speculate with heads and adapters cannot be together.",
@@ -65,7 +65,7 @@ class AdapterPlan(Struct, frozen=True, eq=False):
             )
 
     def build(self, memory: DeviceMemory) -> AdapterShelf:
-        """Read the adapters that were asked for, into this memory. Raises ConfigError that names the adapter."""
+        """Reads the adapters of `asked` into `memory`. Raises ConfigError that names the adapter."""
         arrays = bank.AdapterBank(self.parts, self.weight_format, memory)
         made = shelf.AdapterShelf(arrays, lambda path: lora_folder.LoraFolder.open(path, self.model))
         for name, path in self.asked:
@@ -74,9 +74,11 @@ class AdapterPlan(Struct, frozen=True, eq=False):
 
 
 def plan_adapters(resolver: Resolver, model: Model) -> AdapterPlan | None:
-    """None where there is no place for an adapter. Reads headers alone. Raises ConfigError that names the adapter.
+    """Plans the adapters that are asked for, from their headers alone. Returns None where no adapter has a place.
+    Raises ConfigError that names the adapter.
 
-    Where none can be loaded later there are banks for just those that are given; else for every product of the model.
+    Where no adapter can be loaded later, only the matrices that the given adapters change have banks. Otherwise every
+    product of the model has a bank.
     """
     given = resolver.pick(AdapterSettings.adapter, (), "none asked for")
     folder = resolver.pick(AdapterSettings.adapter_folder, None, "none: clients load none")

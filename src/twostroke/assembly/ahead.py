@@ -1,4 +1,4 @@
-"""Loads a layer that writes ahead of the model, and puts it together."""
+"""Loads layers that guess tokens ahead of the model, and builds their proposer."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 from twostroke.weights.loaded import ModelWeights
 
 FIRST_TOKEN_S = 1e-3
-"""Seconds that one guessed token is taken to cost, until calls were timed."""
+"""The assumed cost of one guessed token in seconds, until calls are measured."""
 NORMS = ("rms_norm", "layer_norm")
 
 
 class AheadLayer(NamedTuple):
-    """One layer. spec: the layer together with what it shares with the model. own: the layer alone, which is loaded."""
+    """One layer. spec: the layer together with the weights that it shares with the model. own: the layer alone, which
+    is loaded."""
 
     made: AheadProgram
     spec: Model
@@ -51,13 +52,13 @@ class AheadLayer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AheadModel:
-    """Draft layers whose weights are not read yet: one that continues from its own outputs, or several that are used
-    once each in turn. way: the way to speculate, in the user's words. file: the file in the folder; None where the
-    folder itself is the checkpoint.
+    """Draft layers whose weights are not read yet: one layer that continues from its own outputs, or several layers
+    that are used once each in turn. way: the way to speculate, in the user's words. file: the file in the folder; None
+    where the folder itself is the checkpoint.
 
-    read: the model's hidden states of all rows. enter: the call that turns them into what the layer reads. The operands
-    after its result and its input are used; they belong to the model or to the layer. tokens: for each token of the
-    layer's head, the model's token id; empty where they are the same.
+    read: the model's hidden states of all rows. enter: the call that turns these hidden states into the layer's input.
+    Only its operands after the result and the input are used; they belong to the model or to the layer. tokens: for
+    each token of the layer's head, the model's token id; empty where both have the same ids.
     """
 
     way: str
@@ -75,7 +76,7 @@ class AheadModel:
 
     @property
     def width(self) -> int:
-        """How many numbers of hidden state are read of the model for each position."""
+        """The number of hidden-state values that are read from the model for each position."""
         return sum(value.width for value in self.read)
 
     def input_bytes(self, settings: Resolved) -> int:
@@ -83,11 +84,11 @@ class AheadModel:
         return 4 * self.rows(settings) * self.width
 
     def rows(self, settings: Resolved) -> int:
-        """The most rows of one step of the layer."""
+        """The most rows of one step of a layer."""
         return max(PROMPT_ROWS, int(settings.steps.max_sequences))
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """What model and layers need together."""
+        """Returns the memory that the model and the layers need together."""
         for layer in self.layers:
             weight_bytes = layer.own.weight_bytes(format_choice(settings.model.weights))
             needs = needs_with(needs, layer.spec, weight_bytes, self.rows(settings), settings.steps.context, settings)
@@ -95,7 +96,8 @@ class AheadModel:
 
 
 def embedding_and_norm(spec: Model, option: str) -> tuple[Weight, Op, LastHidden]:
-    """What such a layer reads of a model. Raises ConfigError where the model has no such thing."""
+    """Returns the parts of a model that such a layer reads: the embedding, the last norm and the last hidden state.
+    Raises ConfigError where the model lacks one of them."""
     hidden = last_hidden(spec.program)
     tables = [call for call in spec.program.body if call.NAME == "embed"]
     embedding = next((item for call in tables for item in call.operands() if isinstance(item, Weight)), None)
@@ -111,7 +113,7 @@ def embedding_and_norm(spec: Model, option: str) -> tuple[Weight, Op, LastHidden
 def models_of(
     made: AheadProgram, spec: Model, name: str, ignored: tuple[str, ...], prefixes: tuple[tuple[str, str], ...] = ()
 ) -> AheadLayer:
-    """The layer as a model, and what of it is loaded. ignored, prefixes: see CommonFacts."""
+    """Returns the layer as a model, together with the part of it that is loaded. ignored, prefixes: see CommonFacts."""
     whole = replace(
         spec,
         architecture=name,
@@ -134,9 +136,9 @@ def build_ahead(
     pools: CachePools,
     report: Callable[[Exception], None],
 ) -> tuple[AheadProposer, HiddenHistory]:
-    """The loaded layers, and what keeps hidden states for them. weights, memory: the weights and the step memory of the
-    model. pools: the sizes of the pools for their K and V, one layer after the other.
-    """
+    """Returns a proposer with the loaded layers, and the history that keeps hidden states for them. weights, memory:
+    the weights and the step memory of the model. pools: the sizes of the pools for the layers' K and V, one layer after
+    the other."""
     loaded = [place.weights(load_heads(ahead.folder, ahead.file, layer.own, settings)) for layer in ahead.layers]
     context, sequences = settings.steps.context, settings.steps.max_sequences
     count = len(pools.pages) // len(ahead.layers)
@@ -167,7 +169,7 @@ def _bound(
     settings: Resolved,
     num_pages: tuple[int, ...],
 ) -> BoundLayer:
-    """One layer with its memory."""
+    """Returns one layer together with its memory."""
     made, program = layer.made, layer.made.program
     matrices = {**own.matrices, **{shared.key: weights.matrices[shared.key] for shared in made.shared}}
     sizes = MemorySizes(num_pages, settings.steps.context, ahead.rows(settings), settings.steps.max_sequences)
@@ -191,5 +193,5 @@ def _enter(
 
 
 def _is_guessed(request: Request, way: str) -> bool:
-    """Whether the layer guesses for this request."""
+    """Returns whether the layer guesses for this request."""
     return request.speculate in (None, way)

@@ -1,4 +1,4 @@
-"""What decides the bits of an engine's answers, by its settings and its model."""
+"""Describes the arithmetic of an engine: the settings and facts of the model that decide the bits of its answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ DEVICE = "cuda"
 def arithmetic_here(
     executor: Executor, spec: Model, resolved: Resolved, pools: CachePools, unit: str, pooling: Pooling | None = None
 ) -> Arithmetic:
-    """unit: the cpu level, or DEVICE. The executor computes the probe, before anything else uses the pools."""
+    """Returns the arithmetic of this engine. unit: the CPU level, or DEVICE. The executor computes a probe for it, so
+    call this before anything else uses the pools."""
     names = (unit, resolved.model.weights, resolved.cache.kv_format, resolved.cache.key_factors)
     turned = (resolved.steps.context, spec.program.ropes)
     tables = hashlib.blake2b(repr(turned).encode(), digest_size=8).hexdigest()
@@ -32,7 +33,8 @@ def arithmetic_here(
 
 
 def encoder_arithmetic_here(kept: KeptRows, plan: SightPlan, resolved: Resolved) -> Arithmetic:
-    """What decides the bits of image rows. kept: the loaded encoder, which encodes a small tile."""
+    """Returns the arithmetic that decides the bits of image rows. kept: the loaded encoder, which encodes a small tile
+    for it."""
     weights, rows = resolved.model.weights, kept.made_of(plan.probe())
     turned = repr(plan.encoder.model.program.ropes)
     return encoder_arithmetic(resolved.cpu.cpu_level, weights, plan.kv(resolved).name.lower(), turned, rows.tobytes())

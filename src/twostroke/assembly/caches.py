@@ -1,4 +1,5 @@
-"""Memory next to the pools; pools and arrays of the caches, from the plan of memory; the scheduler over them."""
+"""Builds the memory of a step, the pools and arrays of the caches from the memory plan, and the scheduler that uses
+them."""
 
 from __future__ import annotations
 
@@ -29,23 +30,24 @@ from twostroke.weights.loaded import ModelWeights
 
 
 def needs_of(whole: Model, parts: Sequence[Model], settings: Resolved) -> MemoryNeeds:
-    """The memory that a process needs which may hold any one of these parts."""
+    """Returns the memory that a process needs which may hold any one of `parts`."""
     limits = (settings.steps.context, settings.steps.max_sequences, settings.steps.max_step_tokens)
     return memory_needs(whole, parts, EngineSizes(settings.model.weights, settings.cache.kind, *limits))
 
 
 def own_pools(spec: Model, plan: KVPlan) -> CachePools:
-    """The pools of the model's own caches."""
+    """Returns the pools of the model's own caches."""
     return plan.pools.split(len(cache_groups(spec.program).pages))[0]
 
 
 def draft_pools(spec: Model, plan: KVPlan) -> CachePools:
-    """The pools of the caches of its draft."""
+    """Returns the pools of the caches of the model's draft."""
     return plan.pools.split(len(cache_groups(spec.program).pages))[1]
 
 
 def longest_sequence(pools: CachePools, context_tokens: int) -> int:
-    """Positions that the pages hold; windows and states bound nothing but the context."""
+    """Returns the number of positions that the pages can hold for one sequence. Pools of windows and states set no
+    bound, so that only the context does."""
     return context_tokens if pools.most_pages is None else pools.most_pages * PAGE_TOKENS
 
 
@@ -57,7 +59,8 @@ def step_memory(
     device: DeviceMemory = HOST,
     groups: tuple[int, ...] | None = None,
 ) -> StepMemory:
-    """Arrays for the largest step and for these pools. device: where they and the weights lie. groups: see `Model`."""
+    """Returns the arrays for the largest step and for these pools. device: where the arrays and the weights lie.
+    groups: see `Model`."""
     limits = (settings.steps.context, settings.steps.max_step_tokens, settings.steps.max_sequences)
     pages = pools.num_pages if groups is None else tuple(pools.num_pages[group] for group in groups)
     sizes = MemorySizes(pages, *limits, pools.state_slots, GUESS_ROWS, groups)
@@ -65,12 +68,12 @@ def step_memory(
 
 
 def cache_of(spec: Model, plan: KVPlan, on_fresh: Callable[[int], None]) -> CacheManager:
-    """What manages the model's caches. on_fresh: see CacheManager."""
+    """Returns the manager of the model's caches. on_fresh: see CacheManager."""
     return CacheManager(own_pools(spec, plan), PAGE_TOKENS, on_fresh, shares=not spec.whole_prompts)
 
 
 def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> SchedulerLimits:
-    """The limits of a step. plans: how many plans are computed at a time."""
+    """Returns the limits of a step. plans: the number of plans that are computed at a time."""
     return SchedulerLimits(
         settings.steps.max_step_tokens,
         settings.steps.max_sequences,
@@ -84,14 +87,14 @@ def scheduler_limits(settings: Resolved, spec: Model, plans: int = 1) -> Schedul
 def scheduler_of(
     cache: CacheManager, resolved: Resolved, spec: Model, costs: WhatIf, guesser: Guesser, plans: int
 ) -> Scheduler:
-    """Make the scheduler for these settings. plans: the number of plans that are computed at a time."""
+    """Makes the scheduler for these settings. plans: the number of plans that are computed at a time."""
     made = Scheduler(cache, scheduler_limits(resolved, spec, plans), _policy(costs, resolved, spec), guesser)
     made.under_way.share = PredictedShare(costs.now, plans)
     return made
 
 
 def _policy(costs: WhatIf, resolved: Resolved, spec: Model) -> Policy:
-    """The scheduler's policy. Without objectives it is the order of arrival."""
+    """Returns the scheduler's policy. Without objectives, it is the order of arrival."""
     guessed, asked = not costs.measured, resolved.steps.objectives
     if resolved.steps.step_limiter == GAP_LIMITER:
         return arrival_policy(costs.now, GapRule(), PAGE_TOKENS, guessed)

@@ -1,4 +1,4 @@
-"""The factors of keys that `twostroke quantize --to keys` left next to a model, in the program that is run."""
+"""Puts the key factors that `twostroke quantize --to keys` left next to a model into the program that is run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ NO_FACTORS = "none"
 
 
 def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model:
-    """The model whose keys have the factors that lie next to it, where K is kept in int8 or int4.
+    """Returns the model with the key factors from the file next to it, where K is kept in int8 or int4.
 
-    The setting `key_factors` is their digest, or "none", with the reason. Raises CorruptModel for a file that is wrong.
+    The setting `key_factors` becomes the digest of the factors, or "none", with the reason. Raises CorruptModel for a
+    file that is wrong.
     """
     kind = resolver.resolved().cache.kind
     found = factors_beside(spec, folder, kind)
@@ -36,14 +37,15 @@ def with_calibrated_keys(spec: Model, folder: Path, resolver: Resolver) -> Model
 
 
 def with_rotation(spec: Model, kind: KVKind) -> Model:
-    """The model whose K and V are rotated before they are kept in int8 or int4."""
+    """Returns the model whose K and V are rotated before they are kept in int8 or int4."""
     if not kind.is_integer:
         return spec
     return replace(spec, plain=with_rotated_heads(spec.plain), program=with_rotated_heads(spec.program))
 
 
 def factors_beside(spec: Model, folder: Path, kind: KVKind) -> KeyFactors | None:
-    """The factors that lie next to a model; None where there are none for this format of K. Raises CorruptModel."""
+    """Returns the factors from the file next to a model. Returns None where the file has none for this format of K.
+    Raises CorruptModel."""
     if not kind.is_integer:
         return None
     found = read_key_factors(folder, scalable_caches(spec.plain))
@@ -51,7 +53,8 @@ def factors_beside(spec: Model, folder: Path, kind: KVKind) -> KeyFactors | None
 
 
 def with_factors(spec: Model, found: KeyFactors | None, kind: KVKind) -> Model:
-    """The model with these factors. Raises UnsupportedModel where its keys or queries are read a second time."""
+    """Returns the model with these factors. Raises UnsupportedModel where its keys or queries are read a second time.
+    """
     if found is None:
         return spec
     factors = found.factors(kind)

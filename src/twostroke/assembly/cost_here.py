@@ -1,7 +1,7 @@
 """Predicts what a step of a model costs on this machine or on its CUDA device, from the stored measurement or from a
 careful guess.
 
-Nothing is measured here: a server starts at once.
+This module measures nothing, so that a server starts at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from twostroke.types.spec.hardware_guess import guessed_cpu
 
 
 def costs_here(model: Model, weights: str, kv_kind: KVKind, cache_folder: Path, level: str, threads: int) -> WhatIf:
-    """The cost model of this machine. A guess errs to the slow side; deciders correct it as steps are measured."""
+    """Returns the cost model of this machine. A guessed cost model errs on the slow side. Deciders correct it as steps
+    are measured."""
     kept = read_calibration(cache_folder, fingerprint(processor_name(), level, threads))
     if kept is not None:
         measured = costs_on(kept, model, weights, kv_kind)
@@ -37,12 +38,13 @@ def costs_here(model: Model, weights: str, kv_kind: KVKind, cache_folder: Path, 
 
 
 def costs_on(machine: Calibration | HardwareSpec, model: Model, weights: str, kv_kind: KVKind) -> WhatIf:
-    """The cost model of a machine that was measured or guessed."""
+    """Returns the cost model of a machine that was measured or guessed."""
     return WhatIf(partial(work_of, model), FORMATS, weights, kv_kind, machine)
 
 
 def check_objectives(costs: WhatIf, objectives: LatencyObjectives) -> None:
-    """Raises ConfigError for a promise that one short request alone would break, where the machine was measured."""
+    """Raises ConfigError for an objective that even one short request alone would miss. It checks only a measured
+    machine."""
     if not costs.measured:
         return
     least_s = costs.now.predict([Segment.decode(0)]).seconds

@@ -1,4 +1,5 @@
-"""Where a model runs: on this machine's processor, or on a CUDA device; and what of an engine depends on that."""
+"""Chooses where a model runs, this machine's processor or a CUDA device, and settles the parts of an engine that depend
+on it."""
 
 from __future__ import annotations
 
@@ -36,10 +37,11 @@ ON, OFF = "on", "off"
 
 
 def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
-    """The device that was asked for, opened; None for the CPU. Settles `device` with its reason.
+    """Opens and returns the device that was asked for; None for the CPU. Settles `device` with its reason.
 
-    auto takes the CPU where no device can be used for this model with these settings, and says why. Raises ConfigError
-    where cuda was asked for and there is none; UnsupportedModel where it lacks kernels.
+    `auto` takes the CPU where no device can be used for this model with these settings, and the reason says why. Raises
+    ConfigError where `cuda` was asked for and no device can be used. Raises UnsupportedModel where the backend lacks
+    kernels.
     """
     asked = resolver.asked_value(DeviceSettings.device) or CPU
     if asked == CPU:
@@ -64,7 +66,8 @@ def choose_device(resolver: Resolver, spec: Model) -> CudaDevice | None:
 
 
 def costs_for(device: CudaDevice | None, machine: Machine, settings: Resolved) -> Callable[[Model], WhatIf]:
-    """What steps of a model cost where it runs. No device was ever measured: it is guessed by its multiprocessors."""
+    """Returns a function that gives the cost model of a model on its device. No CUDA device was ever measured, so its
+    costs are guessed from its multiprocessors."""
     weights, kind = settings.model.weights, settings.cache.kind
     if device is None:
         level, threads = settings.cpu.cpu_level, settings.cpu.threads
@@ -75,7 +78,7 @@ def costs_for(device: CudaDevice | None, machine: Machine, settings: Resolved) -
 
 
 def room_on(device: CudaDevice | None, machine: Machine) -> Machine:
-    """The machine, with the memory that the model gets: the device's, where there is one."""
+    """Returns the machine with the memory that the model gets: the device's memory, where there is a device."""
     if device is None:
         return machine
     facts = device.facts
@@ -84,8 +87,8 @@ def room_on(device: CudaDevice | None, machine: Machine) -> Machine:
 
 
 def able_to_guess(device: CudaDevice | None, guessing: GuessingModel | None, resolver: Resolver) -> CudaDevice | None:
-    """The device, where what guesses can run there too. Raises UnsupportedModel, or takes the CPU where auto was asked
-    for."""
+    """Returns the device, if the guessing model can run there too. Otherwise raises UnsupportedModel, or returns None
+    (the CPU) where `auto` was asked for."""
     programs = () if guessing is None else guessing.programs
     missing = next((reason for each in programs if (reason := cuda_limits.lacking(each)) is not None), None)
     if device is None or missing is None:
@@ -103,7 +106,8 @@ def able_to_guess(device: CudaDevice | None, guessing: GuessingModel | None, res
 def settle_early_steps(
     device: CudaDevice | None, spec: Model, guessing: GuessingModel | None, resolver: Resolver
 ) -> None:
-    """Settles `early_steps` with its reason. Raises ConfigError where it was asked for and is not possible."""
+    """Settles `early_steps` with its reason. Raises ConfigError where early steps are asked for and are not possible.
+    """
     asked = resolver.asked_value(DeviceSettings.early_steps) or AUTO
     if asked == OFF:
         resolver.pick(DeviceSettings.early_steps, OFF, "")
@@ -131,9 +135,8 @@ def settle_early_steps(
 def needs_on(
     device: CudaDevice | None, needs: MemoryNeeds, spec: Model, settings: Resolved, guessing: GuessingModel | None
 ) -> MemoryNeeds:
-    """The memory to reserve. On a GPU only scratch memory counts; the driver's own use is already subtracted. Programs
-    use the same scratch memory in turn; each has inputs of its own.
-    """
+    """Returns the memory to reserve. On a GPU only scratch memory counts, because the driver's own use is already
+    subtracted. Programs use the same scratch memory in turn, but each has its own inputs."""
     if device is None:
         return needs
     programs = [spec.program] if guessing is None else [spec.program, *guessing.programs]
@@ -145,10 +148,11 @@ def needs_on(
 
 
 def backing_of(device: CudaDevice | None, memory: StepMemory) -> KvPrefault:
-    """Memory after the first group's pages ahead of their use; a device's is there from the beginning."""
+    """Returns the object that has the system back the first group's pages with memory ahead of their use. A device's
+    memory is there from the beginning."""
     return KvPrefault([] if device is not None else [layer.data for layer in memory.layers_of(0)], populate)
 
 
 def settler_on(device: CudaDevice | None, weights: ModelWeights, machine: Machine) -> Settler:
-    """Moves mapped weights into huge pages, where the CPU reads them."""
+    """Returns the settler that moves mapped weights into huge pages, where the CPU reads them."""
     return settler_of(weights if device is None else replace(weights, mapped=None), machine)

@@ -1,4 +1,4 @@
-"""Builds the disk as a source of prefix pages."""
+"""Builds the disk cache, which is a source of prefix pages."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ __all__ = ["DiskBook", "DiskFacts", "build_disk"]
 
 
 class DiskFacts(Struct, frozen=True):
-    """What decides the bits of pages, and the cost of computing them.
+    """The facts that decide the bits of pages, and the cost of computing pages.
 
-    folder: where the model is. trusted: see DiskSaving. sight: the files of the part that encodes images.
+    folder: the folder of the model. trusted: see DiskSaving. sight: the files of the part that encodes images.
     """
 
     folder: Path
@@ -62,7 +62,8 @@ def build_disk(
     report: Callable[[str], None],
     closing: ExitStack,
 ) -> DiskPages:
-    """When it is closed, what is left is written, before anything that it needs is closed."""
+    """Builds the pages on disk. When `closing` closes them, pages that are not written yet are written first, before
+    anything that the writing needs is closed."""
     resolved, pages = facts.resolved, PoolPages(memory)
     files = DiskFiles(Path(resolved.disk.cache).expanduser() / KV_FOLDER)
     store = DiskStore(files, _identity(facts, pages, executor), resolved.disk.kv_disk, report)
@@ -75,7 +76,8 @@ def build_disk(
 
 
 def _identity(facts: DiskFacts, pages: PoolPages, executor: Executor) -> bytes:
-    """Everything that the bits of a page depend on. What differs in anything has pages of its own."""
+    """Returns everything that the bits of a page depend on. Engines that differ in any part of it have pages of their
+    own."""
     resolved, spec, pools = facts.resolved, facts.spec, facts.pools
     with Checkpoint.open(facts.folder) as checkpoint:
         content = content_fingerprint(checkpoint)
@@ -89,7 +91,8 @@ def _identity(facts: DiskFacts, pages: PoolPages, executor: Executor) -> bytes:
 
 
 def _encoder(files: SightFiles | None) -> list[tuple[str, int, int, bytes]]:
-    """The encoder of images, where it lies in files of its own."""
+    """Returns the identity of the image encoder's files, where the encoder lies in files of its own; else an empty
+    list."""
     if files is None or not files.apart:
         return []
     with files.open() as checkpoint:

@@ -28,7 +28,7 @@ THIRD_IGNORED = ("embed_tokens.weight", "d2t", "t2d")
 
 
 def find_eagle(folder: Path, spec: Model) -> AheadModel:
-    """A layer for this model. Raises ConfigError that names the field or the tensor that does not fit."""
+    """Finds the EAGLE layer for this model. Raises ConfigError that names the field or the tensor that does not fit."""
     option = f"--speculate {EAGLE}:{folder}"
     if is_eagle3(folder):
         return _find_eagle3(folder, spec, option)
@@ -42,7 +42,8 @@ def find_eagle(folder: Path, spec: Model) -> AheadModel:
 
 
 def is_eagle3(folder: Path) -> bool:
-    """Does the folder hold an EAGLE-3 layer? Also False where its files cannot be read: loading raises the error."""
+    """Does the folder hold an EAGLE-3 layer? Returns False also where its files cannot be read; loading raises the
+    error later."""
     try:
         with open_heads(folder, SINGLE_NAME, str(folder)) as checkpoint:
             return any(name.startswith(eagle3.LAYER) for name in checkpoint.names)
@@ -51,7 +52,8 @@ def is_eagle3(folder: Path) -> bool:
 
 
 def with_places_kept(spec: Model, folder: Path) -> Model:
-    """The model; the hidden states that an EAGLE-3 layer reads may be read after a step. Raises ConfigError."""
+    """Returns the model with a program that keeps the hidden states of an EAGLE-3 layer, so that they can be read after
+    a step. Raises ConfigError."""
     option = f"--speculate {EAGLE}:{folder}"
     order = Vector(
         f"eagle.places{NOT_PACKED}", spec.hidden_size, (), numbers=tuple(map(float, range(spec.hidden_size)))
@@ -68,7 +70,7 @@ def with_places_kept(spec: Model, folder: Path) -> Model:
 
 
 def _find_eagle3(folder: Path, spec: Model, option: str) -> AheadModel:
-    """spec: the model that `with_places_kept` returned."""
+    """Finds an EAGLE-3 layer. spec: the model that `with_places_kept` returned."""
     embedding, _, _ = embedding_and_norm(spec, option)
     with errors_of(option):
         found = eagle3.eagle3_program(_fields(folder), spec.hidden_size, spec.longest_context, embedding)
@@ -87,8 +89,8 @@ def _fields(folder: Path) -> Fields:
 
 
 def _tokens(checkpoint: Checkpoint, count: int, vocab_size: int, option: str) -> tuple[int, ...]:
-    """The model's token for each token of the layer's head; empty where both have the same. d2t holds the
-    differences."""
+    """Returns the model's token id for each token of the layer's head; empty where both have the same ids. The tensor
+    d2t holds the differences of the ids."""
     if "d2t" not in checkpoint.names and count == vocab_size:
         return ()
     source = checkpoint.tensors.get("d2t")

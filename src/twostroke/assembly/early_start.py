@@ -1,4 +1,4 @@
-"""A start reads a model's files before it imports the engine; the command line names the model."""
+"""Reads a model's files ahead, before the engine is imported. The command line names the model."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from twostroke.weights.early.record import files_of, named_model
 from twostroke.weights.packed.cache_choice import kept_folder
 
 LOADING = frozenset({"serve", "generate", "chat", "run", "replica", "start", "server", "complete", "completion"})
-"""Verbs, and other words for them, that load a model in this process or in one that it starts at once."""
+"""Commands and their aliases that load a model in this process, or in a process that they start at once."""
 
 
 def loads_a_model(words: Sequence[str]) -> bool:
-    """Whether the command of these words loads a model."""
+    """Returns whether the command line `words` loads a model."""
     return bool(words) and words[0] in LOADING
 
 
 def read_early(words: Sequence[str]) -> None:
-    """Begin to read what the command of these words will load, where that is known and not in memory. Words that mean
-    nothing are no error here: the command itself names what is wrong with them."""
+    """Begins to read the files that the command line `words` will load, where they are known and not in memory. Wrong
+    words are no error here: the command itself reports them."""
     if not loads_a_model(words):
         return
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # of a home or a folder that is not there
@@ -31,7 +31,8 @@ def read_early(words: Sequence[str]) -> None:
 
 
 def expected_files(words: Sequence[str]) -> Iterator[str]:
-    """The files that the engine will read, by the record of the last start or by the model's name alone."""
+    """Yields the files that the engine will read, found by the record of the last start or by the model's name alone.
+    """
     asked = asked_by_environment()
     cache, weights = (_value(words, name) or asked.get(name) for name in ("cache", "weights"))
     folder = kept_folder(cache, user_cache_folder())
@@ -45,7 +46,7 @@ def expected_files(words: Sequence[str]) -> Iterator[str]:
 
 
 def _value(words: Sequence[str], name: str) -> str | None:
-    """What follows --NAME, or --NAME=, the last time."""
+    """Returns the value after the last --NAME or --NAME= among `words`; None without one."""
     flag, found = f"--{name}", None
     for place, word in enumerate(words):
         if word == flag and place + 1 < len(words):

@@ -1,4 +1,4 @@
-"""An encoder of images without its language model: what a replica of the role `encode` computes."""
+"""Builds an encoder of images without its language model, as a replica of the role `encode` uses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from twostroke.runner.shared_rows import EncodedRows
 
 
 class EncoderHeart(Struct, frozen=True, eq=False):
-    """kept: the encoder, loaded, with the rows that it has made. rows: what other replicas ask for."""
+    """An image encoder without a language model. kept: the loaded encoder with the rows that it has made. rows: the
+    rows that other replicas ask for."""
 
     resolved: Resolved
     kept: KeptRows
@@ -25,7 +26,7 @@ class EncoderHeart(Struct, frozen=True, eq=False):
     closing: ExitStack
 
     def close(self) -> None:
-        """Give threads back."""
+        """Ends the encoder's threads and what else `closing` holds."""
         self.closing.close()
 
     def __enter__(self) -> EncoderHeart:
@@ -38,7 +39,7 @@ class EncoderHeart(Struct, frozen=True, eq=False):
 
 
 def build_encoder_heart(found: FoundEncoder) -> EncoderHeart:
-    """Load the encoder: no tensor of the language model is read. Raises TwostrokeError."""
+    """Loads the encoder without reading any tensor of the language model. Raises TwostrokeError."""
     resolved, sight, closing = found.resolver.resolved(), found.sight, ExitStack()
     place = RunPlace(CpuOps(resolved.cpu.cpu_level, resolved.cpu.threads, resolved.cpu.cpus))
     closing.callback(place.close)

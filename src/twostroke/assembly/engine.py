@@ -1,4 +1,4 @@
-"""The one composition root: reads what was asked, builds every object, hands out finished engines."""
+"""The one composition root: reads the settings, builds every object, and returns finished engines."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Heart:
-    """A loaded engine without its shell."""
+    """A loaded engine without its outer loop."""
 
     stepper: Stepper
     tokenizer: Tokenizer
@@ -109,23 +109,23 @@ class Heart:
 
     @made_once
     def explainer(self) -> Explainer:
-        """Says why requests of this engine took as long as they did."""
+        """Returns an object that explains why requests of this engine took as long as they did."""
         steps = self.resolved.steps
         options = advice.Options(steps.max_step_tokens, steps.max_sequences, step_rule(steps))
         return verdict.Explainer(self.session.ledger, self.costs, options)
 
     @made_once
     def engine(self) -> SyncEngine:
-        """The shell of the plain loop."""
+        """Returns the engine with the plain synchronous loop."""
         return SyncEngine(self.stepper)
 
     @property
     def sampling_defaults(self) -> Mapping[str, Any]:
-        """What generation_config.json says, by the names of SamplingParams."""
+        """The sampling values of generation_config.json, by the names of SamplingParams."""
         return self.generation.sampling
 
     def close(self) -> None:
-        """Give threads back."""
+        """Ends the threads of the engine, and what else `closing` holds."""
         self.closing.close()
 
     def __enter__(self) -> Heart:
@@ -146,7 +146,7 @@ def build_heart(
     *,
     serving: bool = False,
 ) -> Heart:
-    """Load the weights and put the engine together. serving: see `grammars_of`. Raises TwostrokeError."""
+    """Loads the weights and builds the engine. serving: see `grammars_of`. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
@@ -219,7 +219,7 @@ def build_heart(
 
 
 def _disk_facts(found: Found, check: BackgroundCheck) -> DiskFacts | None:
-    """What the disk needs to be a source of pages; None where it is not asked for."""
+    """Returns the facts that the disk cache needs to be a source of pages; None where no disk cache is asked for."""
     resolved, spec = found.resolver.resolved(), found.spec
     if not resolved.disk.kv_disk:
         return None
@@ -234,7 +234,8 @@ def _fault_report(what: str, report: Report) -> Callable[[BaseException], None]:
 def _guessing(
     found: Found, weights: ModelWeights, memory: StepMemory, place: RunPlace, report: Report, closing: ExitStack
 ) -> tuple[Proposer | None, tuple[StepReader, ...]]:
-    """What guesses next to the proposers that look up, and what reads hidden states for it."""
+    """Returns the proposer that computes its guesses, and the readers of hidden states for it. Proposers that look
+    tokens up are built elsewhere."""
     resolved, guessing, pools = found.resolver.resolved(), found.guessing, draft_pools(found.spec, found.kv_plan)
     told = _fault_report("fault of what guesses", report)
     if guessing is None:
@@ -254,14 +255,15 @@ def _guessing(
 
 
 def build_sync(model: str, options: Mapping[str, Any], progress: Progress | None = None) -> Heart:
-    """A loaded engine, for use without a server."""
+    """Returns a loaded engine for use without a server."""
     return build_heart(find_model(model, options), progress, print_report)
 
 
 def _forward_and_memory(
     found: Found, weights: ModelWeights, resolved: Resolved, place: RunPlace, group: ranks.StartedGroup | None
 ) -> tuple[Forward, StepMemory, AdapterShelf | None]:
-    """The model's program, or that with places for adapters, where it runs; the arrays of its steps; the adapters."""
+    """Returns the program where it runs, the arrays of its steps, and the adapters. With adapters, the program is the
+    one that has places for them."""
     pools, part, program, shelf = own_pools(found.spec, found.kv_plan), found.part, found.part.program, None
     if found.adapters is not None:
         shelf, program = found.adapters.build(place.memory), found.adapters.program
@@ -286,5 +288,5 @@ def _limits(found: Found, resolved: Resolved, ends: frozenset[int]) -> EngineLim
 
 
 def print_report(sentence: str) -> None:
-    """Warnings of library use go to standard error."""
+    """Prints a warning to standard error, where the engine is used as a library."""
     print(sentence, file=sys.stderr)

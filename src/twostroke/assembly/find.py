@@ -1,4 +1,5 @@
-"""What is known of a model before its weights are read: its folder, its settings, its memory, what its steps cost."""
+"""Finds everything about a model that is known before its weights are read: folder, settings, memory, and costs of
+steps."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ class Found:
 
     @property
     def part(self) -> Model:
-        """What this process computes of the model."""
+        """The part of the model that this process computes."""
         return self.spec if self.places is None else self.places.division.own(self.spec)
 
     @property
@@ -85,7 +86,7 @@ class Found:
 
 
 class FoundEncoder(Struct, frozen=True):
-    """The encoder of a model that sees, whose settings are known and whose weights are not read yet. spec: the language
+    """The image encoder of a model, whose settings are known and whose weights are not read yet. spec: the language
     model, whose weights are never read."""
 
     folder: ModelFolder
@@ -101,7 +102,8 @@ class FoundEncoder(Struct, frozen=True):
 
 
 class _Located(Struct, frozen=True):
-    """named: the folder that was named; folder: that of the weights. kept: the cache folder."""
+    """A model's folders on this machine. named: the folder that was named. folder: the folder of the weights. kept: the
+    cache folder."""
 
     machine: Machine
     kept: Path | None
@@ -110,7 +112,7 @@ class _Located(Struct, frozen=True):
 
 
 def _located(model: str, resolver: Resolver, asked: ranks.RankPlaces | None) -> _Located:
-    """asked: the division among processes that was asked for."""
+    """Locates the model's folders. asked: the division among processes that was asked for."""
     machine = read_machine() if asked is None else asked.share_of(read_machine())
     kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
     named = locate(model, resolver.asked_value(ModelSettings.revision), kept=kept)
@@ -125,7 +127,7 @@ def _resolve_engine(resolver: Resolver, place: _Located, spec: Model, text_token
 
 
 def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
-    """The model's encoder of images alone: its memory is planned, and no other. Raises TwostrokeError."""
+    """Finds only the model's encoder of images and plans its memory alone. Raises TwostrokeError."""
     resolver = Resolver(collect(options, asked_by_environment()))
     given = resolver.first_asked(DeviceSettings.device, RankSettings.tensor_parallel, RankSettings.pipeline_parallel)
     if given is not None and resolver.asked_value(given) not in (1, "cpu", "auto"):
@@ -150,7 +152,7 @@ def find_encoder(model: str, options: Mapping[str, Any]) -> FoundEncoder:
 
 
 def find_model(model: str, options: Mapping[str, Any]) -> Found:
-    """Resolve everything up to memory; downloads where `model` is a hub id. Raises TwostrokeError."""
+    """Resolves every setting up to memory, and downloads the model where `model` is a hub id. Raises TwostrokeError."""
     resolver = Resolver(collect(options, asked_by_environment()))
     asked = ranks.asked_division(resolver)
     division = None if asked is None else asked.division
@@ -195,7 +197,7 @@ def find_model(model: str, options: Mapping[str, Any]) -> Found:
 
 
 def resolve_all(model: str, options: Mapping[str, Any]) -> Resolved:
-    """Every setting with its reason; no weights are read."""
+    """Returns every setting with its reason. No weights are read."""
     found = find_model(model, options)
     resolve_server(found.resolver, found.name)
     resolve_overload(found.resolver, found.kv_plan.tokens)

@@ -1,4 +1,4 @@
-"""Where models lie: the embedded one and its draft, folders, files, hubs."""
+"""Finds where models lie: the embedded model and its draft, folders, files, hubs."""
 
 from __future__ import annotations
 
@@ -28,24 +28,26 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int, str], None]
 CALIBRATED = "calibrated weights for"
-"""How the reason begins where `calibrated` has found some."""
+"""The beginning of the reason where `calibrated` has found weights."""
 
 SHIPPED = {EMBEDDED: spark_path, "spark-draft": spark_draft_path}
 
 
 def name_of(folder: ModelFolder) -> str:
-    """A model's name for messages: the embedded model's, or the last part of folder or hub id."""
+    """Returns a model's name for messages: the embedded model's name, or the last part of the folder or hub id."""
     return folder.source if "/" not in folder.source else Path(folder.source).name
 
 
 def own_template(resolver: Resolver) -> Path | None:
-    """The file of --chat-template, which counts over the model's own template; None without it."""
+    """Returns the file of --chat-template, which is used instead of the model's own template. Returns None without the
+    option."""
     asked = resolver.asked_value(TalkSettings.chat_template)
     return None if asked is None else Path(asked).expanduser()
 
 
 def texts_of(resolver: Resolver, folder: Path) -> tuple[Tokenizer, ChatTemplate | None]:
-    """What reads texts, and the template of conversations: the model's, or the one that is asked for."""
+    """Returns the tokenizer and the template of conversations: the model's own template, or the one that is asked for.
+    """
     own = own_template(resolver)
     template = chat_template.ChatTemplate.from_folder(folder, own) if read_sources(folder, own) else None
     return Tokenizer.from_folder(folder, own), template
@@ -54,9 +56,10 @@ def texts_of(resolver: Resolver, folder: Path) -> tuple[Tokenizer, ChatTemplate 
 def locate(
     model: str, revision: str | None = None, progress: Progress | None = None, kept: Path | None = None
 ) -> ModelFolder:
-    """The embedded model, a folder, a GGUF file, or a hub id (downloaded); or an alias of one of these.
+    """Returns the folder of the embedded model, a folder, a GGUF file, or a hub id (downloaded); or of an alias of one
+    of these.
 
-    kept: where GGUF files, and folders without tokenizer.json, are unfolded.
+    kept: the folder into which GGUF files, and folders without tokenizer.json, are unfolded.
     """
     name = meant(model)
     if name in SHIPPED:
@@ -69,8 +72,8 @@ def locate(
 
 
 def calibrated(resolver: Resolver, found: ModelFolder, kept: Path | None) -> ModelFolder:
-    """The same model with the weights that `twostroke quantize` made for the `--weights` that is asked for, where the
-    cache folder `kept` knows of them. The reason of the setting says so, or why they are not taken."""
+    """Returns the same model with the weights that `twostroke quantize` made for the format of `--weights`, where the
+    cache folder `kept` has a record of them. The setting's reason says so, or says why they are not used."""
     asked = resolver.asked_value(ModelSettings.weights)
     result = None if asked is None or kept is None else kept_result.kept_result(kept, found.path, asked)
     if asked is None or result is None:
@@ -84,6 +87,7 @@ def calibrated(resolver: Resolver, found: ModelFolder, kept: Path | None) -> Mod
 
 
 def compared_heads_folder(resolver: Resolver, machine: Machine) -> Path | None:
-    """Where is kept whether a checkpoint's head is its embedding; None where nothing is kept."""
+    """Returns the folder of records whether a checkpoint's head equals its embedding; None where nothing is kept on
+    disk."""
     kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
     return None if kept is None else kept / "heads"

@@ -1,4 +1,4 @@
-"""The compiler of a model's grammars, made ready by a server after its first answers."""
+"""Builds the compiler of a model's grammars, which a server prepares after its first answers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from twostroke.text.grammar.compiler import GrammarCompiler
 from twostroke.text.tokenizer import Tokenizer
 
 DELAY_S = 1.0
-"""Reading the vocabulary and starting a process take a second of processor time for 262,144 tokens. The end of the
-start and the first answer should not share cores, and the interpreter's lock, with that."""
+"""The delay in seconds before the background work. Reading the vocabulary and starting a process take a second of
+processor time for 262,144 tokens. The end of the start and the first answer should not share cores, and the
+interpreter's lock, with this work."""
 
 
 class GrammarsAhead:
-    """Makes what the first grammar needs, in the background. A grammar that comes earlier has the same made at once.
+    """Prepares the parts that the first grammar needs, in the background. A grammar that comes earlier prepares them at
+    once.
 
-    wanted: False for an engine without a server, which makes it with the first grammar.
+    wanted: False for an engine without a server, which prepares them with the first grammar.
     """
 
     def __init__(self, compiler: GrammarCompiler, *, wanted: bool) -> None:
@@ -26,12 +28,12 @@ class GrammarsAhead:
         self._thread = threading.Thread(target=self._run, name="twostroke-grammars", daemon=True)
 
     def start(self) -> None:
-        """Begin, after DELAY_S."""
+        """Begins the work DELAY_S seconds later."""
         if self._wanted:
             self._thread.start()
 
     def close(self) -> None:
-        """End the thread. Closing twice is harmless."""
+        """Ends the thread. Closing twice is harmless."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -44,7 +46,8 @@ class GrammarsAhead:
 def grammars_of(
     tokenizer: Tokenizer, vocab_size: int, ends: frozenset[int], closing: ExitStack, *, serving: bool
 ) -> tuple[GrammarCompiler, GrammarsAhead]:
-    """The compiler, and what makes it ready once that is started. serving: any request may ask for a form."""
+    """Returns the compiler, and the object that prepares it in the background once started. serving: whether to prepare
+    it, because any request to a server may ask for a grammar."""
     made = GrammarCompiler(tokenizer, vocab_size, ends)
     closing.callback(made.close)
     ahead = GrammarsAhead(made, wanted=serving)

@@ -1,4 +1,4 @@
-"""Puts together what guesses tokens: proposers, the draft model where there is one, the limiter."""
+"""Builds the guessing of tokens: proposers, the draft model where there is one, the limiter."""
 
 from __future__ import annotations
 
@@ -47,29 +47,29 @@ from twostroke.weights.packed.cache_choice import kept_folder
 
 
 class GuessingModel(Protocol):
-    """A draft or heads whose weights are not read yet."""
+    """A draft model or heads, whose weights are not read yet."""
 
     @property
     def programs(self) -> tuple[Program, ...]:
         """The programs that the draft or the heads run."""
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """What the model and this need together."""
+        """Returns the memory that the model and its draft or heads need together."""
 
     def input_bytes(self, settings: Resolved) -> int:
-        """What it takes next to that on a device, for hidden states that come from this process."""
+        """Returns the further bytes that it needs on a device, for hidden states that this process sends there."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A draft whose weights are not read yet."""
+    """A draft model whose weights are not read yet."""
 
     folder: ModelFolder
     spec: Model
 
     @property
     def name(self) -> str:
-        """The draft's model as the user named it."""
+        """The name of the draft model, as the user wrote it."""
         return self.folder.source
 
     @property
@@ -86,18 +86,18 @@ class DraftModel:
         return max(PROMPT_ROWS, int(settings.steps.max_sequences))
 
     def context(self, settings: Resolved) -> int:
-        """The longest text that it reads."""
+        """The longest text in tokens that the draft reads."""
         return min(int(settings.steps.context), self.spec.longest_context)
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """What model and draft need together: each has room for as many tokens of K and V as the other. The draft's
-        cache groups come after the model's."""
+        """Returns the memory that model and draft need together. Each has room for as many tokens of K and V as the
+        other. The draft's cache groups come after the model's."""
         weight_bytes = self.spec.weight_bytes(format_choice(settings.model.weights))
         return needs_with(needs, self.spec, weight_bytes, self.rows(settings), self.context(settings), settings)
 
 
 def draft_name(settings: Resolved) -> str | None:
-    """MODEL of --speculate draft:MODEL."""
+    """Returns MODEL of `--speculate draft:MODEL`; None for another way."""
     word, _, name = str(settings.guesses.speculate).partition(":")
     return name if word == DRAFT else None
 
@@ -139,7 +139,8 @@ def check_draft(draft: DraftModel, model: Model, model_folder: Path) -> None:
 
 
 def ways_of(settings: Resolved, spec: Model) -> tuple[str, ...]:
-    """What a request may ask for. Models that generate nothing are not guessed: see config.py."""
+    """Returns the ways to guess that a request may ask for. A model that generates nothing is not guessed for: see
+    config.py."""
     if spec.task is not Task.GENERATE:
         return NO_WAYS
     way = settings.guesses.way
@@ -147,7 +148,10 @@ def ways_of(settings: Resolved, spec: Model) -> tuple[str, ...]:
 
 
 def build_guesser(settings: Resolved, cost: StepCost, computing: Proposer | None) -> Guesser:
-    """`auto` is suffix: it sees all places that ngram sees, and others. computing: the proposer with a model."""
+    """Builds the guesser of an engine. computing: the proposer that runs a model, or None.
+
+    The way `auto` is the way `suffix`: it finds all matches that `ngram` finds, and others.
+    """
     ngram, suffix = (
         TimedProposer(each, time.perf_counter) for each in (NgramProposer(), SuffixProposer(FinishedAnswers()))
     )
@@ -172,7 +176,8 @@ def build_draft(
     cost: StepCost,
     report: Callable[[Exception], None],
 ) -> DraftProposer:
-    """The loaded draft model. pools: the sizes of the pools for its K and V. cost: predicts its steps."""
+    """Returns the proposer with the loaded draft model. pools: the sizes of the pools for the draft's K and V. cost:
+    predicts the times of the draft's steps."""
     sequences, context = settings.steps.max_sequences, draft.context(settings)
     pools = replace(pools, state_slots=draft_slots(draft.spec, sequences))
     sizes = MemorySizes(pools.num_pages, context, draft.rows(settings), sequences, pools.state_slots)
@@ -185,7 +190,7 @@ def build_draft(
 
 
 def _same_tokens(draft: Path, model: Path, vocab_size: int) -> bool:
-    """Do both write the same text for every token id?"""
+    """Do both tokenizers write the same text for every token id?"""
     if tokenizer_bytes(draft) == tokenizer_bytes(model):
         return True
     first, second = Tokenizer.from_folder(draft), Tokenizer.from_folder(model)

@@ -1,4 +1,4 @@
-"""Finds and loads heads that guess from the model's hidden states."""
+"""Finds and loads heads that guess tokens from the model's hidden states."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from twostroke.weights.json_file import read_object
 from twostroke.weights.loaded import ModelWeights
 
 SHIPPED = {MEDUSA: spark_medusa_path, EAGLE: spark_eagle_path}
-"""What `--speculate medusa` without a path means for the embedded model."""
+"""The heads that `--speculate medusa` or `eagle` without a path uses for the embedded model."""
 Report = Callable[[Exception], None]
 
 
 @dataclass(frozen=True, slots=True)
 class MedusaModel:
-    """Heads whose weights are not read yet. own: the model that is loaded, heads alone."""
+    """Heads whose weights are not read yet. own: the part that is loaded, which is the heads alone."""
 
     folder: Path
     made: MedusaProgram
@@ -53,11 +53,11 @@ class MedusaModel:
         return (self.made.program,)
 
     def input_bytes(self, settings: Resolved) -> int:
-        """See GuessingModel: hidden states are written where the heads read them."""
+        """Returns 0: hidden states are written where the heads read them."""
         return 0
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """What model and heads need together."""
+        """Returns the memory that the model and its heads need together."""
         return structs.replace(
             needs,
             weight_bytes=needs.weight_bytes + self.own.weight_bytes(format_choice(settings.model.weights)),
@@ -71,7 +71,8 @@ def _way(settings: Resolved) -> tuple[str, str]:
 
 
 def with_hidden(spec: Model, settings: Resolved, folder: ModelFolder) -> Model:
-    """The model; the hidden states that heads read, where they are asked for, may be read after a step."""
+    """Returns the model. Where heads are asked for, its program keeps the hidden states that they read, so that they
+    can be read after a step."""
     way, path = _way(settings)
     if way == MEDUSA:
         return replace(spec, program=with_hidden_kept(spec.program))
@@ -81,7 +82,7 @@ def with_hidden(spec: Model, settings: Resolved, folder: ModelFolder) -> Model:
 
 
 def find_heads(settings: Resolved, spec: Model, folder: ModelFolder) -> MedusaModel | AheadModel | None:
-    """The heads that are asked for. Raises ConfigError where they do not fit."""
+    """Returns the heads that are asked for; None where none are. Raises ConfigError where they do not fit the model."""
     way, path = _way(settings)
     if way == MTP:
         return find_prediction(folder.path, spec)
@@ -92,7 +93,8 @@ def find_heads(settings: Resolved, spec: Model, folder: ModelFolder) -> MedusaMo
 
 
 def heads_folder(way: str, path: str, model: str) -> Path:
-    """PATH of `--speculate medusa:PATH`, or what ships for this model."""
+    """Returns PATH of `--speculate medusa:PATH`, or the folder of the heads that ship for this model. Raises
+    ConfigError where none ship."""
     if path:
         return Path(path).expanduser()
     if model != EMBEDDED:
@@ -105,7 +107,8 @@ def heads_folder(way: str, path: str, model: str) -> Path:
 
 
 def find_medusa(folder: Path, spec: Model) -> MedusaModel:
-    """Heads for this model. Raises ConfigError that names the field or the tensor that does not fit."""
+    """Finds the Medusa heads for this model. Raises ConfigError that names the field or the tensor that does not fit.
+    """
     head = last_hidden(spec.program)
     option = f"--speculate {MEDUSA}:{folder}"
     with errors_of(option):
@@ -129,7 +132,8 @@ def find_medusa(folder: Path, spec: Model) -> MedusaModel:
 def build_medusa(
     medusa: MedusaModel, weights: ModelWeights, memory: StepMemory, spec: Model, where: RunPlace, settings: Resolved
 ) -> tuple[MedusaHeads, LastRows]:
-    """The heads, loaded, and what reads hidden states for them. weights, memory: the model's."""
+    """Returns the loaded heads, and the reader of hidden states for them. weights, memory: the weights and the step
+    memory of the model."""
     own = where.weights(load_heads(medusa.folder, FILE_NAME, medusa.own, settings))
     shared = medusa.made.shared
     matrices = {**own.matrices, **({shared.key: weights.matrices[shared.key]} if shared else {})}
@@ -140,7 +144,7 @@ def build_medusa(
 
 
 def medusa_proposer(heads: MedusaHeads, report: Report) -> MedusaProposer:
-    """A proposer from the heads, with a real clock and the measured time of one call."""
+    """Returns a proposer that uses the heads, with a real clock and the measured time of one call."""
     heads.run_once()  # the first call touches weights and buffers for the first time
     begin_s = time.perf_counter()
     heads.run_once()

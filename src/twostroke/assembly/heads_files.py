@@ -1,4 +1,4 @@
-"""Files of heads: opened, compared with what their program reads, loaded."""
+"""Opens the files of heads, compares them with what their program reads, and loads them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from twostroke.weights.tensors import wanted_tensors
 
 @contextmanager
 def errors_of(what: str) -> Iterator[None]:
-    """A ModelError inside becomes a ConfigError that names the option or the folder."""
+    """Turns a ModelError inside the block into a ConfigError that names the option or the folder."""
     try:
         yield
     except ModelError as error:
@@ -27,7 +27,7 @@ def errors_of(what: str) -> Iterator[None]:
 
 
 def open_heads(folder: Path, name: str, option: str) -> Checkpoint:
-    """The folder's file of this name, or model.safetensors. Raises ConfigError or ModelError."""
+    """Opens the folder's file `name`, or model.safetensors without such a file. Raises ConfigError or ModelError."""
     pickled = sorted(path.name for path in folder.glob("*.pt")) + sorted(path.name for path in folder.glob("*.bin"))
     if not (folder / name).exists() and pickled and not any(folder.glob("*.safetensors")):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A member of a group put together: its part of the model, its memory, its exchange."""
+"""Builds a member of a group: its part of the model, its memory, its exchange."""
 
 from __future__ import annotations
 
@@ -39,14 +39,18 @@ from twostroke.weights.packed.fingerprint import content_fingerprint
 
 ACCEPT_S, PAUSE_S = 60.0, 0.2
 FIRST_FRAME_S = 600.0
-"""A leader says what is to be computed when it has reached all ranks, which may be started one after the other."""
+"""The longest wait in seconds for a leader's first frame. A leader sends it when it has reached all ranks, which may be
+started one after the other."""
 Report = Callable[[str], None]
 
 
 @dataclass(eq=False)
 class CalledRank:
-    """A leader that has called. sockets: connections for numbers, by rank; of ranks that share memory, none. memory:
-    the descriptor of that memory."""
+    """A rank that a leader has called. sockets: the connections for numbers, by rank; empty for ranks that share
+    memory.
+
+    memory: the descriptor of the shared memory; None without it.
+    """
 
     line: RankLine
     begin: RankBegin
@@ -62,23 +66,23 @@ class CalledRank:
         return over_sockets(level, self.sockets, begin.rank, begin.ranks, begin.limit_s)
 
     def close(self) -> None:
-        """All connections. Closing twice is harmless."""
+        """Closes all connections. Closing twice is harmless."""
         self.line.close()
         for sock in self.sockets.values():
             sock.close()
 
 
 def inherited(line_descriptor: int, memory_descriptor: int) -> CalledRank:
-    """The leader that started this process. Raises RankLineLost."""
+    """Returns the rank, called by the leader that started this process. Raises RankLineLost."""
     line = RankLine(socket.socket(fileno=line_descriptor))
     return CalledRank(line, _begin(line), memory=memory_descriptor)
 
 
 def called(listener: socket.socket, secret: bytes, report: Report) -> CalledRank:
-    """Wait for a leader and for connections from all ranks below this one. A caller that fails is turned away.
+    """Waits for a leader and for connections from all ranks below this one. A caller that fails is turned away.
 
-    Raises RankLineLost where a rank does not come, or where this rank cannot reach one above it. In the second case it
-    tells the leader first.
+    Raises RankLineLost where a rank does not come, or where this rank cannot reach a rank above it. In the second case
+    it tells the leader first.
     """
     meeting: CalledRank | None = None
     joined: dict[int, tuple[RankJoin, RankLine]] = {}
@@ -115,7 +119,7 @@ def _complete(meeting: CalledRank, joined: Mapping[int, tuple[RankJoin, RankLine
 
 
 def _call_higher(leader: RankLine, begin: RankBegin, secret: bytes) -> dict[int, socket.socket]:
-    """Connections to the members above this one; the leader calls by itself. Raises RankLineLost."""
+    """Returns connections to the members with a higher rank; the leader connects by itself. Raises RankLineLost."""
     sockets = {}
     try:
         for rank in range(begin.rank + 1, begin.ranks):
@@ -131,7 +135,7 @@ def _call_higher(leader: RankLine, begin: RankBegin, secret: bytes) -> dict[int,
 
 
 def _first_frame(line: RankLine) -> Frame:
-    """What a caller is here for. Raises RankLineLost, TimeoutError."""
+    """Returns a caller's first frame, which says why it calls. Raises RankLineLost, TimeoutError."""
     line.sock.settimeout(FIRST_FRAME_S)
     frame = line.receive()
     line.sock.settimeout(None)
@@ -148,7 +152,7 @@ def _begin(line: RankLine) -> RankBegin:
 
 
 def follow(model: str, options: Mapping[str, Any], meeting: CalledRank, report: Report) -> None:
-    """Load this rank's part, say so, and compute until the leader ends. Raises TwostrokeError."""
+    """Loads this rank's part, reports that it is ready, and computes until the leader ends. Raises TwostrokeError."""
     begin = meeting.begin
     resolver = Resolver(collect({**begin.options, **options}, {}))
     division = Division(begin.way, begin.ranks)

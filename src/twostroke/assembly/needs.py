@@ -1,4 +1,5 @@
-"""The memory that a second model, or layers that guess, need next to the model whose tokens they guess."""
+"""Computes the memory that a draft model, or layers that guess, need in addition to the model whose tokens they guess.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +12,16 @@ from twostroke.ops.program.place import place as placement
 from twostroke.ops.step_memory import page_table_bytes
 
 SLOTS_A_SEQUENCE = 3
-"""A sequence of a draft takes three state slots: its state, a copy while it reads its own guesses, a snapshot."""
+"""The state slots of a draft's sequence: its state, a copy while it reads its own guesses, a snapshot."""
 
 
 def needs_with(
     needs: MemoryNeeds, spec: Model, weight_bytes: int, rows: int, context: int, settings: Resolved
 ) -> MemoryNeeds:
-    """The memory that a model needs together with a second one, whose cache groups come after its own. rows, context:
-    the most rows of a step of the second model, and its longest context.
+    """Returns the memory that a model needs together with a second one, whose cache groups come after the first
+    model's.
+
+    rows, context: the most rows of a step of the second model, and its longest context.
     """
     sequences = settings.steps.max_sequences
     own = spec.cache_needs(settings.cache.kind, context, sequences, rows)
@@ -34,6 +37,6 @@ def needs_with(
 
 
 def draft_slots(spec: Model, sequences: int) -> int:
-    """How many slots the states of a draft need. Pages are shared with the model and slots are not, so there are as
-    many as can be of use."""
+    """Returns the number of slots that the states of a draft need. Pages are shared with the model and slots are not,
+    so the number is the most slots that can be used."""
     return SLOTS_A_SEQUENCE * sequences if spec.state_bytes() else 0

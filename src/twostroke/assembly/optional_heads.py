@@ -1,7 +1,7 @@
-"""The parts of this room that guess with heads or layers, read images, or keep pages on disk. Each is imported with
-its first use.
+"""Names the parts of this room that guess with heads or layers, read images, or keep pages on disk. Each is imported
+when it is first used.
 
-They stand apart from `optional`, which they use themselves.
+They are separate from `optional`, which they use themselves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packing a model's weights before its first start, exactly as that start would, so that it only maps them."""
+"""Packs a model's weights before its first start, exactly as that start would, so that the start only maps them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twostroke.weights.packed.cache_choice import NO_CACHE
 
 
 def pack_ahead(model: str, options: Mapping[str, Any], progress: Progress | None, report: Report) -> Path | None:
-    """The file of packed weights, written and named; None where nothing is kept on the disk.
+    """Writes the file of packed weights and returns its path; None where nothing is kept on the disk.
 
     options: the options of an engine. Variables of the environment count too, so that the next start finds the file.
     Raises TwostrokeError.

@@ -1,4 +1,4 @@
-"""Where the programs of an engine run: the model, and what guesses for it."""
+"""Chooses where the programs of an engine run: the model's, and those that guess for it."""
 
 from __future__ import annotations
 
@@ -32,24 +32,23 @@ if TYPE_CHECKING:
 
 
 class RunPlace(Struct, frozen=True):
-    """ops: the ops of this machine's processor; they also weigh the tokens that are sampled here. device: the CUDA
-    device; None where everything runs on the processor.
-    """
+    """The place where programs run. ops: the ops of this machine's processor, which also weigh the tokens that are
+    sampled on the host. device: the CUDA device; None where everything runs on the processor."""
 
     ops: CpuOps
     device: CudaDevice | None = None
 
     @property
     def memory(self) -> DeviceMemory:
-        """Where arrays are made that kernels read."""
+        """The memory in which arrays for the kernels are made."""
         return HOST if self.device is None else self.device
 
     def weights(self, weights: ModelWeights) -> ModelWeights:
-        """The weights where they are read. Raises OutOfMemory."""
+        """Returns the weights in the memory from which the kernels read them. Raises OutOfMemory."""
         return weights if self.device is None else placed(weights, self.device)
 
     def compiled(self, program: Program, memory: StepMemory) -> Forward:
-        """The program on that memory, which was made in `self.memory`."""
+        """Returns the program, compiled for `memory`, which was made in `self.memory`."""
         return self.ops.compile(program, memory) if self.device is None else self.device.compile(program, memory)
 
     def runner(
@@ -61,7 +60,8 @@ class RunPlace(Struct, frozen=True):
         readers: Sequence[StepReader] = (),
         images: ImageRows | None = None,
     ) -> ModelRunner:
-        """Steps of a model, whose tokens are chosen where the logits are. delay, readers, images: see ModelRunner."""
+        """Returns the runner of a model's steps. Tokens are chosen on the device that holds the logits. delay, readers,
+        images: see ModelRunner."""
         sampler: StepSampler = HostSampler(forward, self.ops.weigh)
         if self.device is not None and isinstance(forward, cuda.CudaForward):
             sampler = device_sampler.DeviceSampler(forward, vocabulary, self.ops.weigh)
@@ -76,7 +76,8 @@ class RunPlace(Struct, frozen=True):
         early: bool,
         images: ImageRows | None = None,
     ) -> Executor:
-        """As `runner`, with the delays of this thread. early: steps are begun before the one ahead was looked at."""
+        """Returns a runner as `runner` does, with the delays of this thread. early: steps are begun before the results
+        of the step ahead are looked at."""
         delay = RunDelay()
         plain = self.runner(forward, memory, vocabulary, delay, readers, images)
         if not early or readers or not isinstance(forward, cuda.CudaForward):
@@ -85,8 +86,12 @@ class RunPlace(Struct, frozen=True):
         return early_runner.EarlyRunner(plain, forward, sampler, memory, time.perf_counter, delay)
 
     def call(self, op: str, operands: Sequence[Any], rows: int, width: int) -> Callable[[F32Array, F32Array], None]:
-        """One op of a result, which lies in `self.memory`, and an input (at most rows, width) of this process.
-        operands: those after both. On a device there is room for the input from now on."""
+        """Returns one op as a function of its result, which lies in `self.memory`, and its input (at most rows, width)
+        in this process.
+
+        operands: the op's operands after the result and the input. On a device, memory for the input is reserved from
+        now on.
+        """
         if self.device is None:
             return runner_ahead.native_call(self.ops, op, operands)
         device, kind = self.device, registry()[op]
@@ -102,13 +107,13 @@ class RunPlace(Struct, frozen=True):
         return run
 
     def probe(self) -> None:
-        """Do the kernels still compute? Raises BackendError."""
+        """Checks that the kernels still compute right results. Raises BackendError."""
         check_kernels(self.ops)
         if self.device is not None:
             cuda_health.check_device(self.device)
 
     def close(self) -> None:
-        """Gives the device back, where there is one, then the threads."""
+        """Closes the device, where there is one, and then the threads."""
         if self.device is not None:
             self.device.close()
         self.ops.close()

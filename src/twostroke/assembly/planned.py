@@ -1,7 +1,7 @@
-"""A model that is one of several on a machine: what it will need, before its process is started.
+"""Plans the needs of a model that is one of several on a machine, before its process is started.
 
-Its KV cache is not the rest of the memory, as where it is alone. It holds one context, or eight chats of 4,096 tokens
-where the context is shorter than these together.
+Such a model's KV cache does not get the rest of the memory, as it does where a model is alone. It holds one context, or
+eight chats of 4,096 tokens where the context is shorter than these together.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ USUAL_TOKENS = 8 * 4096
 
 
 class PlannedProcess(Struct, frozen=True):
-    """A model whose process may be started. found: the model with all of its settings. options: those that the process
-    is started with; they give the same settings there. need_bytes: the memory of the process."""
+    """A model whose process may be started. found: the model with all of its settings. options: the options with which
+    the process is started; they give the same settings there. need_bytes: the memory of the process in bytes."""
 
     found: Found
     options: Mapping[str, Any]
@@ -44,7 +44,7 @@ class PlannedProcess(Struct, frozen=True):
 
 
 class ModelTexts(Struct, frozen=True):
-    """What reads and writes texts for a model whose weights are in another process. closing: ends what was begun."""
+    """The objects that read and write texts for a model whose weights are in another process. closing: closes them."""
 
     tokenizer: Tokenizer
     template: ChatTemplate | None
@@ -56,7 +56,7 @@ class ModelTexts(Struct, frozen=True):
 
 
 def plan_model(model: str, options: Mapping[str, Any]) -> PlannedProcess:
-    """Resolve everything up to memory. Raises TwostrokeError, as where the model fits on no account."""
+    """Resolves every setting up to memory. Raises TwostrokeError, for example where the model does not fit at all."""
     refuse_later_adapters(collect(options, asked_by_environment()))
     found = find_model(model, options)
     settings, plan = found.resolver.resolved(), found.kv_plan
@@ -71,7 +71,7 @@ def plan_model(model: str, options: Mapping[str, Any]) -> PlannedProcess:
 
 
 def read_texts(found: Found) -> ModelTexts:
-    """What a front needs of a model's folder. Raises TwostrokeError."""
+    """Returns the objects that a front builds from a model's folder. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     generation, closing = read_generation_defaults(folder), ExitStack()

@@ -18,11 +18,12 @@ from twostroke.weights.tensors import with_prefix
 
 OPTION = f"--speculate {MTP}"
 OTHERS = ("model.", "lm_head.", "mtp.")
-"""Beginnings of the names of all other tensors of a checkpoint."""
+"""The prefixes of the names of all other tensors of a checkpoint."""
 
 
 def find_prediction(folder: Path, spec: Model) -> AheadModel:
-    """Raises ConfigError where this checkpoint has no such layers, with the tensor that is missing."""
+    """Finds the layers of this checkpoint that predict further tokens. Raises ConfigError where it has none, or names
+    the tensor that is missing."""
     with errors_of(OPTION):
         predictions = read_prediction(Fields(read_object(folder / "config.json"), "config.json"))
         if not predictions:

@@ -1,4 +1,4 @@
-"""Runs one model in several processes: it reads the settings and starts the group of ranks."""
+"""Runs one model in several processes: reads the settings and starts the group of ranks."""
 
 from __future__ import annotations
 
@@ -59,15 +59,17 @@ SENT: tuple[Field[Any], ...] = (
     *(ModelSettings.weights, CacheSettings.kv_format, StepSettings.context, StepSettings.max_step_tokens),
     *(StepSettings.max_sequences, TaskSettings.task, CpuSettings.cpu_level),
 )
-"""Settings that all ranks have in common."""
+"""The settings that all ranks have in common."""
 SHARED_HERE: tuple[Field[Any], ...] = (CpuSettings.threads, DiskSettings.cache, DiskSettings.cache_limit)
 """The settings that members on this machine share with their leader."""
 
 
 class RankPlaces(Struct, frozen=True):
-    """Where the processes of a division are. addresses: the addresses of members on other machines, by rank; empty for
-    processes of this machine. timeout_s: the longest that one rank waits for another inside a step. A rank that takes
-    longer is considered hung.
+    """The places of the processes of a division. addresses: the addresses of members on other machines, by rank; empty
+    for processes of this machine.
+
+    timeout_s: the longest time in seconds that one rank waits for another inside a step. A rank that takes longer is
+    considered hung.
     """
 
     division: Division
@@ -76,12 +78,12 @@ class RankPlaces(Struct, frozen=True):
     timeout_s: float = TIMEOUT_S
 
     def share_of(self, machine: Machine) -> Machine:
-        """What one of the processes may use, where all are of this machine."""
+        """Returns the share of the machine that one of the processes may use, where all of them run on this machine."""
         return machine if self.addresses else machine.share(self.division.count, self.division.leader)
 
 
 def asked_division(resolver: Resolver) -> RankPlaces | None:
-    """What was asked for; None for one process. Settles both counts. Raises ConfigError."""
+    """Returns the division that was asked for; None for one process. Settles both counts. Raises ConfigError."""
     tensor = resolver.pick(RankSettings.tensor_parallel, 1, "default: one process has every layer's matrices")
     stages = resolver.pick(RankSettings.pipeline_parallel, 1, "default: one process has all layers")
     listed = resolver.asked_value(RankSettings.rank_addresses) or ()
@@ -116,7 +118,7 @@ def _require_secret(addresses: Sequence[tuple[str, int]], secret: str | None) ->
 
 
 def _refuse_beside(resolver: Resolver) -> None:
-    """Options that a group of ranks cannot honour, by name."""
+    """Raises ConfigError that names the options which a group of ranks cannot honour."""
     way = (resolver.asked_value(SpeculateSettings.speculate) or "").partition(":")[0]
     by_model = [SpeculateSettings.speculate] if way in ("medusa", "eagle", "draft") else []
     on_device = [DeviceSettings.device] if (resolver.asked_value(DeviceSettings.device) or "cpu") != "cpu" else []
@@ -133,7 +135,7 @@ def _refuse_beside(resolver: Resolver) -> None:
 
 @dataclass(eq=False)
 class StartedGroup:
-    """A group whose members load. Owns processes, lines, and the exchange."""
+    """A group whose members load. It owns their processes, their lines, and the exchange."""
 
     division: Division
     group: RankGroup
@@ -141,14 +143,16 @@ class StartedGroup:
     processes: LocalMembers | None
 
     def lead(self, forward: Forward, ops: CpuOps) -> Forward:
-        """The leader's program, joined to the others. It runs when all members are ready. Raises TwostrokeError."""
+        """Returns the leader's program, joined to the other ranks. It runs when all members are ready. Raises
+        TwostrokeError."""
         ops.join(self.exchange)
         self.group.meet_in(self.exchange)
         self.group.wait_ready()
         return leader.LeadingForward(forward, self.group, head_needs_members=self.division.way == divisions.TENSOR)
 
     def close(self) -> None:
-        """End the members and the exchange. Call it after the ops that use the exchange. Closing twice is harmless."""
+        """Ends the members and the exchange. Call it after the ops that use the exchange are closed. Closing twice is
+        harmless."""
         self.group.close()
         self.exchange.end()
         if self.processes is not None:
@@ -157,17 +161,17 @@ class StartedGroup:
 
 
 def plans_of(places: RankPlaces | None) -> int:
-    """How many plans are computed at a time."""
+    """Returns the number of plans that are computed at a time."""
     return 1 if places is None else places.division.plans
 
 
 def executor_of(
     runner: Executor, group: StartedGroup | None, witness: Witness | None
 ) -> tuple[Executor, PlansInFlight]:
-    """What runs plans, and how many at a time: the runner, or with a group a leader, which sends each plan to the
-    members. Stages compute as many plans at a time as there are stages.
+    """Returns the executor of plans and the plans in flight. The executor is the runner, or with a group a leader,
+    which sends each plan to the members. Stages compute as many plans at a time as there are stages.
 
-    With a witness, the witness stands around that executor.
+    With a witness, the executor is wrapped in a WitnessedExecutor.
     """
     plain = runner
     flight = PlansInFlight()
@@ -187,7 +191,8 @@ def start_ranks(
     machine: Machine,
     closing: ExitStack,
 ) -> StartedGroup | None:
-    """The group that was asked for, whose members load from now on; None for one process. It ends with `closing`."""
+    """Starts the group that was asked for, whose members load from now on; returns None for one process. `closing` ends
+    the group."""
     if places is None:
         return None
     with Checkpoint.open(folder) as checkpoint:
@@ -199,7 +204,7 @@ def start_ranks(
 
 
 def sound_with(sound: Callable[[], None], group: StartedGroup | None) -> Callable[[], None]:
-    """Raises EngineStopped where `sound` does, and where a member was lost."""
+    """Returns a check that raises EngineStopped where `sound` does, and where a member was lost."""
     if group is None:
         return sound
 
@@ -211,7 +216,7 @@ def sound_with(sound: Callable[[], None], group: StartedGroup | None) -> Callabl
 
 
 def alarm_of(group: StartedGroup | None) -> Alarm:
-    """Rung when a member is lost."""
+    """Returns an alarm that rings when a member is lost."""
     alarm = Alarm()
     if group is not None:
         group.group.when_lost(alarm.ring)
@@ -227,8 +232,10 @@ def start_group(
     content: str,
     cpus: Sequence[tuple[int, ...]],
 ) -> StartedGroup:
-    """Start or reach the members, and send each its part. path: the model's path on this machine. content: the
-    fingerprint of its weights. cpus: where each process of this machine runs.
+    """Starts or reaches the members, and sends each its part.
+
+    path: the model's path on this machine. content: the fingerprint of its weights. cpus: the hardware threads on which
+    each process of this machine runs.
     """
     division = places.division
     width, level = division.exchange_width(spec), str(resolved.cpu.cpu_level)
@@ -270,7 +277,7 @@ def _group(lines: Sequence[RankLine], first: int, describe: Callable[[int], str]
 
 
 def _reach(places: RankPlaces, begin: RankBegin, level: str) -> StartedGroup:
-    """Members that listen: a line to each first, then the connections for numbers."""
+    """Reaches members that already listen: first by a line to each, then by the connections for numbers."""
     division = places.division
     ranks, secret = division.members, link.secret_key(places.secret)
     where = dict(zip(ranks, places.addresses, strict=True))
@@ -288,6 +295,6 @@ def _reach(places: RankPlaces, begin: RankBegin, level: str) -> StartedGroup:
 
 
 def over_sockets(level: str, sockets: Mapping[int, socket.socket], rank: int, ranks: int, limit_s: float) -> Exchange:
-    """An exchange that keeps the sockets open."""
+    """Returns an exchange over the sockets, which it keeps open."""
     numbers = [sockets[each].fileno() if each in sockets else -1 for each in range(ranks)]
     return Exchange.over_sockets(level, numbers, rank, limit_s, sockets)

@@ -1,4 +1,4 @@
-"""Builds a replica: the engine of `assemble` without its session, which a socket reaches."""
+"""Builds a replica: the engine of `assemble` without its session, reached through a socket."""
 
 from __future__ import annotations
 
@@ -52,12 +52,13 @@ if TYPE_CHECKING:
     from twostroke.runner.shared_rows import SharedRows
 
 USUAL_ROWS = 256
-"""The predicted seconds of an image row are those of one in a tile of so many."""
+"""The number of image rows of the tile from which the predicted seconds of one image row are taken."""
 
 
 @dataclass(eq=False)
 class BuiltReplica:
-    """replica: served, and closed together with `heart`. facts: figures to show to people."""
+    """A replica with its engine. replica: the server, which is closed together with `heart`. facts: figures to show to
+    people."""
 
     replica: ReplicaServer
     heart: assemble.Heart | EncoderHeart
@@ -66,7 +67,8 @@ class BuiltReplica:
 
 @dataclass(frozen=True)
 class ReplicaEndpoint:
-    """A replica's place in its cluster: where fronts reach it, by which name and secret, and what it computes."""
+    """A replica's place in its cluster: the socket where fronts reach it, its name, its secret, and the work that it
+    computes."""
 
     listener: socket.socket
     name: str
@@ -81,7 +83,7 @@ def build_replica(
     say: Callable[[str], None],
     progress: Callable[[int, int, str], None] | None = None,
 ) -> BuiltReplica:
-    """Load a model and make a replica that listens. Raises TwostrokeError."""
+    """Loads a model and makes a replica that listens. Raises TwostrokeError."""
     role = endpoint.role
     refuse_later_adapters(collect(options, asked_by_environment()))
     if role == "encode":
@@ -133,7 +135,7 @@ def build_replica(
 
 
 def _build_encoder(found: FoundEncoder, endpoint: ReplicaEndpoint, say: Callable[[str], None]) -> BuiltReplica:
-    """A replica that encodes images for others. Of the model it loads the encoder alone."""
+    """Builds a replica that encodes images for others. It loads only the encoder of the model."""
     heart = build_encoder_heart(found)
     resolved, rows, spec = heart.resolved, heart.rows, found.spec
     arithmetic = encoder_arithmetic_here(heart.kept, found.sight, resolved)
@@ -164,21 +166,22 @@ def _build_encoder(found: FoundEncoder, endpoint: ReplicaEndpoint, say: Callable
 
 
 def _encoder_of(found: Found, heart: assemble.Heart) -> Arithmetic | None:
-    """What decides the bits of image rows; None for a model that reads no images."""
+    """Returns the arithmetic that decides the bits of image rows; None for a model that reads no images."""
     if found.sight is None or heart.images is None:
         return None
     return encoder_arithmetic_here(heart.images.kept, found.sight, heart.resolved)
 
 
 def why_not(task: Task, num_adapters: int, request: Request) -> str:
-    """Why this replica cannot compute a request; empty where it can."""
+    """Returns the reason why this replica cannot compute a request; empty where it can."""
     if (request.pooling is None) is not (task is Task.GENERATE):
         return f"This replica is for the task {task}."
     return "" if -1 <= request.adapter < num_adapters else "This replica does not have this adapter."
 
 
 def _shared_rows(heart: assemble.Heart) -> SharedRows | None:
-    """What encodes for other replicas, and keeps what they encode; None for a model that reads no images."""
+    """Returns the object that encodes images for other replicas and keeps the rows; None for a model that reads no
+    images."""
     cost = heart.scheduler.images.cost
     if heart.images is None or cost is None:
         return None
@@ -186,7 +189,7 @@ def _shared_rows(heart: assemble.Heart) -> SharedRows | None:
 
 
 def _content(folder: Path, sight: SightPlan | None) -> str:
-    """A fingerprint of all weights: also of those of an encoder in files of its own."""
+    """Returns a fingerprint of all weights, including those of an encoder in files of its own."""
     with Checkpoint.open(folder) as checkpoint:
         content = content_fingerprint(checkpoint)
     if sight is None or not sight.files.apart:
@@ -197,7 +200,8 @@ def _content(folder: Path, sight: SightPlan | None) -> str:
 
 
 def _why_no_pages(found: Found) -> str:
-    """Why K and V of this model cannot be sent to another replica or taken from one; empty where they can."""
+    """Returns the reason why K and V of this model cannot be sent to another replica or taken from one; empty where
+    they can."""
     pools = own_pools(found.spec, found.kv_plan)
     if pools.state_slots or any(pool.window for pool in pools.pages):
         return "The model has layers with a window or a state; only K and V that stay are sent."

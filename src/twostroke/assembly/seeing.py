@@ -1,4 +1,5 @@
-"""Whether a model reads images: asked at each start, so that what reads them is imported where a model does."""
+"""Decides at each start whether a model reads images, so that the modules for images are imported only where it does.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ TOWER = "vision_config"
 
 
 def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) -> tuple[Model, SightPlan | None]:
-    """See `find_sight`, which is asked where config.json describes a tower or images are asked for."""
+    """Calls `find_sight` where config.json describes a tower or images are asked for. Otherwise settles that no images
+    are read."""
     config = read_object(folder / "config.json")
     asked = resolver.asked_value(ImageSettings.images) == "on" or resolver.asked_value(ImageSettings.mmproj) is not None
     if asked or TOWER in config or (folder / NAME_FILE).is_file():
@@ -40,7 +42,8 @@ def plan_sight(resolver: Resolver, spec: Model, folder: Path, *, alone: bool) ->
 
 
 def front_eyes(resolver: Resolver, spec: Model, folder: Path, fingerprint: str, closing: ExitStack) -> Eyes | None:
-    """What opens images at a front. fingerprint: the replicas' rules; empty where they read no images.
+    """Returns the object that opens images at a front; None where the replicas read no images. fingerprint: the
+    replicas' rules for images; empty where they read none.
 
     Raises ConfigError where this front would make other tiles.
     """
@@ -67,7 +70,8 @@ def build_sight(
     program: Program,
     closing: ExitStack,
 ) -> tuple[Eyes | None, ImageRows | None]:
-    """What opens images, and what writes their rows into steps of the program; None for a model that reads none."""
+    """Returns the object that opens images, and the object that writes image rows into steps of the program. Both are
+    None for a model that reads no images."""
     if plan is None:
         return None, None
     eyes = plan.eyes(resolved)

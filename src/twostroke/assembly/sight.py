@@ -1,4 +1,4 @@
-"""Finds the encoder of a model that sees, counts its memory, and puts together what opens and what encodes images."""
+"""Finds a model's encoder of images, counts its memory, and builds the objects that open and encode images."""
 
 from __future__ import annotations
 
@@ -58,13 +58,16 @@ else:
 NO_ENCODER = "its files hold no encoder of images that is implemented"
 NO_PILLOW = "Pillow is not installed, which opens image files: pip install 'twostroke[images]'"
 PROBE_LINES = 2
-"""Lines of image rows of the tile that proves an encoder's arithmetic."""
+"""The number of lines of image rows of the tile that proves an encoder's arithmetic."""
 NOT_ALONE = "images are read where one process computes the model"
 
 
 class SightPlan(Struct, frozen=True, eq=False):
     """An encoder whose weights are not read yet, and how images become its tiles. most_rows: the most image rows of a
-    tile. stored: the names of its tensors in the language model's checkpoint."""
+    tile.
+
+    stored: the names of the encoder's tensors in the language model's checkpoint.
+    """
 
     encoder: SightEncoder
     files: SightFiles
@@ -82,11 +85,11 @@ class SightPlan(Struct, frozen=True, eq=False):
         return encoder_kv(settings.model.weights)
 
     def needs(self, settings: Resolved) -> EncoderBytes:
-        """What the encoder needs alone."""
+        """Returns the memory that the encoder alone needs."""
         return encoder_bytes(self.encoder, self.most_rows, settings.model.weights)
 
     def added_to(self, needs: MemoryNeeds, settings: Resolved) -> MemoryNeeds:
-        """What the model and its encoder need together, with the rows that are kept."""
+        """Returns the memory that the model and its encoder need together, including the rows that are kept."""
         own = self.needs(settings)
         return structs.replace(
             needs,
@@ -95,13 +98,13 @@ class SightPlan(Struct, frozen=True, eq=False):
         )
 
     def eyes(self, settings: Resolved) -> Eyes:
-        """What opens images for prompts."""
+        """Returns the object that opens images for prompts."""
         sight, limits = self.encoder.sight, ImageLimits()
         fetcher = fetcher_of(settings.images.image_urls, limits.file_bytes)
         return Eyes(self.processor, ImageDecoder(limits), sight.patching, sight.placeholder, self.together, fetcher)
 
     def cost(self, settings: Resolved, machine: Machine) -> EncodeCost:
-        """What encodes cost on this machine."""
+        """Returns the cost model of encoding on this machine."""
         weights, level, threads = settings.model.weights, settings.cpu.cpu_level, settings.cpu.threads
         costs = costs_here(self.encoder.model, weights, self.kv(settings), machine.cache_folder, level, threads)
         return encode_cost(self.encoder, costs.now)
@@ -109,12 +112,13 @@ class SightPlan(Struct, frozen=True, eq=False):
     def rows(
         self, settings: Resolved, machine: Machine, where: RunPlace, memory: StepMemory, program: Program
     ) -> ImageRows:
-        """What writes image rows into steps of this program, which has places for them. Loads the encoder."""
+        """Loads the encoder, and returns the object that writes image rows into steps of this program. The program has
+        places for the rows."""
         kept, given = self.kept(settings, machine, where), given_rows(program)
         return ImageRows(kept, memory, given, time.perf_counter, self.encoder.sight.filler)
 
     def kept(self, settings: Resolved, machine: Machine, where: RunPlace) -> KeptRows:
-        """The encoder, loaded, and the rows that it has made."""
+        """Loads the encoder, and returns it with the rows that it will make and keep."""
         encoder, sight = self.encoder, self.encoder.sight
         with closing(NativePacker(settings.cpu.cpu_level, settings.cpu.threads, settings.cpu.cpus)) as packer:
             with self.files.open() as checkpoint:
@@ -131,7 +135,7 @@ class SightPlan(Struct, frozen=True, eq=False):
         return KeptRows(made, settings.images.image_cache)
 
     def probe(self) -> ImageTile:
-        """A small tile with fixed pixels. Encoders that make the same rows of it have the same arithmetic."""
+        """Returns a small tile with fixed pixels. Encoders that make the same rows of it have the same arithmetic."""
         lines = min(PROBE_LINES, math.isqrt(self.most_rows))
         side = lines * self.encoder.sight.patching.unit
         pixels = bytes((7 * place + place // 11) % 256 for place in range(3 * side * side))
@@ -142,7 +146,8 @@ class SightPlan(Struct, frozen=True, eq=False):
 
 
 def encoder_bytes(encoder: SightEncoder, most_rows: int, weights: str) -> EncoderBytes:
-    """What an encoder needs for tiles of this many image rows. weights: the name of their format."""
+    """Returns the memory that an encoder needs for tiles of at most `most_rows` image rows. weights: the name of the
+    format of its weights."""
     model, sizes = encoder.model, encoder_sizes(encoder.sight, most_rows)
     pages = sizes.pages_of(0) * PAGE_TOKENS * model.kv_bytes_per_token(encoder_kv(weights))
     arena = place(model.program, sizes.max_step_tokens, sizes.max_logit_rows).num_bytes
@@ -151,22 +156,23 @@ def encoder_bytes(encoder: SightEncoder, most_rows: int, weights: str) -> Encode
 
 
 def fetcher_of(hosts: tuple[str, ...], most_bytes: int) -> FetchesImages:
-    """What gets images from these hosts; its modules are imported where there is one."""
+    """Returns the object that fetches images from these hosts. Its modules are imported only where there are hosts."""
     return remote.ImageFetcher(AllowedHosts.of(hosts), most_bytes) if hosts else NOTHING_ELSEWHERE
 
 
 def encoder_sizes(sight: Sight, rows: int) -> MemorySizes:
-    """Sizes of an encoder's memory for tiles of this many image rows. A window has pages of its own, and the last of
-    them may not be full."""
+    """Returns the sizes of an encoder's memory for tiles of at most `rows` image rows. A window has pages of its own,
+    and its last page may not be full."""
     patches = sight.most_patches(rows)
     windows = sight.windows.most(rows) if sight.windows else 1
     return MemorySizes(-(-patches // PAGE_TOKENS) + windows, patches, patches, windows, max_draft_tokens=rows)
 
 
 def read_table(checkpoint: Checkpoint, learned: LearnedPlaces) -> F32Array:
-    """The learned places (places, width); that of the row that is no patch is the first, and has its numbers in it.
+    """Returns the learned places (places, width). The first is the place of the row that is no patch, with that row's
+    numbers added.
 
-    Raises CorruptModel for another number of them.
+    Raises CorruptModel where the tensor has another number of places.
     """
     found = _numbers(checkpoint, learned.tensor)
     if found.ndim not in (2, 3) or found.size != learned.rows * found.shape[-1]:
@@ -189,7 +195,8 @@ def _numbers(checkpoint: Checkpoint, name: str) -> F32Array:
 
 
 def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> tuple[Processor, int]:
-    """What cuts images into tiles, and the most image rows of a tile. asked_rows: the most that are asked for.
+    """Returns the processor that cuts images into tiles, and the most image rows of a tile. asked_rows: the most rows
+    that are asked for.
 
     Raises CorruptModel, UnsupportedModel.
     """
@@ -199,17 +206,18 @@ def processor_of(sight: Sight, settings: Mapping[str, Any], asked_rows: int) -> 
 
 
 def encoder_kv(weights: str) -> KVKind:
-    """The kind of an encoder's K and V."""
+    """Returns the kind of an encoder's K and V. weights: the name of the format of its weights."""
     return KVKind.F32 if weights == "f32" else KVKind.BF16
 
 
 def find_sight(
     resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any], *, alone: bool
 ) -> tuple[Model, SightPlan | None]:
-    """The model with a place for image rows, and its encoder; the model as it is where it reads no images.
+    """Returns the model with a place for image rows, and its encoder. For a model that reads no images, returns the
+    model unchanged, and None.
 
-    alone: whether one process computes the model. Raises ConfigError or ModelError where images are
-    asked for and cannot be read.
+    alone: whether one process computes the model. Raises ConfigError or ModelError where images are asked for and
+    cannot be read.
     """
     asked, found, why = resolver.asked_value(ImageSettings.images), None, NO_ENCODER
     if not alone:
@@ -233,7 +241,8 @@ def find_sight(
 
 
 def sight_of_replicas(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightPlan | None:
-    """The encoder that replicas of a front have; the front reads its rules alone. Raises ConfigError, ModelError."""
+    """Returns the plan of the encoder that a front's replicas have. The front reads only its rules. Raises ConfigError,
+    ModelError."""
     most = resolver.asked_value(ImageSettings.image_tokens) or IMAGE_TOKENS
     found, _ = _plan(lambda: sight_files(resolver, spec, folder, config), spec, most, sys.maxsize, wanted=True)
     resolve_images(resolver)
@@ -243,9 +252,11 @@ def sight_of_replicas(resolver: Resolver, spec: Model, folder: Path, config: Map
 def _plan(
     find: Callable[[], SightFiles | None], spec: Model, asked_rows: int, step_tokens: int, *, wanted: bool
 ) -> tuple[SightPlan | None, str]:
-    """The plan, or None and why. find: finds the encoder's files. asked_rows: the most image rows of a tile.
-    step_tokens: the most rows of a step.
-    wanted: what keeps it from reading images is raised."""
+    """Returns the plan, or None, and the reason. find: finds the encoder's files. asked_rows: the most image rows of a
+    tile. step_tokens: the most rows of a step.
+
+    wanted: True raises the error that prevents reading images, instead of returning it as the reason.
+    """
     try:
         files = find()
         encoder = None if files is None else read_encoder(files.config, spec)
@@ -269,7 +280,8 @@ def _plan(
 
 
 def _stored_names(files: SightFiles, encoder: SightEncoder) -> tuple[str, ...]:
-    """The names by which the checkpoint holds the encoder's tensors; none where it was saved without some of them."""
+    """Returns the names of the encoder's tensors in the checkpoint; empty where the checkpoint was saved without some
+    of them."""
     wanted = {tensor.name for tensor in wanted_tensors(encoder.model)}
     wanted |= encoder.sight.tensors
     with files.open() as checkpoint:

@@ -1,4 +1,4 @@
-"""Where the encoder of a model's images is read from: the model's folder, or an mmproj file next to a GGUF file."""
+"""Finds the files of a model's image encoder: in the model's folder, or in an mmproj file next to a GGUF file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from twostroke.weights.gguf.unfold import NAME_FILE
 from twostroke.weights.json_file import read_object
 
 SOURCES = ("rope_parameters", "rope_scaling", "rms_norm_eps", "pad_token_id")
-"""Fields of the language model that readers of encoders ask for."""
+"""Fields of the language model that the readers of encoders ask for."""
 
 
 class SightFiles(Struct, frozen=True):
-    """config: the fields, as config.json of a folder has them. settings: those of the processor. open: opens the
-    encoder's tensors. apart: whether they lie in a file of their own. name: the name of that place, for people."""
+    """The files of an image encoder. config: the fields of its config.json. settings: the fields of its processor.
+    open: opens the encoder's tensors.
+
+    apart: whether the tensors lie in a file of their own. name: the name of the folder or file, for messages.
+    """
 
     config: Mapping[str, Any]
     settings: Mapping[str, Any]
@@ -37,7 +40,7 @@ class SightFiles(Struct, frozen=True):
 
 
 def sight_files(resolver: Resolver, spec: Model, folder: Path, config: Mapping[str, Any]) -> SightFiles | None:
-    """The files of the model's encoder; None where there are none. Raises ModelError."""
+    """Returns the files of the model's encoder; None where there are none. Raises ModelError."""
     asked = resolver.asked_value(ImageSettings.mmproj)
     if asked is None and not (folder / NAME_FILE).is_file():
         return SightFiles(config, read_settings(folder), lambda: Checkpoint.open(folder), False, str(folder))
@@ -65,8 +68,8 @@ def sight_files(resolver: Resolver, spec: Model, folder: Path, config: Mapping[s
 
 
 def _next_to(folder: Path) -> Path | None:
-    """The mmproj file next to the GGUF file that was unfolded into this folder. Raises ModelNotFound where several
-    could be meant."""
+    """Returns the mmproj file next to the GGUF file that was unfolded into this folder. Raises ModelNotFound where
+    several files could be meant."""
     model = Path(str(read_object(folder / NAME_FILE).get("file")))
     try:
         names = [name for name in os.listdir(model.parent) if name.lower().endswith(ENDING)]

@@ -1,4 +1,4 @@
-"""How a model converses, without its weights: its template, its vocabulary and its defaults are read."""
+"""Finds how a model converses, without its weights: reads its template, its vocabulary and its defaults."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LIBRARY = "those of the engine: the model's files name none"
 
 
 class Talk(Struct, frozen=True):
-    """How a model converses, as `doctor` and `config --talk` print it.
+    """The way in which a model converses, as `doctor` and `config --talk` print it.
 
     format: the parts of the model's format by name. takes: for each part of a conversation whether the template shows
-    it. switches: the template's variables for each wish about thinking. ends: the tokens that end an answer.
-    sampling: the publisher's sampling values.
+    it. switches: the template's variables for each wish about thinking. ends: the tokens that end an answer. sampling:
+    the publisher's sampling values.
     """
 
     format: Mapping[str, str]
@@ -39,7 +39,7 @@ class Talk(Struct, frozen=True):
 
 
 def talk_of(model: str, options: Mapping[str, Any]) -> Talk:
-    """What serving this model would use. Raises TwostrokeError."""
+    """Returns how the model would converse when it is served. Raises TwostrokeError."""
     found = find_model(model, options)
     folder = found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
@@ -62,14 +62,14 @@ def talk_of(model: str, options: Mapping[str, Any]) -> Talk:
 
 
 def _ends(found: Found, tokenizer: Tokenizer, template: Any) -> tuple[str, ...]:
-    """As the engine gathers them."""
+    """Returns the texts of the tokens that end an answer. The engine gathers them in the same way."""
     generation = read_generation_defaults(found.folder.path)
     ids = {*generation.eos_token_ids, *found.spec.eos_token_ids, *tokenizer.end_token_ids}
     return tuple(tokenizer.token_text(each) for each in sorted(ids | turn_end_ids(template, tokenizer)))
 
 
 def lines(talk: Talk) -> list[tuple[str, str]]:
-    """As pairs of a name and a text, for people."""
+    """Returns the talk as pairs of a name and a text, for output."""
     made = [*talk.format.items(), ("ends", " ".join(talk.ends) or "none")]
     for wish, variables in talk.switches.items():
         values = ", ".join(f"{name} = {value!r}" for name, value in variables.items())

@@ -1,8 +1,8 @@
-"""What a checkpoint is served as, and what stands around a model that makes vectors or scores.
+"""Decides the task that a checkpoint is served for, and builds what a model needs that makes vectors or scores.
 
-The first of these decides that applies. `--task` is the strongest. Then comes the architecture: an encoder or a model
+The first rule that applies decides. `--task` is the strongest. Then comes the architecture: an encoder or a model
 without a head makes embeddings, a ForSequenceClassification makes scores. Then come the files of sentence-transformers.
-Else text is generated.
+Otherwise text is generated.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ AUTO = "auto"
 
 
 class Texts(Struct, frozen=True):
-    """What makes prompts of texts and answers of rows; both are None where the model generates text."""
+    """The objects that make prompts from texts, and results from rows. Both are None where the model generates text."""
 
     embedder: Embedder | None = None
     reranker: Reranker | None = None
 
 
 def read_for_task(resolver: Resolver, folder: Path, heads: Path | None) -> tuple[Model, SentenceFiles]:
-    """The model of a folder, as it is to be served. Raises TwostrokeError."""
+    """Returns the model of a folder for the task that it is served for, and its sentence files. Raises TwostrokeError.
+    """
     files = read_sentence_files(folder)
     asked = resolver.asked_value(TaskSettings.task)
     spec = read_folder(folder, heads)
@@ -89,7 +90,7 @@ def _put_pooling(resolver: Resolver, spec: Model, files: SentenceFiles) -> None:
 def build_texts(
     spec: Model, pooling: Pooling | None, files: SentenceFiles, tokenizer: Tokenizer, folder: Path
 ) -> Texts:
-    """What embeds or scores texts with a loaded model; empty for one that generates.
+    """Returns the objects that embed or score texts with a loaded model; empty for a model that generates text.
 
     Raises UnsupportedModel for a classifier whose labels are not one score.
     """
@@ -114,7 +115,8 @@ def build_texts(
 
 
 def _vector_width(width: int, files: SentenceFiles) -> int:
-    """Numbers of a vector of pooled rows of `width`. Raises CorruptModel where the first step Dense does not fit."""
+    """Returns the number of values in a vector made from pooled rows of `width`. Raises CorruptModel where the first
+    step Dense does not fit."""
     if not files.dense:
         return width
     expected = files.dense[0].weight.shape[1]
@@ -141,7 +143,8 @@ def _has_types(spec: Model) -> bool:
 
 
 def _is_raw(fields: Fields) -> bool:
-    """Sentence-transformers' activation of a cross-encoder. Raises UnsupportedModel for one that is not known."""
+    """Returns whether a cross-encoder's scores have no activation, by sentence-transformers' files. Raises
+    UnsupportedModel for an activation that is not implemented."""
     group = fields.group("sentence_transformers")
     old = fields.text("sbert_ce_default_activation_function", "")
     word = old if group is None else group.text("activation_fn", old)

@@ -1,4 +1,4 @@
-"""Packed weights of a model, as the settings ask for them."""
+"""Loads packed weights of a model, as the settings ask for them."""
 
 from __future__ import annotations
 
@@ -40,19 +40,22 @@ Report = Callable[[str], None]
 
 
 MEMORY_SHARE = 0.875
-"""The share of the available memory for weights that are packed now. Weights of a device may be larger than the host's
-memory: these go through their file, as pages that the system may write to the disk and forget."""
+"""The share of the available memory that may hold weights while they are packed. Weights for a device may be larger
+than the host's memory. Such weights go through their file, as pages that the system may write to the disk and forget.
+"""
 
 NOT_PACKED = ":made here"
-"""How keys of constants end that only some settings need: the packed file is the same with and without them."""
+"""The ending of the keys of constants that only some settings need. The packed file is the same with and without them.
+"""
 
 
 def load(
     folder: Path, spec: Model, resolved: Resolved, machine: Machine, progress: Progress | None, report: Report
 ) -> CachedWeights:
-    """Packed weights: mapped from the cache, packed into it, or (cache off, or f32 of the embedded) into memory.
+    """Returns packed weights. They are mapped from the cache, packed into it, or packed into memory (with the cache
+    off, or for f32 of the embedded model).
 
-    machine: what of the host this engine may use.
+    machine: the part of the host that this engine may use.
     """
     made = {each.key: np.array(each.numbers, np.float32) for each in spec.program.vectors if _is_made(each)}
     if made:
@@ -90,7 +93,8 @@ def load(
 def load_named(
     folder: ModelFolder, spec: Model, resolved: Resolved, machine: Machine, progress: Progress | None, report: Report
 ) -> CachedWeights:
-    """The same for the model that a user named. The next start reads its file before it knows the model."""
+    """Loads weights as `load` does, for the model that a user named, and records their file. The next start reads this
+    file before it knows the model."""
     loaded = load(folder.path, spec, resolved, machine, progress, report)
     if resolved.disk.cache != NO_CACHE:
         kept = Path(resolved.disk.cache).expanduser()
@@ -110,28 +114,29 @@ def _is_made(vector: Vector) -> bool:
 
 
 def checked(loaded: CachedWeights, report: Report, closing: ExitStack) -> BackgroundCheck:
-    """What looks at the weights after the start, once it is started; `closing` ends it."""
+    """Returns a check of the weights that runs after the start, once it is started. `closing` ends it."""
     check = BackgroundCheck(loaded.file, report)
     closing.callback(check.close)
     return check
 
 
 class Worker(Protocol):
-    """What works in a thread of its own."""
+    """An object that works in a thread of its own."""
 
     def start(self) -> None:
-        """Begin it."""
+        """Begins the work."""
 
 
 def begin_close(machine: Machine, *workers: Worker) -> None:
-    """Start threads where this process's share of the machine is: memory that they touch first is close."""
+    """Starts the workers' threads on the processors of this process's share of the machine, so that memory that they
+    touch first is close."""
     with here.beginning_on(machine.close):
         for worker in workers:
             worker.start()
 
 
 def settler_of(weights: ModelWeights, machine: Machine) -> Settler:
-    """Moves mapped weights into huge pages, where the machine has them."""
+    """Returns the settler that moves mapped weights into huge pages, where the machine has them."""
     nothing = np.empty(0, np.uint8)
     mapped = weights.mapped if weights.mapped is not None and machine.huge_pages else nothing
     return Settler(mapped, settle, HUGE_PAGE_BYTES)

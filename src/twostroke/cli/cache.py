@@ -1,4 +1,4 @@
-"""`twostroke cache`: the packed weights and the pages of prompts that were kept on disk."""
+"""`twostroke cache`: the packed weights and the pages of prompts that are kept on disk."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ command.add_command(gc)
 
 
 def file_json(file: CachedFile) -> dict[str, Any]:
-    """Plain values."""
+    """Returns the file's facts as plain values."""
     return {
         "name": file.name,
         "path": str(file.path),

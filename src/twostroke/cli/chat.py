@@ -1,8 +1,8 @@
 """`twostroke chat`: a conversation in the terminal.
 
-Commands in it: /stats (TTFT and ITL of the last answer), /explain (what its time went to), /image FILE, /reset,
-/system TEXT, /help, /exit. A line that ends in a backslash goes on in the next. Where the model reads images, a path of
-an image file in a message is attached to it.
+Commands in it: /stats (TTFT and ITL of the last answer), /explain (where its time went), /image FILE, /reset, /system
+TEXT, /help, /exit. A line that ends in a backslash continues on the next line. Where the model reads images, the path
+of an image file in a message attaches that image.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def command(
 
 
 def converse(conversation: Conversation, explain: bool = False) -> None:
-    """Answer line after line until the input ends. explain: say after each answer what its time went to."""
+    """Answers line after line until the input ends. explain: whether to print after each answer where its time went."""
     _load_line_editing()
     printer = conversation.printer
     printer.begun(conversation.llm.model_name)
@@ -78,34 +78,34 @@ def converse(conversation: Conversation, explain: bool = False) -> None:
 
 
 class ChatText:
-    """A conversation as people read it, as it comes."""
+    """Prints a conversation as text for people, piece by piece."""
 
     def begun(self, model_name: str) -> None:
-        """The model is there."""
+        """Prints the model's name when the model is loaded."""
         click.echo(f"{model_name}; /help for commands.")
 
     def note(self, text: str) -> None:
-        """Print the answer of a command of the conversation."""
+        """Prints the output of a command of the conversation."""
         click.echo(text)
 
     def problem(self, text: str) -> None:
-        """A line that got no answer."""
+        """Prints an error about a line that got no answer."""
         click.echo(f"error: {text}", err=True)
 
     def piece(self, text: str) -> None:
-        """The next words of an answer."""
+        """Prints the next words of an answer."""
         click.echo(text, nl=False)
 
     def answered(self, text: str, last: Delta | None, stopped: bool) -> None:
-        """An answer is whole, or Ctrl-C stopped it."""
+        """Ends an answer that is whole, or that Ctrl-C stopped."""
         click.echo(" [stopped]" if stopped else "")
 
 
 class ChatJson:
-    """What ChatText prints, as one JSON document a line, for programs."""
+    """Prints what ChatText prints, but for programs: each line is one JSON document."""
 
     def begun(self, model_name: str) -> None:
-        """Print nothing: each answer is a document of its own."""
+        """Prints nothing: each answer is a document of its own."""
 
     def note(self, text: str) -> None:
         """See `ChatText.note`."""
@@ -116,7 +116,7 @@ class ChatJson:
         self._line({"error": text})
 
     def piece(self, text: str) -> None:
-        """Print nothing: the whole answer comes at its end."""
+        """Prints nothing: the whole answer is printed at its end."""
 
     def answered(self, text: str, last: Delta | None, stopped: bool) -> None:
         """See `ChatText.answered`."""
@@ -138,7 +138,7 @@ class ChatJson:
 
 
 def _load_line_editing() -> None:
-    """Arrow keys and history for input(), where the platform has readline."""
+    """Loads readline where the platform has it, so that input() has arrow keys and a history."""
     try:
         import readline  # noqa: F401  (importing it is what switches it on)
     except ImportError:
@@ -146,7 +146,7 @@ def _load_line_editing() -> None:
 
 
 def _read_line(printer: ChatText | ChatJson) -> str | None:
-    """One message, continued over lines that end in a backslash; None at the end of the input."""
+    """Returns one message, continued over lines that end in a backslash; None at the end of the input."""
     parts: list[str] = []
     while True:
         try:
@@ -167,7 +167,7 @@ def _read_line(printer: ChatText | ChatJson) -> str | None:
 
 @dataclass
 class Conversation:
-    """Messages so far and the last answer's figures. images: those that are shown with the next line."""
+    """The messages so far and the figures of the last answer. images: the images that are shown with the next line."""
 
     llm: Any
     params: Any
@@ -179,7 +179,7 @@ class Conversation:
     last_id: str = ""
 
     def handle(self, line: str) -> bool:
-        """One line of the user; False where the conversation ends."""
+        """Handles one line of the user. Returns False where the conversation ends."""
         line, paths = paths_in(line) if self.llm.sees and not line.startswith("/image ") else (line, [])
         if paths and (not self._shown(paths) or not line):
             return True
@@ -206,18 +206,18 @@ class Conversation:
         return True
 
     def stats(self) -> str:
-        """TTFT and ITL of the last answer."""
+        """Returns TTFT and ITL of the last answer, in words."""
         if self.last is None:
             return "No answer yet."
         timings, num_prompt, num_output, num_cached = self.last
         return f"{timing_line(timings, num_prompt, num_output)}; {num_cached} prompt tokens from the cache"
 
     def explanation(self) -> str:
-        """What the time of the last answer went to, and what would help."""
+        """Returns where the time of the last answer went, and what would help."""
         return explained(self.llm, self.last_id) if self.last_id else "No answer yet."
 
     def _shown(self, names: Sequence[str]) -> bool:
-        """Images for the next line that is answered; False where one of them cannot be read."""
+        """Adds images for the next line that is answered. Returns False where one of them cannot be read."""
         try:
             self.images += [image_part(name) for name in names]
         except InvalidRequest as error:

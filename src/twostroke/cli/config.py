@@ -1,4 +1,4 @@
-"""`twostroke config`: every resolved value with its reason; nothing is loaded."""
+"""`twostroke config`: every resolved value with its reason. No weights are loaded."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def command(model: str, talk: bool, as_json: bool, verbose: bool, **options: Any
 
 
 def without_secret(setting: Setting[Any]) -> Setting[Any]:
-    """The setting, with a secret's value replaced by that it is set."""
+    """Returns the setting. The value of a secret is replaced by "(set)"."""
     secret = setting.name in BY_NAME and BY_NAME[setting.name].secret
     return replace(setting, value="(set)") if secret and setting.value is not None else setting
 
 
 def shown(value: Any) -> str:
-    """A value as people read it."""
+    """Returns a value in the form for people."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) and value >= 100_000 else str(value)

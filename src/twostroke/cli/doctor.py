@@ -1,4 +1,4 @@
-"""`twostroke doctor`: measure this machine once, keep the figures, say what they mean."""
+"""`twostroke doctor`: measures this machine once, keeps the figures, and prints what they mean."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def command(model: str | None, threads: int | None, fresh: bool, as_json: bool, 
 
 
 def _of_nodes(here: ThisMachine, calibration: Calibration) -> Iterator[str]:
-    """What `serve` would do with a model of a billion parameters on a machine of several memory nodes."""
+    """Yields lines about what `serve` would do with a model of a billion parameters on a machine of several memory
+    nodes."""
     from twostroke.assembly.settings.config import USUAL_SEQUENCES
     from twostroke.assembly.settings.env import read_machine
     from twostroke.lab.planner.ask import make_ask
@@ -109,7 +110,7 @@ def _of_nodes(here: ThisMachine, calibration: Calibration) -> Iterator[str]:
 
 
 def _measured(here: ThisMachine, as_json: bool) -> Calibration:
-    """Measure now. In JSON too, a machine that is too busy is reported as such."""
+    """Measures this machine now. With --json, a machine that is too busy is reported in JSON too."""
     from twostroke.lab.planner.doctor.examine import MachineBusy
 
     try:
@@ -130,7 +131,8 @@ def _as_json(calibration: Any, meant: list[Any], kept: bool) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def step_notes() -> Iterator[Callable[[int, int, str], None]]:
-    """Progress by steps on standard error: a bar with the time in a terminal, a line now and then elsewhere."""
+    """Yields a function that shows progress by steps on standard error: a bar with the time in a terminal, occasional
+    lines elsewhere."""
     if not sys.stderr.isatty():
         said_s: list[float] = []
 

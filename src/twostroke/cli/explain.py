@@ -47,7 +47,8 @@ def command(
 
 
 def ask(url: str, request_id: str, api_key: str | None) -> dict[str, Any]:
-    """The server's answer. Raises ConfigError where there is no such server, InvalidRequest for an unknown id."""
+    """Returns the server's answer. Raises ConfigError where there is no such server, InvalidRequest for an unknown id.
+    """
     server = RunningServer(url, api_key, WAIT_S)
     try:
         with server.open(f"/v1/requests/{quote(request_id)}/explain") as got:

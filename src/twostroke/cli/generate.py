@@ -23,7 +23,7 @@ from twostroke.types.output import GenerationOutput, Prompt
 
 @dataclass(frozen=True)
 class AskFlags:
-    """Which model is asked, and how the text becomes its prompt."""
+    """The flags of the model that is asked, and of how the text becomes its prompt."""
 
     model: str = flag(
         "--model", default="spark", help="Folder, GGUF file, hub id, or the embedded 'spark' [default: spark]."
@@ -74,7 +74,8 @@ def command(
 
 
 def prompt_of(llm: Any, text: str, system: str | None, images: Sequence[str], *, raw: bool) -> Prompt | list[int]:
-    """What the model reads. Raises InvalidRequest for images next to a text that is continued as it stands."""
+    """Returns the prompt that the model reads. Raises InvalidRequest for images together with a text that is continued
+    as it is."""
     if not images:
         ids: list[int] = llm.prompt_tokens(text) if raw or not llm.has_template else llm.chat_tokens(text, system)
         return ids
@@ -86,7 +87,7 @@ def prompt_of(llm: Any, text: str, system: str | None, images: Sequence[str], *,
 
 
 def _read_stdin() -> str:
-    """All of standard input; refuses a terminal, where nothing would come."""
+    """Returns all of standard input. Refuses a terminal, where no text would come."""
     if sys.stdin.isatty():
         raise InvalidRequest(
             "There is no prompt.", fix='Give one: twostroke generate "What is prefill?", or pipe text in.'
@@ -95,14 +96,14 @@ def _read_stdin() -> str:
 
 
 def explained(llm: Any, request_id: str) -> str:
-    """The explanation of each completion, for people."""
+    """Returns the explanation of each completion, for people."""
     from twostroke.cost.explain.explanation import words
 
     return "\n\n".join(words(each) for each in llm.explain(request_id))
 
 
 def stream_answer(llm: Any, prompt: Prompt | list[int], params: Any, verbose: bool) -> str:
-    """Print the answer as it comes; its request id."""
+    """Prints the answer piece by piece, and returns its request id."""
     last = None
     tokens = 0
     for delta in llm.stream(prompt, params):
@@ -119,14 +120,14 @@ def stream_answer(llm: Any, prompt: Prompt | list[int], params: Any, verbose: bo
 
 
 def timing_line(timings: Any, num_prompt_tokens: int, num_output_tokens: int) -> str:
-    """TTFT and ITL in words."""
+    """Returns TTFT and ITL in words."""
     itl_s = timings.mean_itl_s(num_output_tokens)
     speed = "" if itl_s is None else f", ITL {itl_s * 1e3:.2f} ms ({1 / max(itl_s, 1e-9):.0f} tok/s)"
     return f"{num_prompt_tokens} prompt tokens, TTFT {timings.ttft_s * 1e3:.1f} ms; {num_output_tokens} tokens{speed}"
 
 
 def output_json(output: GenerationOutput, model: str) -> dict[str, Any]:
-    """The whole output as JSON values."""
+    """Returns the whole output as JSON values."""
     return {
         "model": model,
         "num_prompt_tokens": len(output.prompt_token_ids),

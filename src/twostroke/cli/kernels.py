@@ -1,4 +1,4 @@
-"""`twostroke kernels`: which kernel runs for which op."""
+"""`twostroke kernels`: the kernel that runs for each op."""
 
 from __future__ import annotations
 

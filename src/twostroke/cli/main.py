@@ -82,7 +82,7 @@ SYNONYMS = {
     "monitor": "top",
     "why": "explain",
 }
-"""What other programs call a verb, and verbs of a group without it."""
+"""The names of verbs in other programs, and verbs of a group without the group's name."""
 
 
 class LazyGroup(SuggestingGroup):
@@ -91,7 +91,7 @@ class LazyGroup(SuggestingGroup):
     synonyms = SYNONYMS
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **named: Any) -> Any:
-        """Run as click does, also where standard streams are closed or full, or arguments are not text."""
+        """Runs as click does, also where standard streams are closed or full, or arguments are not text."""
         if args is None:
             in_utf8()
         settle_home()
@@ -107,11 +107,11 @@ class LazyGroup(SuggestingGroup):
             end_with_output_problem()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order of the table."""
+        """Returns the verbs, in the order of the table."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one verb; None for an unknown name."""
+        """Loads one verb. Returns None for an unknown name."""
         if cmd_name not in VERBS:
             return None
         require_addresses(address_space_bytes())
@@ -119,7 +119,7 @@ class LazyGroup(SuggestingGroup):
         return command
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples, then the verbs by the table: no verb is imported."""
+        """Writes examples, then the verbs from the table, without importing any verb."""
         formatter.write("Example: twostroke serve\n         twostroke generate 'What is prefill?'\n\n")
         self.format_usage(ctx, formatter)
         formatter.write_paragraph()
@@ -134,7 +134,7 @@ class LazyGroup(SuggestingGroup):
             )
 
     def format_options_only(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The group's own options, without click's list of commands."""
+        """Writes the group's own options, without click's list of commands."""
         records = [record for p in self.get_params(ctx) if (record := p.get_help_record(ctx)) is not None]
         with formatter.section("Options"):
             formatter.write_dl(records)

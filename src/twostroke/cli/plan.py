@@ -25,7 +25,7 @@ PICTURES = (".png", ".svg")
 
 @dataclass(frozen=True)
 class WorkFlags:
-    """The machine, the formats and the work that are planned."""
+    """The flags of the machine, the formats and the work that are planned."""
 
     hardware: str | None = flag(
         "--hardware", metavar="NAME", default=None, help="A name of the catalogue, or 4xNAME [default: this machine]."
@@ -78,7 +78,7 @@ class WorkFlags:
 
 @dataclass(frozen=True)
 class OneProcessFlags:
-    """What a plan over several processes has no answer for."""
+    """The flags of figures that a plan over several processes does not have."""
 
     price_per_hour: float | None = flag(
         "--price-per-hour",
@@ -128,7 +128,7 @@ class OneProcessFlags:
             check_place(self.plot, "--plot")
 
     def refuse(self) -> None:
-        """Raises ConfigError where one of these is asked for: the plan is over several processes."""
+        """Raises ConfigError where one of these flags is given, because the plan is over several processes."""
         wrong = {
             "--plot": self.plot is not None,
             "--price-per-hour": self.price_per_hour is not None,

@@ -13,7 +13,7 @@ from twostroke.types.errors import ModelNotFound
 
 @dataclass(frozen=True)
 class PullFlags:
-    """Which revision is downloaded, from where, and what is done next to that."""
+    """The flags of a download: the revision, the hub, and what is done in addition to the download."""
 
     revision: str | None = flag(
         "--revision", metavar="REV", default=None, help="Branch, tag or commit [default: main]."
@@ -80,7 +80,7 @@ def command(model: str, asked: PullFlags, as_json: bool, verbose: bool) -> None:
 
 
 def _tell_embedded(path: str, as_json: bool) -> None:
-    """The embedded model is here already."""
+    """Prints that the embedded model needs no download."""
     if as_json:
         print_json({"path": path, "source": "spark", "revision": None})
     else:

@@ -1,4 +1,4 @@
-"""`twostroke quantize`: a model in fewer bits, calibrated on a text."""
+"""`twostroke quantize`: writes a model with fewer bits, calibrated on a text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KEYS = "keys"
 
 @dataclass(frozen=True)
 class QuantizeFlags:
-    """The format that is written, where to, and what it is calibrated with."""
+    """The flags of the format that is written, of its folder, and of the text of the calibration."""
 
     target: str = flag(
         "--to",
@@ -103,13 +103,13 @@ def command(model: str, asked: QuantizeFlags, as_json: bool, verbose: bool) -> N
 
 
 class Reported(Protocol):
-    """What was made, for people and for programs."""
+    """A report about the result, for people and for programs."""
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the report as plain values."""
 
     def as_text(self) -> str:
-        """A few lines."""
+        """Returns the report in a few lines."""
 
 
 Write = Callable[[Path, Path, "CalibrationText", int, bool], Reported]
@@ -117,7 +117,7 @@ Write = Callable[[Path, Path, "CalibrationText", int, bool], Reported]
 
 
 def _check_copy(model: str, output: Path | None) -> None:
-    """Raises ConfigError where factors of keys would have no folder to lie in."""
+    """Raises ConfigError where there would be no folder for the factors of keys."""
     from twostroke.assembly.folders import SHIPPED
 
     if output is None and model in SHIPPED:
@@ -131,7 +131,8 @@ def _check_copy(model: str, output: Path | None) -> None:
 
 
 def _writer(target: str, output: Path | None) -> Write:
-    """Raises ConfigError for an unknown --to, and where --output is missing."""
+    """Returns the function that writes the format of --to. Raises ConfigError for an unknown --to, and where --output
+    is missing."""
     from twostroke.quantize.driver.methods import METHODS
     from twostroke.quantize.gguf.write import MIXES
 

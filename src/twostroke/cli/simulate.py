@@ -146,7 +146,7 @@ def _run(plan: Any, options: dict[str, Any], workload: Workload, recorder: StepR
 
 
 def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
-    """The setup with the objectives that are to be kept. Raises ConfigError where there are none."""
+    """Returns the setup with the objectives that are to be met. Raises ConfigError where there are none."""
     if options["policy"] == "arrival":
         return setup
     promised = LatencyObjectives(options["ttft"], options["itl"])
@@ -158,7 +158,8 @@ def _promised(options: dict[str, Any], setup: ReplicaSetup) -> ReplicaSetup:
 
 
 def _workload(options: dict[str, Any]) -> Workload:
-    """The workload that the load flags name; a trace may be step records. Raises ConfigError naming the line."""
+    """Returns the workload that the load flags name; a trace may be step records. Raises ConfigError that names the
+    line."""
     from twostroke.cost.history.record_json import HEADER_KEY, read_lines
     from twostroke.lab.bench.load.choose import Workload, make_workload
     from twostroke.lab.sim.replay import workload_of
@@ -175,7 +176,8 @@ def _workload(options: dict[str, Any]) -> Workload:
 
 
 def _several_run() -> ConfigError:
-    """Lines of a record file are the steps of one engine."""
+    """Returns the error for --records with several engines, because the lines of a record file are the steps of one
+    engine."""
     return ConfigError("--records holds the steps of one engine, and several run.", fix="Use --perfetto.")
 
 

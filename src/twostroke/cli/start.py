@@ -1,4 +1,4 @@
-"""The entry of the `twostroke` command: Ctrl-C ends the process quietly from here on, before the verb is imported."""
+"""The entry of the `twostroke` command: from here on Ctrl-C ends the process quietly, before the verb is imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twostroke.cli.shared.interrupt import end_quietly
 
 
 def run() -> None:
-    """The command with the words of this process. Ends the process."""
+    """Runs the command with the arguments of this process, and ends the process."""
     end_quietly()
     words = sys.argv[1:]
     if loads_a_model(words):

@@ -1,4 +1,4 @@
-"""`twostroke trace`: what step records hold, as words, as JSON, and as a Chrome trace for Perfetto."""
+"""`twostroke trace`: the contents of step records, as words, as JSON, and as a Chrome trace for Perfetto."""
 
 from __future__ import annotations
 

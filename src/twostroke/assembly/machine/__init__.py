@@ -1,1 +1,1 @@
-"""What this machine allows: limits of the control group, the heap, waiting times, and the cost of its steps."""
+"""Reads and sets the limits of this machine: control groups, the heap, waiting times, and the choice of cores."""

@@ -1,6 +1,7 @@
-"""What control groups leave to this process: version 2 and 1, and every group above its own.
+"""Reads the memory and the cores that control groups leave to this process: versions 1 and 2, its own group and all
+above.
 
-Page cache is not counted as used: the kernel gives it up before it refuses memory.
+Page cache is not counted as used, because the kernel frees it before it refuses memory.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from pathlib import Path, PurePosixPath
 from twostroke.assembly.machine.kernel_files import number_of, text_of
 
 UNLIMITED_BYTES = 1 << 60
-"""Version 1 writes "no limit" as a number near 2^63."""
+"""A limit of at least this many bytes means "no limit": version 1 writes a number near 2^63."""
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMemory:
-    """The tightest group: its limit, and what is used of it without page cache."""
+    """The limit of the tightest group, and the bytes of it that are used, without page cache."""
 
     limit_bytes: int
     used_bytes: int
@@ -33,7 +34,8 @@ class GroupMemory:
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
-    """One mounted hierarchy. root: the group that is seen at `point`. controllers: empty for version 2."""
+    """One mounted hierarchy. root: the group that is seen at `point`. controllers: the controllers of the hierarchy;
+    empty for version 2."""
 
     point: Path
     root: PurePosixPath
@@ -41,9 +43,10 @@ class _Mount:
 
 
 def group_memory(root: Path = Path("/")) -> GroupMemory | None:
-    """The group that leaves the least memory, of this process's own and all above; None without a limit.
+    """Returns the group that leaves the least memory, among this process's own group and all above it. Returns None
+    without a limit.
 
-    root: where /proc and /sys are looked for.
+    root: the folder below which /proc and /sys are read.
     """
     found: list[GroupMemory] = []
     for folder, version in _groups(root, "memory"):
@@ -52,7 +55,7 @@ def group_memory(root: Path = Path("/")) -> GroupMemory | None:
 
 
 def group_cores(root: Path = Path("/")) -> float | None:
-    """Cores by the tightest quota; None without one."""
+    """Returns the number of cores by the tightest quota; None without a quota."""
     found: list[float] = []
     for folder, version in _groups(root, "cpu"):
         if version == 2:
@@ -95,7 +98,7 @@ def _stat(folder: Path) -> dict[str, int]:
 
 
 def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
-    """Folders of this process's group and all above it that can be seen, with the version."""
+    """Yields the visible folders of this process's group and of all groups above it, each with the version."""
     mounts = list(_mounts(root))
     for line in text_of(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
@@ -107,7 +110,7 @@ def _groups(root: Path, controller: str) -> Iterator[tuple[Path, int]]:
 
 
 def _upwards(mount: _Mount, group: PurePosixPath) -> Iterator[Path]:
-    """The folders from the group up to the mount's own, or the mount's own alone where the group is not below it."""
+    """Yields the folders from the group up to the mount's own; only the mount's own where the group is not below it."""
     inside = group.is_relative_to(mount.root) and ".." not in group.parts
     parts = group.relative_to(mount.root).parts if inside else ()
     for count in range(len(parts), -1, -1):
@@ -125,5 +128,5 @@ def _mounts(root: Path) -> Iterator[_Mount]:
 
 
 def _plain(path: str) -> str:
-    """mountinfo writes spaces and the like as octal."""
+    """Decodes the octal escapes by which mountinfo writes spaces and similar characters."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), path)

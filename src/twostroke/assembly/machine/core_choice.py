@@ -1,4 +1,4 @@
-"""How many threads compute and on which hardware threads they stay, with the reason."""
+"""Chooses how many threads compute and on which hardware threads they stay, with the reason."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from twostroke.assembly.machine.topology import Topology
 from twostroke.system.cpu_list import ANY, write_cpus
 
 MOST_THREADS = 256
-"""The native pool holds no more."""
+"""The most threads that the native pool holds."""
 WORTH_A_THREAD = 1.25
-"""A part of a core in a quota gets a thread of its own from this gain on. All threads then stand still for a part of
-each period. On two cores a quota of 1.5 did 1.1 to 1.25 times as much with two threads as with one, and a quota of 1.1
-did 0.8 to 1.0 times as much."""
+"""The least gain in throughput for which a fraction of a core in a quota gets its own thread. With it, all threads
+stand still for a part of each period. On two cores a quota of 1.5 did 1.1 to 1.25 times as much with two threads as
+with one. A quota of 1.1 did 0.8 to 1.0 times as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoreChoice:
-    """cpus: the hardware threads that the threads are kept on; empty where the system may place them. nodes: the memory
-    nodes that they belong to. reason: why this many.
-    """
+    """A chosen number of threads. cpus: the hardware threads that the threads are kept on; empty where the system may
+    place them. nodes: the memory nodes that these hardware threads belong to. reason: the reason for the number, in
+    words."""
 
     threads: int
     reason: str
@@ -28,7 +28,7 @@ class CoreChoice:
     nodes: tuple[int, ...] = (0,)
 
     def kept_on(self, threads: int) -> tuple[str, str]:
-        """The hardware threads on which so many threads are kept, as a list or ANY, and why."""
+        """Returns the hardware threads on which `threads` threads are kept, as a list or ANY, and the reason."""
         if not self.cpus:
             return ANY, "the system places threads"
         if threads > len(self.cpus):
@@ -37,22 +37,22 @@ class CoreChoice:
 
 
 def plain_choice(cores: int) -> CoreChoice:
-    """Where the system describes no topology."""
+    """Returns the choice for a system that describes no topology."""
     return CoreChoice(max(1, min(cores, MOST_THREADS)), "cores this process may use")
 
 
 def fast_choice(cores: int) -> CoreChoice:
-    """Where the system tells the number of its performance cores and no more."""
+    """Returns the choice for a system that gives only the number of its performance cores."""
     return CoreChoice(max(1, min(cores, MOST_THREADS)), "performance cores of this machine")
 
 
 def choose_cores(topology: Topology) -> CoreChoice:
-    """One thread for each physical core that is quick enough, as far as the quota of the control group reaches.
+    """Chooses one thread for each physical core that is quick enough, up to the quota of the control group.
 
-    The second thread of a core shares its arithmetic, and a very slow core holds up each step that waits for it. A
-    single core has all its hardware threads at work, because one of them alone cannot keep enough reads under way.
-    Threads are kept on their cores only where the choice leaves hardware threads out. Under a smaller quota the system
-    moves threads to where it has time for them.
+    The second thread of a core shares its arithmetic, and a very slow core delays each step that waits for it. A single
+    core uses all its hardware threads, because one thread alone cannot keep enough reads under way. Threads are kept on
+    their cores only where the choice leaves hardware threads out. Under a smaller quota the system moves threads to
+    where it has time for them.
     """
     cores = topology.useful_cores
     alone = len(cores) == 1
@@ -66,14 +66,14 @@ def choose_cores(topology: Topology) -> CoreChoice:
 
 
 def _under_quota(quota: float) -> int:
-    """The whole cores of a quota, and one more thread where the rest is worth it."""
+    """Returns the whole cores of a quota, plus one thread where the rest is worth it (WORTH_A_THREAD)."""
     whole = max(1, math.floor(quota))
     return whole + 1 if quota >= WORTH_A_THREAD * whole else whole
 
 
 def share_choice(topology: Topology | None, whole: CoreChoice, place: int, count: int) -> CoreChoice:
-    """What the process number `place` of `count` has. Processes that are as many as the memory nodes, or a multiple,
-    have a node each, or a part of one, so that what they read is close."""
+    """Returns the share of process number `place` of `count`. Where `count` is the number of memory nodes or a multiple
+    of it, each process gets a node or a part of a node, so that its memory is close."""
     threads = max(1, whole.threads // count)
     nodes = () if topology is None else topology.nodes
     if topology is None or len(nodes) < 2 or count % len(nodes) or topology.quota is not None:
@@ -89,8 +89,8 @@ def share_choice(topology: Topology | None, whole: CoreChoice, place: int, count
 
 
 def close_cpus(topology: Topology | None, place: int, count: int) -> tuple[int, ...]:
-    """The hardware threads on which the process number `place` of `count` runs as a whole: those of its memory node.
-    None, which means any, where the processes do not divide evenly among the nodes."""
+    """Returns the hardware threads on which process number `place` of `count` runs as a whole: the threads of its
+    memory node. Returns an empty tuple, which means any, where the processes do not divide evenly among the nodes."""
     nodes = () if topology is None else topology.nodes
     if topology is None or len(nodes) < 2 or count % len(nodes):
         return ()
@@ -98,7 +98,7 @@ def close_cpus(topology: Topology | None, place: int, count: int) -> tuple[int, 
 
 
 def _words(topology: Topology, threads: int, alone: bool) -> str:
-    """ "32 physical cores of 2 memory nodes, not their 32 further hardware threads" and the like."""
+    """Returns words such as "32 physical cores of 2 memory nodes, not their 32 further hardware threads"."""
     cores, useful = len(topology.cores), len(topology.useful_cores)
     if threads == len(topology.cpus) and not alone:
         return "cores this process may use" + f", of {len(topology.nodes)} memory nodes" * (len(topology.nodes) > 1)

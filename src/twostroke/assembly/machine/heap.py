@@ -1,7 +1,8 @@
-"""Memory that the C library keeps after a load, and giving it back to the system.
+"""Limits the memory that the C library keeps after a load, and gives it back to the system.
 
-glibc keeps an arena for each thread that allocates (up to 8 for each core), and an arena keeps what was freed. After
-some long prompts and heavy grammars this was more than 2 GB. Few arenas share what is free, and trimming gives it back.
+glibc keeps an arena for each thread that allocates (up to 8 for each core), and an arena keeps freed memory. After some
+long prompts and heavy grammars this was more than 2 GB. A few arenas share their free memory, and trimming gives it
+back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _M_ARENA_MAX = -8
 
 
 def keep_little() -> bool:
-    """Set the C library up, once, before threads allocate. False where it cannot be."""
+    """Limits the arenas of the C library. Call it once, before threads allocate. Returns False where this is not
+    possible."""
     library = _glibc()
     if library is None:
         return False
@@ -27,13 +29,14 @@ def keep_little() -> bool:
 
 
 def trim() -> bool:
-    """Give all free memory back to the system. False where the C library cannot. Releases the GIL."""
+    """Gives all free memory back to the system and releases the GIL meanwhile. Returns False where the C library cannot
+    do it."""
     library = _glibc()
     return library is not None and bool(library.malloc_trim(0))
 
 
 class Trimmer:
-    """Trims a while after heavy work has ended. One thread, started with the first such work."""
+    """Trims the heap a while after heavy work has ended. It has one thread, which starts with the first such work."""
 
     def __init__(self, quiet_s: float = QUIET_S) -> None:
         self._quiet_s = quiet_s
@@ -43,7 +46,7 @@ class Trimmer:
         self.trims = 0
 
     def heavy_work_ended(self) -> None:
-        """Returns at once; any thread may call it."""
+        """Asks for a trim. It returns at once, and any thread may call it."""
         self._worked.set()
         with self._lock:
             if self._thread is None:

@@ -1,4 +1,4 @@
-"""Small files by which the kernel describes a machine. A file that is missing says nothing."""
+"""Reads the small files by which the kernel describes a machine. A missing file reads as empty."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def text_of(path: Path) -> str:
-    """The text of the file, "" where it cannot be read."""
+    """Returns the text of the file; "" where it cannot be read."""
     try:
         return path.read_text()
     except OSError:
@@ -14,6 +14,6 @@ def text_of(path: Path) -> str:
 
 
 def number_of(path: Path) -> int | None:
-    """The number in the file; None where it contains none."""
+    """Returns the number in the file; None where it contains none."""
     text = text_of(path).strip()
     return int(text) if text.isdigit() else None

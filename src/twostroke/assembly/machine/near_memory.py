@@ -1,4 +1,5 @@
-"""Memory of a process that runs on one of several memory nodes: new pages come from that node."""
+"""Keeps the memory of a process on its own memory node, where it runs on one of several: new pages come from that node.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from twostroke.system import here
 
 
 def own_node(topology: Topology | None, root: Path = Path("/")) -> int | None:
-    """The node of this process's processors; None where they are on several, or where the machine has one node."""
+    """Returns the memory node of this process's processors. Returns None where they are on several nodes, or the
+    machine has only one."""
     if topology is None or len(topology.nodes) != 1 or len(node_numbers(root)) < 2:
         return None
     return topology.nodes[0]
@@ -19,7 +21,10 @@ def own_node(topology: Topology | None, root: Path = Path("/")) -> int | None:
 def keep_memory_near(
     topology: Topology | None, root: Path = Path("/"), prefer: Callable[[int], bool] = here.prefer_memory_of
 ) -> int | None:
-    """Prefer the memory of this process's own node, whatever policy it has inherited, as from `numactl --interleave`.
-    Returns the node; None where nothing was changed. Call it before threads are started and memory is touched."""
+    """Makes the process prefer memory of its own node, whatever policy it has inherited, for example from `numactl
+    --interleave`.
+
+    Returns the node; None where nothing was changed. Call it before threads are started and memory is touched.
+    """
     node = own_node(topology, root)
     return node if node is not None and prefer(node) else None

@@ -1,7 +1,7 @@
-"""How long a thread was ready to run while the processors ran other programs, as Linux counts it.
+"""Measures how long a thread was ready to run while the processors ran other programs, as Linux counts it.
 
-The kernel keeps it for each thread in /proc/thread-self/schedstat: time on a processor, time waiting for one, turns.
-Where there is no such file, the answer is 0.
+The kernel keeps three numbers for each thread in /proc/thread-self/schedstat: time on a processor, time waiting for a
+processor, and turns. Without such a file, the answer is 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ SCHEDSTAT = "/proc/thread-self/schedstat"
 
 
 class RunDelay:
-    """Called at each step by the thread that steps: one read of a file that stays open, 1 to 2 microseconds."""
+    """Reads the waiting time of the thread that steps, which calls it at each step. A call is one read of a file that
+    stays open and takes 1 to 2 microseconds."""
 
     def __init__(self, path: str = SCHEDSTAT) -> None:
         self._path = path
@@ -24,7 +25,8 @@ class RunDelay:
         self._last_ns = 0
 
     def __call__(self) -> float:
-        """Seconds since its last call on this thread; 0 at the first, and where the system has no figure."""
+        """Returns the seconds that this thread waited since its last call. Returns 0 at the first call, and where the
+        system gives no number."""
         if self._thread != threading.get_ident():
             self._open()
             return 0.0
@@ -32,7 +34,7 @@ class RunDelay:
         return max(0, self._last_ns - last_ns) * 1e-9
 
     def close(self) -> None:
-        """Give the file back; a call afterwards opens it again."""
+        """Closes the file; a later call opens it again."""
         if self._file is not None:
             os.close(self._file)
         self._file, self._thread = None, None

@@ -1,6 +1,6 @@
 """The processors of this machine as Linux describes them: sockets, memory nodes, cores, hardware threads, speeds.
 
-Only files below `root` are read, so that a test gives a tree of another machine.
+Only files below `root` are read, so that a test can give the files of another machine.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from twostroke.assembly.machine.kernel_files import number_of, text_of
 from twostroke.system.cpu_list import read_cpus
 
 FULL_CAPACITY = 1024
-"""What Linux calls the capacity of the quickest core of a machine."""
+"""The capacity that Linux gives to the quickest core of a machine."""
 EFFICIENT_CAPACITY = 512
-"""The capacity of Intel's efficiency cores where the kernel names them and gives no capacity."""
+"""The assumed capacity of Intel's efficiency cores, where the kernel lists them without a capacity."""
 USEFUL_SHARE = 2 / 5
-"""From this share of the largest capacity on, a core takes part. Simulated on hybrid machines, such cores make prompts
-1.4 to 2 times as quick and leave decoding as it is; cores of a third make eight streams of a small model 13% slower."""
+"""A core is used if it has at least this share of the largest capacity. In simulations of hybrid machines, such cores
+made prompts 1.4 to 2 times as quick and left decoding unchanged. Cores with a third of the capacity made eight streams
+of a small model 13% slower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """One hardware thread. core: the lowest number among the threads of its core. node: the memory node that is close.
-    capacity: the speed, where 1024 is that of the quickest core.
-    """
+    """One hardware thread. core: the lowest number among the hardware threads of its core. node: the memory node that
+    is close. capacity: the speed, where the quickest core has 1024."""
 
     number: int
     package: int
@@ -35,13 +35,17 @@ class Cpu:
 
 
 LOCAL_DISTANCE, USUAL_DISTANCE = 10, 20
-"""What firmware says of a node's own memory, and of another node's where it says nothing (ACPI, table SLIT)."""
+"""The distances that firmware gives to a node's own memory, and by default to another node's memory (ACPI, table SLIT).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The hardware threads that this process may use. quota: the cores that its control groups allow; None for all.
-    far: the distance to the memory of another node, where 1 is that of a node to its own; the mean of all pairs."""
+    """The hardware threads that this process may use. quota: the cores that its control groups allow; None for no
+    limit.
+
+    far: the mean distance from a node to the memory of another node, where the distance to its own memory is 1.
+    """
 
     cpus: tuple[Cpu, ...]
     quota: float | None = None
@@ -49,12 +53,12 @@ class Topology:
 
     @property
     def packages(self) -> int:
-        """Sockets."""
+        """The number of sockets."""
         return len({cpu.package for cpu in self.cpus})
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Numbers of the memory nodes that have processors here."""
+        """Numbers of the memory nodes that have usable processors."""
         return tuple(sorted({cpu.node for cpu in self.cpus}))
 
     @property
@@ -67,20 +71,20 @@ class Topology:
 
     @property
     def useful_cores(self) -> tuple[tuple[Cpu, ...], ...]:
-        """The cores that are quick enough for the others to wait for them at the end of a product."""
+        """The cores that are quick enough that the others may wait for them at the end of a product."""
         most = max((cpu.capacity for cpu in self.cpus), default=FULL_CAPACITY)
         return tuple(core for core in self.cores if core[0].capacity >= USEFUL_SHARE * most)
 
     def of_node(self, node: int) -> Topology:
-        """What belongs to one memory node."""
+        """Returns the part of the topology that belongs to one memory node."""
         return Topology(tuple(cpu for cpu in self.cpus if cpu.node == node), self.quota, self.far)
 
 
 def read_topology(allowed: Iterable[int] | None, quota: float | None, root: Path = Path("/")) -> Topology | None:
-    """The topology of the CPUs `allowed`, or of all that are online; None where the system names none.
+    """Returns the topology of the CPUs `allowed`, or of all that are online; None where the system lists none.
 
-    quota: the cores that the control groups allow. A file that is missing means what it means on a plain machine: one
-    socket, one node, cores of one thread and of full capacity.
+    quota: the cores that the control groups allow. A missing file means the usual value: one socket, one node, cores of
+    one thread and of full capacity.
     """
     folder = root / "sys/devices/system/cpu"
     wanted = sorted(allowed if allowed is not None else _list(folder / "online"))
@@ -103,7 +107,7 @@ def _cpu(folder: Path, number: int, nodes: dict[int, int], slow: frozenset[int])
 
 
 def node_numbers(root: Path) -> list[int]:
-    """The numbers of all memory nodes that are online, also of those without processors."""
+    """Returns the numbers of all memory nodes that are online, including those without processors."""
     return _numbered(root / "sys/devices/system/node", "node")
 
 
@@ -113,7 +117,8 @@ def _nodes(root: Path) -> dict[int, int]:
 
 
 def _far(root: Path, used: Sequence[int]) -> float:
-    """See Topology.far. A line of distances has a column for each node that is online, in order of their numbers."""
+    """Returns `Topology.far`. A line of distances has a column for each node that is online, in order of the nodes'
+    numbers."""
     folder = root / "sys/devices/system/node"
     online, found = node_numbers(root), []
     for node in used:
@@ -126,7 +131,7 @@ def _far(root: Path, used: Sequence[int]) -> float:
 
 
 def _numbered(folder: Path, name: str) -> list[int]:
-    """The numbers of the entries called `name` and a number."""
+    """Returns the numbers of the folder's entries that are named `name` followed by a number."""
     try:
         entries = [path.name.removeprefix(name) for path in folder.iterdir() if path.name.startswith(name)]
     except OSError:
@@ -135,5 +140,5 @@ def _numbered(folder: Path, name: str) -> list[int]:
 
 
 def _list(path: Path) -> frozenset[int]:
-    """The numbers in a file; none where it is missing."""
+    """Returns the numbers in a file; none where the file is missing."""
     return frozenset(read_cpus(text_of(path)))

@@ -1,1 +1,1 @@
-"""What the user asked for: options, the environment, and the engine's configuration."""
+"""Reads the user's wishes from options and the environment, and resolves the engine's configuration."""

@@ -1,4 +1,4 @@
-"""Configuration: asked, resolved, frozen. Every resolved value carries its reason."""
+"""Resolves the configuration from what was asked for, and freezes it. Every resolved value carries its reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUEUED_REQUESTS, QUEUED_POOLS, DRAIN_S = 1024, 16, 30.0
 BODY_MEMORY_BYTES = 256 * 1024 * 1024
 IMAGE_CACHE = 256 << 20
 USUAL_SEQUENCES = 64
-"""Sequences in one step where nothing else is asked for."""
+"""The number of sequences in one step by default."""
 IMAGE_TOKENS = 4096
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
@@ -53,9 +53,9 @@ GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
 
 
 class ModelFacts(Struct, frozen=True):
-    """What is known of a model before its weights are read. source: folder or hub id, for messages.
+    """The facts of a model that are known before its weights are read. source: its folder or hub id, for messages.
 
-    text_tokens: the longest text that its files name, None where they name none.
+    text_tokens: the longest text in tokens that the model's files name; None where they name none.
     """
 
     source: str
@@ -65,7 +65,7 @@ class ModelFacts(Struct, frozen=True):
 
 
 def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best_level: str) -> None:
-    """Everything but memory."""
+    """Resolves all settings of an engine except memory."""
     spec = facts.spec
     resolver.put(ModelSettings.model, facts.source, "asked for")
     resolver.put(ModelSettings.revision, facts.revision, "of the folder or hub snapshot")
@@ -104,7 +104,8 @@ def resolve_engine(resolver: Resolver, facts: ModelFacts, machine: Machine, best
 
 
 def _resolve_guesses(resolver: Resolver, spec: Model) -> None:
-    """Models that generate nothing are not guessed."""
+    """Settles `speculate`. It is off for models that generate no tokens. Raises ConfigError where guesses are asked for
+    there."""
     if spec.task is Task.GENERATE:
         resolver.pick(SpeculateSettings.speculate, *_usual_guesses(spec))
         return
@@ -115,7 +116,8 @@ def _resolve_guesses(resolver: Resolver, spec: Model) -> None:
 
 
 def _usual_guesses(spec: Model) -> tuple[str, str]:
-    """Guesses that were wrong cost a model with states more: its states go back, and rows are computed again."""
+    """Returns the default way to guess, and the reason. Wrong guesses cost more in a model with states: its states go
+    back, and rows are computed again."""
     if spec.state_bytes():
         return "off", "default for a model that keeps states"
     return "auto", "default: guesses are verified where that is faster"
@@ -156,7 +158,7 @@ def _usual_kv(resolver: Resolver, spec: Model, weights: str, best_level: str) ->
 
 
 def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
-    """Which limiter sizes prompts next to running streams, and why."""
+    """Returns the limiter that sizes prompts next to running streams, and the reason."""
     if promised:
         return ITL_LIMITER, "prompts beside streams take what --itl leaves of each step, by predicted step times"
     if step_asked:
@@ -165,8 +167,9 @@ def _step_limiter(promised: bool, step_asked: bool) -> tuple[str, str]:
 
 
 def tell_whole_images(resolver: Resolver, rows: int, seconds: float) -> None:
-    """Rows of an image that see each other are computed in one step, whatever the limiter leaves. Its reason says so
-    where such a step is longer than its bound. seconds: predicted for one next to a stream."""
+    """Adds to the limiter's reason that rows of an image which see each other share one step, whatever the limiter
+    leaves. It does so only where such a step is longer than the limiter's bound. seconds: the predicted time of such a
+    step next to a stream."""
     settled = resolver.resolved()
     steps = settled.steps
     bound_s = {GAP_LIMITER: GapRule().least_s, ITL_LIMITER: steps.itl}.get(steps.step_limiter)
@@ -177,27 +180,27 @@ def tell_whole_images(resolver: Resolver, rows: int, seconds: float) -> None:
 
 
 def step_rule(steps: StepSettings) -> str:
-    """What sizes prompts next to streams, in words; empty where max_step_tokens alone does."""
+    """Returns in words the rule that sizes prompts next to streams; empty where max_step_tokens alone does."""
     promised = f"ItlLimiter (--itl {1e3 * steps.itl:g}ms)" if steps.itl is not None else ""
     return {GAP_LIMITER: f"GapLimiter ({GapRule()})", ITL_LIMITER: promised}.get(steps.step_limiter, "")
 
 
 def resolve_objectives(resolver: Resolver) -> LatencyObjectives:
-    """What is promised; none by default, because no figure would be true of every model and machine."""
+    """Resolves the objectives. The default is none, because no figure would be right for every model and machine."""
     ttft_s = resolver.pick(StepSettings.ttft, None, "no objective: in order of arrival, no request is refused")
     itl_s = resolver.pick(StepSettings.itl, None, "no objective: see step_limiter")
     return LatencyObjectives(ttft_s, itl_s)
 
 
 def resolve_images(resolver: Resolver) -> None:
-    """What images may take, and where they may be fetched from."""
+    """Resolves the limits on images, and the hosts from which images may be fetched."""
     resolver.pick(ImageSettings.image_cache, IMAGE_CACHE, "default")
     resolver.pick(ImageSettings.image_tokens, IMAGE_TOKENS, "default")
     resolver.pick(ImageSettings.image_urls, (), "none asked for: images are not fetched")
 
 
 def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> KVPlan:
-    """The KV pool; raises OutOfMemory with the arithmetic."""
+    """Plans the KV pool. Raises OutOfMemory with the arithmetic."""
     plan = plan_kv(needs, machine.available_bytes, resolver.asked_value(CacheSettings.kv_memory), machine.memory_source)
     resolver.put(MemorySettings.weight_bytes, needs.weight_bytes, "packed size of the chosen format")
     resolver.put(MemorySettings.buffer_bytes, needs.buffer_bytes, "activations of one step and its logits")
@@ -211,7 +214,8 @@ def resolve_memory(resolver: Resolver, needs: MemoryNeeds, machine: Machine) -> 
 
 
 def resolve_encoder_memory(resolver: Resolver, needs: EncoderBytes, machine: Machine) -> None:
-    """The memory of an encoder of images without its language model; raises OutOfMemory with the arithmetic."""
+    """Resolves the memory of an encoder of images without its language model. Raises OutOfMemory with the arithmetic.
+    """
     require_encoder_room(resolver, needs, machine)
     resolver.put(MemorySettings.weight_bytes, needs.weights, "packed size of the encoder in the chosen format")
     resolver.put(MemorySettings.buffer_bytes, needs.buffers, "activations, K and V of the largest tile")
@@ -225,7 +229,7 @@ def require_encoder_room(resolver: Resolver, needs: EncoderBytes, machine: Machi
 
 
 def resolve_server(resolver: Resolver, default_name: str) -> None:
-    """Where to listen and under which names; a non-loopback address needs a key."""
+    """Resolves where to listen and under which names. An address that is not loopback needs a key."""
     host = _resolve_place(resolver)
     for names in (ListenSettings.allow_host, ListenSettings.allow_origin):
         resolver.pick(names, (), "none asked for")
@@ -258,7 +262,8 @@ def resolve_server(resolver: Resolver, default_name: str) -> None:
 
 
 def _resolve_place(resolver: Resolver) -> str:
-    """A port or a socket of the file system; the former's address. Raises ConfigError where both are asked for."""
+    """Resolves a port or a socket of the file system, and returns the address for a port. Raises ConfigError where both
+    are asked for."""
     host = resolver.asked_value(ListenSettings.host)
     if host is not None and "/" in host:
         source = f"{resolver.source_of(ListenSettings.host)}, which is a path"
@@ -278,7 +283,7 @@ def _resolve_place(resolver: Resolver) -> str:
 
 
 def refuse_later_adapters(asked: Mapping[str, Asked]) -> None:
-    """Raises ConfigError where clients are to load adapters behind a front."""
+    """Raises ConfigError where clients may load adapters later: replicas of a front cannot do that."""
     resolver, later = Resolver(asked), (AdapterSettings.adapter_folder, AdapterSettings.max_adapters)
     given = resolver.first_asked(*later, AdapterSettings.adapter_rank)
     if given is not None:
@@ -290,14 +295,15 @@ def refuse_later_adapters(asked: Mapping[str, Asked]) -> None:
 
 
 def place_of(asked: Mapping[str, Asked]) -> Resolved:
-    """Where to listen, before any model is looked at. Raises ConfigError."""
+    """Resolves where to listen, before any model is looked at. Raises ConfigError."""
     resolver = Resolver(dict(asked))
     resolve_server(resolver, "")
     return resolver.resolved()
 
 
 def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:
-    """Bounds on what waits, on each key and on time. pool_tokens: what the KV cache holds."""
+    """Resolves the bounds on waiting requests, on each key and on time. pool_tokens: the tokens that the KV cache
+    holds."""
     resolver.pick(LoadSettings.queued_requests, QUEUED_REQUESTS, "default")
     words = f"{QUEUED_POOLS} times what the KV cache holds"
     resolver.pick(LoadSettings.queued_tokens, QUEUED_POOLS * pool_tokens, words)
@@ -309,12 +315,12 @@ def resolve_overload(resolver: Resolver, pool_tokens: int) -> None:
 
 
 def kv_kind(word: str) -> KVKind:
-    """ "bf16" -> KVKind.BF16."""
+    """Returns the kind of K and V by its name: "bf16" -> KVKind.BF16."""
     return KVKind[word.upper()]
 
 
 def room_sentence(resolved: Resolved) -> str:
-    """ "room for 41,000 tokens: 20 sequences of 2,048"."""
+    """Returns a sentence about the KV cache, with words such as "room for 41,000 tokens: 20 sequences of 2,048"."""
     tokens, context = resolved.cache.kv_tokens, resolved.steps.context
     length = min(context, 2048)
     keys = "" if resolved.cache.key_factors == "none" else ", calibrated keys"

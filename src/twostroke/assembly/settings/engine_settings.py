@@ -29,7 +29,7 @@ from twostroke.types.spec.formats import KVKind
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ModelSettings(Group):
-    """Which model, and the format of its weights."""
+    """Settings of the model and the format of its weights."""
 
     model: Field[str] = Field()
     revision: Option[str | None] = Option("REV", parse_text, "Hub revision (branch, tag or commit) to use.", "main")
@@ -43,7 +43,8 @@ class ModelSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CacheSettings(Group):
-    """The cache of K and V. key_factors: the digest of calibrated keys' factors. kv_tokens: the tokens that fit."""
+    """Settings of the cache of K and V. key_factors: the digest of calibrated keys' factors. kv_tokens: the tokens that
+    fit."""
 
     kv_format: Option[str] = Option(
         "FORMAT",
@@ -68,7 +69,7 @@ class CacheSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TaskSettings(Group):
-    """What the model is served for."""
+    """Settings of the task that the model is served for."""
 
     task: Option[str] = Option(
         "TASK",
@@ -87,7 +88,7 @@ class TaskSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StepSettings(Group):
-    """How long requests may be, what is promised to them, and how much one step computes.
+    """Settings of the lengths of requests, the objectives, and the size of a step.
 
     step_limiter: the rule that sizes prompts next to running streams. step_cost: the source of step times, where
     objectives promise times.
@@ -124,13 +125,13 @@ class StepSettings(Group):
 
     @property
     def objectives(self) -> LatencyObjectives:
-        """What is promised."""
+        """The latency objectives of these settings."""
         return LatencyObjectives(self.ttft, self.itl)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageSettings(Group):
-    """Images in prompts."""
+    """Settings of images in prompts."""
 
     images: Option[str] = Option(
         "WORD",
@@ -157,7 +158,7 @@ class ImageSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CpuSettings(Group):
-    """The processor that computes. cpus: the hardware threads on which threads are kept, in words."""
+    """Settings of the processor that computes. cpus: the hardware threads on which threads are kept, in words."""
 
     threads: Option[int] = Option("COUNT", parse_count, "CPU threads.", "the cores this process may use")
     cpu_level: Option[str] = Option(
@@ -172,7 +173,7 @@ class CpuSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RankSettings(Group):
-    """Several processes that compute one model."""
+    """Settings of several processes that compute one model."""
 
     tensor_parallel: Option[int] = Option(
         "COUNT",
@@ -203,7 +204,7 @@ class RankSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeviceSettings(Group):
-    """The device that computes."""
+    """Settings of the device that computes."""
 
     device: Option[str] = Option(
         "DEVICE",
@@ -223,7 +224,7 @@ class DeviceSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpeculateSettings(Group):
-    """How tokens are guessed."""
+    """Settings of how tokens are guessed."""
 
     speculate: Option[str] = Option(
         "WAY",
@@ -244,13 +245,13 @@ class SpeculateSettings(Group):
 
     @property
     def source(self) -> str:
-        """The model or the folder that it names; empty where it names none."""
+        """The model or the folder that `speculate` names; empty where it names none."""
         return self.speculate.partition(":")[2]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiskSettings(Group):
-    """What an engine writes to the disk, and where."""
+    """Settings of what an engine writes to the disk, and where."""
 
     cache: Option[str] = Option(
         "FOLDER",
@@ -283,7 +284,7 @@ class DiskSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MemorySettings(Group):
-    """The bytes that a model was found to need, besides its cache of K and V."""
+    """The bytes that a model needs in addition to its cache of K and V."""
 
     weight_bytes: Field[int] = Field()
     buffer_bytes: Field[int] = Field()
@@ -293,7 +294,7 @@ class MemorySettings(Group):
 
     @property
     def total(self) -> int:
-        """All of these together. Places for adapters are settled where there are any."""
+        """The sum of these bytes. The bytes for adapters are settled only where there are places for adapters."""
         adapters = self.adapter_bytes if self.has(MemorySettings.adapter_bytes) else 0
         return self.weight_bytes + self.buffer_bytes + self.table_bytes + self.process_bytes + adapters
 
@@ -325,7 +326,7 @@ class AdapterSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClusterSettings(Group):
-    """Several processes that trust each other."""
+    """Settings of several processes that trust each other."""
 
     cluster_secret: Option[str | None] = Option(
         "TEXT",

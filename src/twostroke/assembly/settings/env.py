@@ -1,4 +1,4 @@
-"""The only reader of the environment: variables, cores, memory, folders, what other programs do."""
+"""The only reader of the environment: variables, cores, memory, folders, and the load of other programs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ PREFIX = "TWOSTROKE_"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What this process may use, read once at start. memory_source: what limits `available_bytes`, in words.
+    """The resources that this process may use, read once at start. memory_source: the limit that decides
+    `available_bytes`, in words. shared_bytes: the bytes that the process and its children may use together; None where
+    they are `available_bytes`.
 
-    shared_bytes: what it and its children may use together; None where that is `available_bytes` too. placing: why
-    there are as many `cores`, and on which hardware threads they are. topology: None where the system describes none.
-    close: the hardware threads whose memory is this process's own, where it shares the machine; none for all.
+    placing: the hardware threads of the `cores`, and the reason for their number. topology: None where the system
+    describes none. close: the hardware threads whose memory is this process's own, where it shares the machine; empty
+    for all.
     """
 
     cores: int
@@ -46,8 +48,8 @@ class Machine:
     close: tuple[int, ...] = ()
 
     def share(self, count: int, place: int = 0) -> Machine:
-        """What the process number `place` of `count` on this machine has. A limit on addresses holds for each process
-        alone."""
+        """Returns the share of process number `place` of `count` on this machine. A limit on addresses holds for each
+        process alone."""
         shared = self.available_bytes if self.shared_bytes is None else self.shared_bytes
         source = self.memory_source
         if shared // count < self.available_bytes:
@@ -61,16 +63,15 @@ class Machine:
 
 
     def places(self, count: int) -> list[tuple[int, ...]]:
-        """The hardware threads on which each of `count` processes runs; none for any."""
+        """Returns the hardware threads on which each of `count` processes runs; an empty tuple means any."""
         return [close_cpus(self.topology, place, count) for place in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """at_s: the time of a clock. own_s: seconds that all cores have worked for this process. cores: the number of all
-    cores. busy_s: seconds that all cores have worked for any program, other virtual machines on the same processors
-    included (steal time).
-    """
+    """The load of the machine at one time. at_s: the time of a clock. own_s: seconds that all cores have worked for
+    this process. cores: the number of all cores. busy_s: seconds that all cores have worked for any program. It
+    includes other virtual machines on the same processors (steal time)."""
 
     at_s: float
     busy_s: float
@@ -79,9 +80,10 @@ class Moment:
 
 
 def read_machine() -> Machine:
-    """Cores by affinity and quota; memory by MemAvailable, control groups and address space; cache folder by XDG.
+    """Reads the cores by affinity and quota, the memory by MemAvailable, control groups and address space, and the
+    cache folder by XDG.
 
-    huge_pages: whether a process may ask for them.
+    huge_pages: whether a process may ask for huge pages.
     """
     together = min(_shared_limits())
     available_bytes, source = min([together, *_own_limits()])
@@ -92,23 +94,24 @@ def read_machine() -> Machine:
 
 
 def asked_by_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """TWOSTROKE_* variables as option name -> text: TWOSTROKE_KV_MEMORY=2GB becomes {"kv_memory": "2GB"}."""
+    """Returns TWOSTROKE_* variables as option name -> text: TWOSTROKE_KV_MEMORY=2GB becomes {"kv_memory": "2GB"}."""
     source = os.environ if environ is None else environ
     return {name[len(PREFIX) :].lower(): value for name, value in source.items() if name.startswith(PREFIX) and value}
 
 
 def process_environment() -> dict[str, str]:
-    """All variables, for a child process."""
+    """Returns all variables, for a child process."""
     return dict(os.environ)
 
 
 def no_usage_reports() -> None:
-    """Ray, and what it starts, report nothing to its makers, unless the variable says otherwise."""
+    """Turns off the usage reports of Ray and its processes to its makers, unless the variable is already set."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 
 def processor_name() -> str:
-    """The processor's own name and those of its instruction sets that kernels use; empty where the system has none."""
+    """Returns the processor's own name with the names of its instruction sets that kernels use; empty where the system
+    has none."""
     fields: dict[str, str] = {}
     for line in _read_text(Path("/proc/cpuinfo")).splitlines():
         name, _, value = line.partition(":")
@@ -120,24 +123,25 @@ def processor_name() -> str:
 
 
 def notify_address() -> str | None:
-    """The socket for reports to systemd (NOTIFY_SOCKET); None for a process that systemd does not supervise."""
+    """Returns the socket for reports to systemd (NOTIFY_SOCKET); None for a process that systemd does not supervise."""
     return os.environ.get("NOTIFY_SOCKET") or None
 
 
 def watchdog_s() -> float | None:
-    """The longest silence that systemd allows this process (WATCHDOG_USEC, WATCHDOG_PID); None for any."""
+    """Returns the longest silence in seconds that systemd allows this process (WATCHDOG_USEC, WATCHDOG_PID); None for
+    no limit."""
     limit, owner = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
     mine = not owner or owner == str(os.getpid())
     return int(limit) / 1e6 if limit.isdigit() and int(limit) > 0 and mine else None
 
 
 def hub_offline() -> bool:
-    """True where HF_HUB_OFFLINE asks for no network."""
+    """Returns True where HF_HUB_OFFLINE asks for no network."""
     return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
 
 
 def read_moment() -> Moment | None:
-    """Now; None where the system does not count what other programs take."""
+    """Returns the present load; None where the system does not count the time that other programs take."""
     fields = _read_text(Path("/proc/stat")).partition("\n")[0].split()
     if len(fields) < 8 or fields[0] != "cpu":
         return None
@@ -148,7 +152,8 @@ def read_moment() -> Moment | None:
 
 
 def others_share(before: Moment | None, after: Moment | None) -> float:
-    """What other programs took of all cores in between, from 0 to 1; 0 where the system has no figure."""
+    """Returns the share of all cores, from 0 to 1, that other programs took between two moments; 0 where the system has
+    no figure."""
     if before is None or after is None or after.at_s <= before.at_s:
         return 0.0
     others_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
@@ -165,7 +170,7 @@ def _processors() -> tuple[Topology | None, CoreChoice]:
 
 
 def _shared_limits() -> Iterator[tuple[int, str]]:
-    """Bytes that this process and its children may still take, by each limit, with the limit in words."""
+    """Yields the bytes that this process and its children may still take, by each limit, with the limit in words."""
     yield here.memory_bytes(), "of the machine's memory"
     group = group_memory()
     if group is not None:
@@ -173,7 +178,7 @@ def _shared_limits() -> Iterator[tuple[int, str]]:
 
 
 def _own_limits() -> Iterator[tuple[int, str]]:
-    """Bytes that this process alone may still take."""
+    """Yields the bytes that this process alone may still take, by each limit, with the limit in words."""
     address_bytes = address_space_bytes()
     if address_bytes is not None:
         used_pages = _read_text(Path("/proc/self/statm")).partition(" ")[0]
@@ -182,12 +187,12 @@ def _own_limits() -> Iterator[tuple[int, str]]:
 
 
 def free_memory_bytes() -> int:
-    """Bytes that this process and its children may still take together."""
+    """Returns the bytes that this process and its children may still take together."""
     return min(_shared_limits())[0]
 
 
 def address_space_bytes() -> int | None:
-    """The limit on this process's addresses (`ulimit -v`); None for none."""
+    """Returns the limit on this process's addresses (`ulimit -v`) in bytes; None for no limit."""
     return here.address_space_bytes()
 
 
@@ -197,8 +202,9 @@ def _huge_pages() -> bool:
 
 
 def settle_home() -> None:
-    """A user without a home gets a folder of its own for this process and its children: containers run as ids that no
-    passwd entry has. Without it the name "~" would be taken as it stands, for a folder below the present one."""
+    """Gives a user without a home a folder of its own, for this process and its children: containers run with user ids
+    that have no passwd entry. Without such a folder, the name "~" would be taken literally, as a folder below the
+    present one."""
     if os.path.expanduser("~") != "~":
         return
     own = Path(tempfile.gettempdir()) / f"twostroke-home-{here.user_number()}"
@@ -213,14 +219,16 @@ def settle_home() -> None:
 
 
 def user_cache_folder() -> Path:
-    """The folder of what any program of this user can make again. XDG names it; else it is ~/.cache."""
+    """Returns the folder for files that any program of this user can make again. XDG names it; else it is in ~/.cache.
+    """
     settle_home()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "twostroke"
 
 
 def config_folder() -> Path:
-    """The folder of what this user has chosen, which no program can make again. XDG names it; else it is ~/.config."""
+    """Returns the folder for this user's choices, which no program can make again. XDG names it; else it is in
+    ~/.config."""
     settle_home()
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(base) / "twostroke"

@@ -1,4 +1,4 @@
-"""Whether computed prompts are kept on disk, and how many bytes of them."""
+"""Decides whether computed prompts are kept on disk, and how many bytes of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ AUTO_BYTES, AUTO_SHARE = 10_000_000_000, 0.05
 
 
 def resolve_kv_disk(resolver: Resolver, why_not: str, kept: Path | None) -> int:
-    """The most bytes; 0 where nothing is kept. why_not: why this engine cannot, or nothing. kept: the cache folder."""
+    """Returns the most bytes that are kept; 0 where nothing is kept. why_not: the reason why this engine cannot keep
+    any; empty where it can. kept: the cache folder; None without one."""
     asked, source = resolver.asked_value(DiskSettings.kv_disk), resolver.source_of(DiskSettings.kv_disk)
     if not asked:
         value, reason = 0, source or "default: what clients write is kept on no disk unless it is asked for"
@@ -32,7 +33,7 @@ def resolve_kv_disk(resolver: Resolver, why_not: str, kept: Path | None) -> int:
 
 
 def why_no_disk(*, whole_prompts: bool, divided: bool, on_device: bool, guessed: bool) -> str:
-    """Why pages of an engine cannot be kept on a disk; empty where they can."""
+    """Returns the reason why pages of an engine cannot be kept on a disk; empty where they can."""
     if whole_prompts:
         return "the model computes each prompt whole, so nothing of it is shared"
     if divided:
@@ -43,7 +44,7 @@ def why_no_disk(*, whole_prompts: bool, divided: bool, on_device: bool, guessed:
 
 
 def _free_bytes(folder: Path) -> int:
-    """Free bytes of the disk that the folder is or will be on."""
+    """Returns the free bytes of the disk on which the folder is or will be."""
     while not folder.exists() and folder.parent != folder:
         folder = folder.parent
     try:

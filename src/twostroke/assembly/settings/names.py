@@ -1,4 +1,4 @@
-"""What the name of a model means to this user: an alias stands for the model that it was given to."""
+"""Resolves the name of a model for this user: an alias stands for the model that it was given to."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ALIASES = "aliases.toml"
 
 
 def alias_file() -> Path:
-    """Where this user's aliases are kept."""
+    """Returns the file of this user's aliases."""
     return config_folder() / ALIASES
 
 
 def meant(name: str) -> str:
-    """The model that a name stands for: itself where it is a path that exists, or no alias. Raises ConfigError where
-    the aliases cannot be read."""
+    """Returns the model that a name stands for: the name itself where it is a path that exists, or no alias. Raises
+    ConfigError where the aliases cannot be read."""
     if "/" in name or not name or _exists(name):
         return name
     return meaning_of(name, read_aliases(alias_file())) or name

@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """One resolved value and the reason for it."""
+    """One resolved value and its reason."""
 
     name: str
     value: T
@@ -22,8 +22,8 @@ class Setting(Generic[T]):
 
 
 class Field(Generic[T]):
-    """A field of a group of settings. An object of the group has the value by this name. The class of the group has
-    this description, by which a value is asked for and settled."""
+    """A field of a group of settings. On an object of the group, the name gives the value. On the class of the group,
+    it gives this description, which is used to ask for a value and to settle it."""
 
     name = ""
 
@@ -37,7 +37,7 @@ class Field(Generic[T]):
     def __get__(self, group: Group, owner: type) -> T: ...
 
     def __get__(self, group: Group | None, owner: type) -> Self | T:
-        """Raises AttributeError for a setting that is not settled yet."""
+        """Returns the value, or the field on the class. Raises AttributeError for a setting that is not settled yet."""
         return self if group is None else self.setting_of(group).value
 
     def __set__(self, group: Group, setting: Setting[T]) -> None:
@@ -55,8 +55,8 @@ class Field(Generic[T]):
 class Option(Field[T]):
     """A setting that can be asked for by its flag, by TWOSTROKE_ and its name, or by its name in Python.
 
-    default: words for what happens without the option. secret: its value is never printed. switch: the flag alone
-    turns it on. also: the flag as other servers call it. many: it may be given several times; its value is a tuple.
+    default: words for what happens without the option. secret: its value is never printed. switch: the flag alone turns
+    it on. also: the flag's names in other servers. many: it may be given several times; its value is a tuple.
     """
 
     many = False
@@ -77,11 +77,12 @@ class Option(Field[T]):
 
     @property
     def flag(self) -> str:
-        """The command line's spelling."""
+        """The option's spelling on the command line."""
         return "--" + self.name.replace("_", "-")
 
     def read(self, given: Any, source: str) -> T:
-        """The value of a text or a ready value. Raises ConfigError that names where it came from."""
+        """Returns the value from a text or from a ready value. Raises ConfigError that names the source of a wrong
+        value."""
         text = str(given)
         try:
             return self._parse(text)
@@ -91,7 +92,8 @@ class Option(Field[T]):
 
 
 class ListOption(Option[tuple[Item, ...]]):
-    """An option that may be given several times. Python may give a mapping, a list, or one text with commas between."""
+    """An option that may be given several times. Python may give a mapping, a list, or one text with commas between the
+    items."""
 
     many = True
 
@@ -116,7 +118,7 @@ class Group:
 
     @classmethod
     def of(cls, settled: Mapping[str, Setting[Any]]) -> Self:
-        """The group with those of its settings that are settled."""
+        """Returns the group with those of its settings that are settled."""
         return cls(**{each.name: settled[each.name] for each in fields(cls) if each.name in settled})
 
     def has(self, field: Field[Any]) -> bool:
@@ -125,10 +127,10 @@ class Group:
 
     @classmethod
     def options(cls) -> Iterator[Option[Any]]:
-        """Those that can be asked for, in their order."""
+        """Returns the options of the group, in their order. They are the settings that can be asked for."""
         return (each.default for each in fields(cls) if isinstance(each.default, Option))
 
 
 def options_of(*groups: type[Group]) -> tuple[Option[Any], ...]:
-    """The options of several groups, in their order."""
+    """Returns the options of several groups, in their order."""
     return tuple(option for group in groups for option in group.options())

@@ -1,4 +1,4 @@
-"""How the text of an option is read: sizes, counts, times, addresses, names."""
+"""Reads the texts of options: sizes, counts, times, addresses, names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEPT = ("f32", "bf16", "int8", "int4")
 
 
 DISK_AUTO = -1
-"""Stands for a size that follows from what is free on the disk."""
+"""The value that stands for a size derived from the free bytes of the disk."""
 
 
 def parse_bytes(text: str) -> int:
@@ -65,7 +65,8 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_keep_alive(text: str) -> float:
-    """Seconds as Ollama's clients write them: "5m", "1h30m", "300", "0"; below zero is for ever. Raises ValueError."""
+    """Returns seconds from a text as Ollama's clients write it: "5m", "1h30m", "300", "0". A value below zero means for
+    ever. Raises ValueError."""
     found = text.strip().lower()
     sign, amount = (-1.0, found[1:]) if found.startswith("-") else (1.0, found)
     parts = re.findall(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)", amount)
@@ -85,7 +86,7 @@ def parse_port(text: str) -> int:
 
 
 def parse_text(text: str) -> str:
-    """The text without white space around it; raises ValueError where nothing is left."""
+    """Returns the text without white space around it. Raises ValueError where nothing is left."""
     if not text.strip():
         raise ValueError("it is empty")
     return text.strip()
@@ -116,14 +117,15 @@ def parse_tool_server(text: str) -> tuple[str, str]:
 
 
 def parse_url(text: str) -> str:
-    """ "http://127.0.0.1:4318". Raises ValueError."""
+    """Returns an address such as "http://127.0.0.1:4318". Raises ValueError."""
     if not re.fullmatch(r"https?://[^\s/]+\S*", text.strip()):
         raise ValueError("write an address such as http://127.0.0.1:4318")
     return text.strip()
 
 
 def parse_speculate(text: str) -> str:
-    """ "auto", "off", "ngram", "suffix", or "draft:MODEL", "medusa:PATH" and the like. Raises ValueError."""
+    """Returns "auto", "off", "ngram", "suffix", or a way with a model such as "draft:MODEL" or "medusa:PATH". Raises
+    ValueError."""
     word, colon, model = text.strip().partition(":")
     if not colon and word.lower() in (*WAYS, *INSIDE, *SHIPPED_HEADS):
         return word.lower()
@@ -134,7 +136,7 @@ def parse_speculate(text: str) -> str:
 
 
 def parse_device(text: str) -> str:
-    """ "auto", "cpu", "cuda" or "cuda:N". Raises ValueError."""
+    """Returns "auto", "cpu", "cuda" or "cuda:N". Raises ValueError."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", text.strip().lower()):
         raise ValueError("choose auto, cpu, cuda or cuda:N, N the number of the device")
     return text.strip().lower()
@@ -149,7 +151,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """A reader that accepts only these words."""
+    """Returns a reader that accepts only these words."""
 
     def parse(text: str) -> str:
         if text.strip().lower() not in choices:
@@ -160,23 +162,23 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def member_of(kind: type[Word]) -> Callable[[str], Word]:
-    """A reader that accepts only the words of this enumeration."""
+    """Returns a reader that accepts only the words of this enumeration."""
     word_of = one_of(*kind)
     return lambda text: kind(word_of(text))
 
 
 def each(parse: Callable[[str], Item]) -> Callable[[str], tuple[Item]]:
-    """A reader of one item of several."""
+    """Returns a reader of one item, which gives a tuple of one value. `parse` reads the item."""
     return lambda text: (parse(text),)
 
 
 def parse_name_list(text: str) -> str:
-    """ "a, b,a" -> "a,b". Raises ValueError for an empty one."""
+    """"a, b,a" -> "a,b". Raises ValueError for an empty name."""
     return ",".join(parse_names(text))
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """ "a,b" -> ("a", "b"), each once. Raises ValueError for an empty one."""
+    """"a,b" -> ("a", "b"), each name once. Raises ValueError for an empty name."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     if not all(names):
         raise ValueError("a name in it is empty")
@@ -184,7 +186,7 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def parse_hosts(text: str) -> tuple[str, ...]:
-    """ "llm.example.org,*.example.net" -> lower-case names; "*" is any. Raises ValueError."""
+    """"llm.example.org,*.example.net" -> lower-case names; "*" stands for any name. Raises ValueError."""
     names = tuple(name.lower().strip("[]") for name in parse_names(text))
     if bad := next((name for name in names if not _HOST_NAME.fullmatch(name)), None):
         raise ValueError(f"{bad!r} is no name: write it without scheme, port and path, such as llm.example.org")

@@ -1,4 +1,4 @@
-"""Every option of the engine and the server, in the order of docs/CONFIG.md. The flags of the command line, the
+"""Lists every option of the engine and the server, in the order of docs/CONFIG.md. The flags of the command line, the
 TWOSTROKE_* variables and that page are made from these fields of the groups of settings."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was asked for, by options and by the environment, and what it is resolved to: each value with its reason."""
+"""Collects what options and the environment ask for, and resolves it to settings: each value with its reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Asked(Struct, frozen=True):
-    """One value that was asked for, and where."""
+    """One value that was asked for. source: the option or variable that asked for it."""
 
     value: Any
     source: str
@@ -27,7 +27,7 @@ class Asked(Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Resolved:
-    """All settings, frozen, in groups. settings: all of them in the order that `twostroke config` prints."""
+    """All settings, frozen, in groups. settings: all settings in the order that `twostroke config` prints."""
 
     settings: tuple[Setting[Any], ...]
     model: engine.ModelSettings = engine.ModelSettings()
@@ -53,7 +53,7 @@ class Resolved:
 
     @classmethod
     def of(cls, settings: tuple[Setting[Any], ...]) -> Resolved:
-        """Put each setting into its group."""
+        """Puts each setting into its group."""
         settled = {setting.name: setting for setting in settings}
         groups: dict[str, Any] = {
             each.name: type(each.default).of(settled) for each in fields(cls) if isinstance(each.default, Group)
@@ -61,11 +61,11 @@ class Resolved:
         return cls(settings=settings, **groups)
 
     def reason_of(self, field: Field[Any]) -> str:
-        """Why a setting has its value."""
+        """Returns the reason for a setting's value."""
         return next(setting.reason for setting in self.settings if setting.name == field.name)
 
     def values(self, *wanted: Field[Any]) -> dict[str, Any]:
-        """The values of these settings by their names, in this order, for what is shown or sent."""
+        """Returns the values of these settings by their names, in this order, for output or for another process."""
         return {field.name: self._value(field.name) for field in wanted}
 
     def _value(self, name: str) -> Any:
@@ -78,9 +78,10 @@ class Resolved:
 
 
 def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Asked]:
-    """Options given by a caller (text or ready values; None means not given) over the environment's.
+    """Returns the values that options and the environment ask for. Options (text or ready values; None means not given)
+    replace the environment's values.
 
-    Raises ConfigError for an unknown name, with the nearest known one, or an unreadable value.
+    Raises ConfigError for an unknown name, with the nearest known one, or for an unreadable value.
     """
     asked: dict[str, Asked] = {}
     for name, text in environment.items():
@@ -100,14 +101,14 @@ def collect(options: Mapping[str, Any], environment: Mapping[str, str]) -> dict[
 
 
 class Resolver:
-    """Takes each asked value or a default, and writes down why."""
+    """Takes each asked value or a default, and records the reason."""
 
     def __init__(self, asked: Mapping[str, Asked]) -> None:
         self._asked = asked
         self._settings: dict[str, Setting[Any]] = {}
 
     def pick(self, option: Option[T], default: T, reason: str) -> T:
-        """The asked value of an option, or the default with its reason."""
+        """Records and returns the asked value of an option, or the default with its reason."""
         found = self._asked.get(option.name)
         return self.put(option, default if found is None else found.value, reason if found is None else found.source)
 
@@ -117,27 +118,27 @@ class Resolver:
         return value
 
     def asked_value(self, option: Option[T]) -> T | None:
-        """The asked value, or None."""
+        """Returns the asked value; None where the option was not asked for."""
         found = self._asked.get(option.name)
         return None if found is None else found.value
 
     def source_of(self, option: Option[Any]) -> str:
-        """Where a value was asked for; "" where it was not."""
+        """Returns the source of an asked value; "" where the option was not asked for."""
         found = self._asked.get(option.name)
         return "" if found is None else found.source
 
     def first_asked(self, *options: Option[Any]) -> Option[Any] | None:
-        """The first of these options that is asked for, or None."""
+        """Returns the first of these options that is asked for, or None."""
         return next((option for option in options if option.name in self._asked), None)
 
     def forget(self, option: Option[Any]) -> None:
-        """Nothing was asked for by this option."""
+        """Removes the asked value of this option."""
         self._asked = {name: asked for name, asked in self._asked.items() if name != option.name}
 
     def ask_instead(self, option: Option[T], value: T, source: str) -> None:
-        """Replace an asked value. source: words that name the old value and the reason for the new one."""
+        """Replaces an asked value. source: words that name the old value and the reason for the new one."""
         self._asked = {**self._asked, option.name: Asked(value, source)}
 
     def resolved(self) -> Resolved:
-        """Freeze."""
+        """Returns the settings that are recorded so far, frozen."""
         return Resolved.of(tuple(self._settings.values()))

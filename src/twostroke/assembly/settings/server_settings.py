@@ -27,7 +27,7 @@ from twostroke.assembly.settings.option_values import (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ListenSettings(Group):
-    """Where the server listens, and who may ask."""
+    """Settings of where the server listens, and who may ask."""
 
     host: Option[str] = Option("ADDRESS", parse_text, "Address to listen on.", "127.0.0.1")
     port: Option[int] = Option("PORT", parse_port, "Port to listen on; 0 picks a free one.", "8000")
@@ -67,7 +67,7 @@ class ListenSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TalkSettings(Group):
-    """How conversations are written for the model, and how its answers are read."""
+    """Settings of how conversations are written for the model, and how its answers are read."""
 
     chat_template: Option[str | None] = Option(
         "FILE",
@@ -91,7 +91,8 @@ class TalkSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NameSettings(Group):
-    """Under which path and names clients find the model. other_names: more names of it, after the first."""
+    """Settings of the path and the names under which clients find the model. other_names: its further names, after the
+    first."""
 
     root_path: Option[str] = Option(
         "PATH",
@@ -110,7 +111,7 @@ class NameSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadSettings(Group):
-    """How much of everything there may be at a time."""
+    """Limits on requests, tokens, bytes and time."""
 
     queued_requests: Option[int] = Option(
         "COUNT",
@@ -148,7 +149,7 @@ class LoadSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RequestSettings(Group):
-    """What is logged of requests, and which of their fields are read."""
+    """Settings of what is logged about requests, and which of their fields are read."""
 
     log: Option[str] = Option(
         "FORMAT",
@@ -176,7 +177,7 @@ class RequestSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredSettings(Group):
-    """What the server keeps for its clients: responses, files and batches, and the chats of its page."""
+    """Settings of what the server keeps for its clients: responses, files and batches, and the chats of its page."""
 
     stored_work: Option[str | None] = Option(
         "FOLDER",
@@ -219,14 +220,14 @@ class PageSettings(Group):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TraceSettings(Group):
-    """Where spans are sent."""
+    """Settings of where spans are sent."""
 
     otlp: Option[str | None] = Option("URL", parse_url, "Send OpenTelemetry spans to this OTLP/HTTP collector.", "none")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SeveralSettings(Group):
-    """Several models in one server."""
+    """Settings of several models in one server."""
 
     models: Option[str] = Option(
         "FILE",

@@ -1,1 +1,1 @@
-"""The verbs of `twostroke bench`, and what they share."""
+"""The verbs of `twostroke bench`, and the code that they share."""

@@ -1,4 +1,4 @@
-"""`twostroke bench compare` and `twostroke bench peers`: side by side with other engines."""
+"""`twostroke bench compare` and `twostroke bench peers`: comparisons with other engines."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
 
 @dataclass(frozen=True)
 class CompareFlags:
-    """What is compared with which engines, how often, and where the result is written."""
+    """The flags of a comparison: what is compared with which engines, how often, and where the result is written."""
 
     shape: str = flag("--shape", default="llama-3.2-1b", help=SHAPE_HELP)
     folder: Path | None = flag("--model", type=click.Path(path_type=Path), default=None, help=MODEL_HELP)
@@ -107,7 +107,7 @@ class CompareFlags:
     )
 
     def comparison(self) -> Asked:
-        """The comparison that is asked for. Raises ConfigError and click's error for a wrong value."""
+        """Returns the comparison that is asked for. Raises ConfigError and click's error for a wrong value."""
         from twostroke.lab.bench.cases import QUICK, STANDARD
         from twostroke.lab.bench.natural_texts import texts_of
         from twostroke.lab.bench.run_compare import Asked
@@ -172,7 +172,7 @@ def _weights(text: str) -> tuple[str, ...]:
 
 
 def _kv_kinds(text: str) -> tuple[KVKind, ...]:
-    """bf16 is always among the formats that are measured."""
+    """Returns the KV formats that the text names, without bf16, which is always measured."""
     from twostroke.types.spec.formats import KVKind
 
     kinds = {kind.name.lower(): kind for kind in KVKind}

@@ -1,4 +1,4 @@
-"""Flags that the verbs of the load generator share, and what they are read into."""
+"""Flags that the verbs of the load generator share, and the functions that read them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ TARGET_FLAGS = (
 
 
 def flags(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
-    """One decorator of many, in their order."""
+    """Returns one decorator that applies all of these decorators, in their order."""
 
     def decorate(function: Decorated) -> Decorated:
         for option in reversed(options):
@@ -76,17 +76,18 @@ def flags(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], D
 
 
 def count_flag(name: str, text: str, default: str | None = None) -> Callable[[Decorated], Decorated]:
-    """An option that is a positive count, such as 100 or 4k."""
+    """Returns an option that is a positive count, such as 100 or 4k."""
     return click.option(name, metavar="COUNT", callback=COUNT, default=default, help=text)
 
 
 def time_flag(name: str, text: str) -> Callable[[Decorated], Decorated]:
-    """An option that is a time, such as 50ms."""
+    """Returns an option that is a time, such as 50ms."""
     return click.option(name, metavar="TIME", callback=DURATION, default=None, help=text)
 
 
 def read_target(url: str, options: dict[str, Any]) -> Target:
-    """The target that the shared flags name. Raises ConfigError; ModelError for a tokenizer that cannot be read."""
+    """Returns the target that the shared flags name. Raises ConfigError. Raises ModelError for a tokenizer that cannot
+    be read."""
     from twostroke.assembly.settings.env import asked_by_environment
     from twostroke.lab.bench.load.session import Target
 
@@ -103,7 +104,7 @@ def read_target(url: str, options: dict[str, Any]) -> Target:
 
 
 def read_file(path: Path, option: str = "--trace ") -> str:
-    """The text of a trace, from a file or a pipe. Raises ConfigError where it cannot be read."""
+    """Returns the text of a trace, from a file or a pipe. Raises ConfigError where it cannot be read."""
     what = f"{option}{path} cannot be read."
     try:
         with path.open("rb") as file:

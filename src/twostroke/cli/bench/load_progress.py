@@ -1,5 +1,5 @@
-"""Progress of a load run on standard error: one line that is written over in a terminal, a line now and then elsewhere.
-"""
+"""Shows the progress of a load run on standard error: one line that is overwritten in a terminal, occasional lines
+elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TICKS_A_LINE = 20
 
 @contextlib.contextmanager
 def load_progress(title: str = "") -> Iterator[Watch]:
-    """A function to call with each Progress, twice a second."""
+    """Yields a function to call with each Progress, twice a second."""
     ticks = [0]
 
     def line(progress: Progress) -> None:
@@ -40,7 +40,7 @@ def load_progress(title: str = "") -> Iterator[Watch]:
 
 
 def progress_words(progress: Progress) -> str:
-    """ "41 of 100 answered, 3 under way, 1 failed"."""
+    """Returns words such as "41 of 100 answered, 3 under way, 1 failed"."""
     failed = sum(not seen.whole for seen in progress.seen)
     answered = len(progress.seen) - failed
     tail = f", {failed} failed" if failed else ""

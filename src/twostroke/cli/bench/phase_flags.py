@@ -1,4 +1,4 @@
-"""Flags of the benches that measure prefill and decode by cases: which cases, on which model."""
+"""Flags of the benches that measure prefill and decode by cases: the cases and the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPE_HELP = "Random weights instead of MODEL: llama-3.2-1b, qwen2.5-0.5b, or th
 
 
 def phase_flags(prompts: str, batches: str, at: int, rounds: int) -> tuple[Callable[[Any], Any], ...]:
-    """The flags, with these defaults."""
+    """Returns the flags, with these defaults."""
     return (
         click.option("--shape", default=None, help=SHAPE_HELP),
         click.option("--prompts", default=prompts, callback=_numbers, help=f"Prompt lengths [default: {prompts}]."),
@@ -35,8 +35,8 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
 
 
 def take_asked(options: dict[str, Any]) -> PhasesAsked:
-    """The cases, taken out of the options. Steps are measured, so nothing is guessed unless that was asked for: random
-    weights repeat themselves, and guesses of that would say nothing about a model."""
+    """Takes the cases out of the options and returns them. Steps are measured, so nothing is guessed unless it was
+    asked for. Random weights repeat themselves, and the guesses of repetitions would tell nothing about a model."""
     from twostroke.assembly.settings.engine_settings import SpeculateSettings
     from twostroke.lab.bench.phases import PhasesAsked
 
@@ -46,7 +46,8 @@ def take_asked(options: dict[str, Any]) -> PhasesAsked:
 
 
 def shaped(model: str, shape: str | None, folder: Path | None, progress: Callable[[int, int, str], None]) -> str:
-    """The model, or a checkpoint of the shape with random weights. folder: None for one in the cache folder."""
+    """Returns the model, or a checkpoint of the shape with random weights. folder: the folder of this checkpoint; None
+    for one in the cache folder."""
     from twostroke.assembly.settings.env import read_machine
     from twostroke.lab.bench.checkpoints import shape_folder, write_checkpoint
 

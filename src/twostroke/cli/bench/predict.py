@@ -1,4 +1,4 @@
-"""`twostroke bench predict`: is the cost model right? Predicted next to measured, phase by phase."""
+"""`twostroke bench predict` checks the cost model: predicted times next to measured ones, phase by phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`twostroke bench ranks`: a divided model next to one process with as many threads."""
+"""`twostroke bench ranks`: a divided model compared with one process of as many threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIONS: tuple[Option[Any], ...] = (
 
 @dataclass(frozen=True)
 class RankFlags:
-    """The processes that hold the model."""
+    """The flags of the processes that hold the model."""
 
     tensor_parallel: int = flag(
         "--tensor-parallel", metavar="COUNT", callback=COUNT, default="1", help="Ranks that share each layer."

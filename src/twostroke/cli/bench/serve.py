@@ -113,7 +113,7 @@ def serve(url: str, as_json: bool, verbose: bool, save: Path | None, **options: 
 
 
 def _end(report: LoadReport) -> None:
-    """130 after Ctrl-C; 1 where nothing was answered, whatever the report says."""
+    """Ends the process with code 130 after Ctrl-C, and with code 1 where no request was answered."""
     if report.measured.interrupted:
         raise SystemExit(130)
     if not report.figures.completed:
@@ -138,7 +138,7 @@ async def _run(target: Target, workload: Workload, objectives: Objectives, optio
 
 
 def load_ask(options: dict[str, Any], tokenizer: Tokenizer | None) -> LoadAsk:
-    """The workload that LOAD_FLAGS describe."""
+    """Returns the workload that LOAD_FLAGS describe."""
     from twostroke.lab.bench.load.choose import LoadAsk, Trace
     from twostroke.lab.workload.lengths import Lengths
     from twostroke.lab.workload.sharegpt import about_tokens
@@ -165,7 +165,7 @@ def load_ask(options: dict[str, Any], tokenizer: Tokenizer | None) -> LoadAsk:
 
 
 def read_objectives(options: dict[str, Any]) -> Objectives:
-    """The objectives that LOAD_FLAGS give."""
+    """Returns the objectives that LOAD_FLAGS give."""
     from twostroke.lab.workload.objectives import Objectives
 
     return Objectives(options["ttft"], options["itl"], options["tpot"], options["e2e"])

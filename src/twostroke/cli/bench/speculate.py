@@ -1,4 +1,4 @@
-"""`twostroke bench speculate`: does guessing lose anywhere?"""
+"""`twostroke bench speculate` measures whether guessing is slower anywhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from twostroke.types.errors import ConfigError
 
 @dataclass(frozen=True)
 class SituationFlags:
-    """Which way of guessing is measured, and in how large situations."""
+    """The flags of the way of guessing that is measured, and of the sizes of the situations."""
 
     way: str | None = flag("--way", default=None, help="The way of guessing [default: that of --speculate, or auto].")
     rounds: int = flag(

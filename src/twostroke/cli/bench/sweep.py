@@ -1,4 +1,4 @@
-"""`twostroke bench sweep`: walk users and prompt lengths against a server, and draw what was found."""
+"""`twostroke bench sweep`: walks users and prompt lengths against a server, and draws the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cost model's prediction for a sweep: the planner asked for each point, with this machine's kept measurement."""
+"""Predicts the points of a sweep: asks the planner about each point, with the kept measurement of this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_MODEL = "none"
 
 
 def is_here(url: str) -> bool:
-    """The server is on this machine."""
+    """Returns whether the server is on this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -27,7 +27,7 @@ def is_here(url: str) -> bool:
 
 
 def prediction_model(asked: str | None, served: str, url: str) -> tuple[str | None, str]:
-    """What to predict for, or why nothing is predicted."""
+    """Returns the model to predict for, or None with the reason why nothing is predicted."""
     from twostroke.weights.hub.hub import EMBEDDED
 
     if asked == NO_MODEL:
@@ -42,7 +42,8 @@ def prediction_model(asked: str | None, served: str, url: str) -> tuple[str | No
 
 
 def kept_measurement(threads: int | None) -> Calibration | None:
-    """What `twostroke doctor` measured here with `threads` threads (None: one a core); None where nothing is kept."""
+    """Returns what `twostroke doctor` measured here with `threads` threads (None: one a core); None where nothing is
+    kept."""
     from twostroke.lab.planner.doctor.machine import ThisMachine
 
     return ThisMachine.read(threads).kept()
@@ -51,7 +52,7 @@ def kept_measurement(threads: int | None) -> Calibration | None:
 def predict(
     found: Sweep, model: str, weights: str | None, kv_format: str | None, calibration: Calibration
 ) -> Prediction:
-    """The prediction for the measured points. Raises ConfigError for a format or a length that cannot be."""
+    """Returns the prediction for the measured points. Raises ConfigError for an impossible format or length."""
     from twostroke.assembly.settings.env import read_machine
     from twostroke.lab.bench.load.sweep import Prediction, UsersPrediction
     from twostroke.lab.planner.ask import make_ask
@@ -91,7 +92,8 @@ def predict(
 
 
 def require_kept(calibration: Calibration | None, asked: str | None) -> str:
-    """Empty, or why nothing is predicted. Raises ConfigError where a prediction was asked for by name."""
+    """Returns an empty text, or the reason why nothing is predicted. Raises ConfigError where a prediction was asked
+    for by name."""
     if calibration is not None:
         return ""
     if asked is not None:

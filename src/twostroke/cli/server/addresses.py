@@ -1,4 +1,4 @@
-"""Addresses and the secret of a cluster, as a user writes them."""
+"""Reads addresses and the secret of a cluster, as a user writes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def require_secret(options: Mapping[str, Any]) -> str | None:
-    """The secret from the flag or TWOSTROKE_CLUSTER_SECRET; None where neither is set."""
+    """Returns the secret from the flag or TWOSTROKE_CLUSTER_SECRET; None where neither is set."""
     from twostroke.assembly.settings.engine_settings import ClusterSettings
     from twostroke.assembly.settings.env import asked_by_environment
     from twostroke.assembly.settings.resolver import Resolver, collect
@@ -21,7 +21,7 @@ def require_secret(options: Mapping[str, Any]) -> str | None:
 
 
 def parse_address(text: str, secret: str | None) -> tuple[str, int]:
-    """ "10.0.0.5:8101" -> host and port. Raises ConfigError; an address that others reach needs a secret."""
+    """"10.0.0.5:8101" -> host and port. Raises ConfigError. An address that other machines can reach needs a secret."""
     host, colon, port = text.strip().rpartition(":")
     host = host.strip("[]")
     if not colon or not host or not port.isdigit() or int(port) > 65535:

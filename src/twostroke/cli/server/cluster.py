@@ -1,4 +1,4 @@
-"""`twostroke cluster`: replicas started by Ray with their front in this process, and which replicas answer."""
+"""`twostroke cluster`: starts replicas by Ray with their front in this process, and shows which replicas answer."""
 
 from __future__ import annotations
 

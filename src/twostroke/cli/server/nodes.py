@@ -1,4 +1,4 @@
-"""What `twostroke serve` does by itself on a machine of several memory nodes: a rank or a replica on each of them."""
+"""Chooses ranks or replicas for `twostroke serve` on a machine of several memory nodes: one on each node."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ if TYPE_CHECKING:
     from twostroke.lab.planner.model_config import PlannedModel
 
 DIVIDED = (RankSettings.tensor_parallel, RankSettings.pipeline_parallel, RankSettings.rank_addresses)
-"""Who gives one of these has chosen."""
+"""The options by which a user chooses the division. Where one is given, nothing is chosen automatically."""
 LATER_ADAPTERS = (AdapterSettings.adapter_folder, AdapterSettings.max_adapters)
 GUESSED_BY_MODELS = ("draft", "medusa", "eagle")
 
 
 def chosen_here(model: str, options: Mapping[str, Any], *, alone: bool = False) -> NodeChoice | None:
-    """The choice for this machine; None where it has one memory node, where the user has chosen, and where there is no
-    plan. alone: this process cannot have replicas. Raises ConfigError for options that cannot be read."""
+    """Returns the choice for this machine. Returns None where it has one memory node, where the user has chosen, and
+    where there is no plan.
+
+    alone: whether this process cannot have replicas. Raises ConfigError for options that cannot be read.
+    """
     from twostroke.assembly.settings.env import asked_by_environment, read_machine
     from twostroke.assembly.settings.resolver import Resolver, collect
 
@@ -52,7 +55,7 @@ def chosen_here(model: str, options: Mapping[str, Any], *, alone: bool = False) 
 
 
 def choice_for(machine: Machine, model: str, asked: Resolver, *, alone: bool = False) -> NodeChoice | None:
-    """The choice for a machine of several nodes."""
+    """Returns the choice for a machine of several memory nodes."""
     from twostroke.assembly.settings.config import USUAL_SEQUENCES
     from twostroke.lab.planner.ask import make_ask
     from twostroke.lab.planner.doctor.machine import ThisMachine
@@ -80,7 +83,7 @@ def choice_for(machine: Machine, model: str, asked: Resolver, *, alone: bool = F
 
 
 def refused_ways(found: PlannedModel, asked: Resolver, *, alone: bool) -> dict[str, str]:
-    """Ways that this model or these options exclude, with the reason."""
+    """Returns the ways that this model or these options exclude, each with the reason."""
     from twostroke.lab.planner.images import find_sight
     from twostroke.lab.planner.memory_nodes import RANKS, REPLICAS
 
@@ -100,5 +103,5 @@ def refused_ways(found: PlannedModel, asked: Resolver, *, alone: bool) -> dict[s
 
 
 def announce(choice: NodeChoice) -> None:
-    """Print what was chosen, and why, on standard error."""
+    """Prints the choice and its reason on standard error."""
     click.echo(f"memory nodes: {choice.flag}, {choice.reason}; --one-process keeps one process", err=True)

@@ -1,4 +1,4 @@
-"""`twostroke rank`: a part of a model that another process leads, on this machine or on another one."""
+"""`twostroke rank`: holds a part of a model that another process leads, on this machine or on another one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(
 
 
 def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: str | None, as_json: bool) -> None:
-    """One group after the other: a leader that starts again finds this rank waiting."""
+    """Serves one group after the other, so that a leader that starts again finds this rank waiting."""
     from twostroke.assembly.member import called
     from twostroke.distributed.cluster.link import secret_key
     from twostroke.server.serve import bind
@@ -74,7 +74,7 @@ def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: s
 
 
 def _follow(model: str, own: dict[str, Any], meeting: Any) -> int:
-    """Run until the leader ends; the exit code. The leader reports what went wrong."""
+    """Runs until the leader ends, and returns the exit code. An error is reported to the leader."""
     from twostroke.assembly.member import follow
     from twostroke.distributed.ranks.frames import RankFailed
 

@@ -26,7 +26,8 @@ from twostroke.distributed.wire.frames import ReplicaRole
 
 @dataclass(frozen=True)
 class ReplicaFlags:
-    """Where a replica listens, and what it is among the others. *_fd: descriptors that another process has opened."""
+    """The flags of where a replica listens, and of its name and role. *_fd: descriptors that another process has
+    opened."""
 
     listen: str = flag(
         "--listen", default="127.0.0.1:8101", show_default=True, help="Address for fronts, HOST:PORT."
@@ -93,7 +94,7 @@ def command(model: str, asked: ReplicaFlags, as_json: bool, verbose: bool, **opt
 
 
 def encoder_words(facts: Mapping[str, Any]) -> str:
-    """The memory of a replica that has loaded an encoder alone; empty for the others."""
+    """Returns the memory of a replica that has loaded only an encoder, in words; empty for other replicas."""
     if facts["role"] != "encode":
         return ""
     names = ("weight_bytes", "buffer_bytes", "image_cache")

@@ -17,7 +17,8 @@ RESERVE = 0.9
 
 
 def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json: bool, verbose: bool) -> None:
-    """Threads and memory of this machine are divided among the replicas, unless they are asked for."""
+    """Serves with `count` replicas. Threads and memory of this machine are divided among them, unless they are asked
+    for."""
     from twostroke.assembly.settings.env import process_environment, read_machine
     from twostroke.distributed.cluster.keeper import LocalKeeper
 
@@ -45,7 +46,7 @@ def serve_with_replicas(model: str, options: dict[str, Any], count: int, as_json
 
 
 def engine_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The given options that are for a replica's engine. Raises ConfigError where clients are to load adapters."""
+    """Returns the given options that are for a replica's engine. Raises ConfigError where clients may load adapters."""
     from twostroke.assembly.settings.config import refuse_later_adapters
     from twostroke.assembly.settings.env import asked_by_environment
     from twostroke.assembly.settings.resolver import collect
@@ -56,14 +57,14 @@ def engine_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def server_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that are for a front."""
+    """Returns the options that are for a front."""
     served = {option.name for option in (*SERVER_OPTIONS, *OF_MODEL)}
     return {name: value for name, value in options.items() if name in served}
 
 
 def shared_here(model: str, engine: dict[str, Any], count: int) -> dict[str, Any]:
-    """The engine options of each of `count` replicas on this machine. They share its threads and memory equally, unless
-    those are given."""
+    """Returns the engine options of each of `count` replicas on this machine. They share its threads and memory
+    equally, unless threads and memory are given."""
     from twostroke.assembly.find import find_model
 
     whole = find_model(model, engine)
@@ -78,10 +79,10 @@ def shared_here(model: str, engine: dict[str, Any], count: int) -> dict[str, Any
 
 
 def words_of(engine: dict[str, Any]) -> list[str]:
-    """The options as words of a command line."""
+    """Returns the options as words of a command line."""
     return [word for name, value in engine.items() for each in _each(value) for word in (BY_NAME[name].flag, str(each))]
 
 
 def _each(value: Any) -> tuple[Any, ...]:
-    """The values of an option: none, one or several of those that may be given several times."""
+    """Returns the values of an option, which may be given several times: none, one or several."""
     return value if isinstance(value, tuple) else (value,)

@@ -1,4 +1,4 @@
-"""What a replica tells the process that started it: how far its load is, and why it ends."""
+"""Reports from a replica to the process that started it: its progress of loading, and the reason for its end."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ Progress = Callable[[int, int, str], None]
 
 
 def report_listening(descriptor: int | None) -> None:
-    """Tell who started this process that fronts may call it."""
+    """Reports to the process that started this one that fronts may call it."""
     if descriptor is not None:
         _write(descriptor, ProcessReport(listens=True))
 
 
 @contextlib.contextmanager
 def reports(descriptor: int | None, shown: Progress) -> Iterator[Progress]:
-    """A progress callback that also writes lines to this pipe, and an error's text where the block raises one.
+    """Yields a progress callback that also writes lines to this pipe. It also writes the text of an error that the
+    block raises.
 
-    The process is ended as by SIGTERM when nobody has the pipe's other end any more. Without a descriptor: `shown`.
+    The process is ended as by SIGTERM when no process has the pipe's other end any more. Without a descriptor, yields
+    `shown`.
     """
     if descriptor is None:
         yield shown
@@ -60,7 +62,8 @@ def _write(descriptor: int, report: ProcessReport) -> None:
 
 
 def _end_with_parent(descriptor: int) -> None:
-    """Wait until the reading end is closed: the process that started this one has ended."""
+    """Waits until the reading end is closed, because the process that started this one has ended. Then ends this
+    process."""
     poll = select.poll()
     poll.register(descriptor, 0)
     poll.poll()

@@ -1,4 +1,4 @@
-"""Serves what is built until a signal: the socket, the service manager, the log, the lines that a start prints."""
+"""Serves a built server until a signal: the socket, the service manager, the log, the lines that a start prints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def serve_built(
     line: Line | None = None,
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve until a signal.
+    """Serves until a signal.
 
     words: the description of the model that is printed at the start. verbose: whether to write the access log.
     """
@@ -63,7 +63,8 @@ def serve_built(
 
 
 def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextManager[None]:
-    """What `ps`, `run` and `stop` find this server by. supervised: the parent process is the one to end."""
+    """Writes the record by which `ps`, `run` and `stop` find this server. supervised: whether the parent process is the
+    one to end."""
     from twostroke.assembly.settings.engine_settings import ModelSettings
     from twostroke.assembly.settings.env import read_machine
     from twostroke.cli.shared.server_records import SERVERS, recorded
@@ -75,7 +76,7 @@ def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextMa
 
 
 def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
-    """The socket that settings ask for, listening: a port's or a file's."""
+    """Returns the listening socket that the settings ask for, on a port or at a file."""
     from twostroke.server.serve import bind
     from twostroke.server.socket_file import socket_file
 
@@ -85,7 +86,7 @@ def listening(resolved: Resolved) -> AbstractContextManager[socket.socket]:
 
 
 def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
-    """The notifier, and what the serving loop calls."""
+    """Returns the notifier, and the object that the serving loop calls."""
     from twostroke.assembly.settings.env import notify_address, watchdog_s
     from twostroke.server.process.notify import BEATS, SystemdNotifier, Watch
 
@@ -98,7 +99,7 @@ def watching(door: Door, line: Line | None) -> tuple[Any, Any]:
 
 @contextmanager
 def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
-    """Requests' lines are written as JSON, or as text where that is asked for."""
+    """Writes the lines of requests as JSON or as text, as `form` asks."""
     from twostroke.server.telemetry.logs import JsonLines, TextLines, set_up, tear_down
 
     lines = JsonLines() if form == "json" else TextLines()
@@ -111,7 +112,7 @@ def logging_to_stderr(form: str, verbose: bool) -> Iterator[None]:
 
 
 def facts_text(facts: dict[str, Any]) -> str:
-    """What a first-time user needs to know of the model."""
+    """Returns the facts about the model that a first-time user needs."""
     on_cpu = f"{facts['threads']} threads ({facts['threads_reason']}), {facts['cpu_level']} kernels"
     return (
         f"{facts['served_name']}: {facts['weights']} weights, {facts['weight_bytes'] / 1e6:,.0f} MB; "
@@ -121,7 +122,8 @@ def facts_text(facts: dict[str, Any]) -> str:
 
 
 def try_text(url: str, served_name: str, key_header: str) -> str:
-    """Where it serves, and a line to try. key_header: curl's words for the key; empty without one."""
+    """Returns the address of the server, and a command line to try. key_header: curl's words for the key; empty without
+    a key."""
     messages = [{"role": "user", "content": "What is prefill?"}]
     body = json.dumps({"model": served_name, "messages": messages})
     path = url.removeprefix("unix:")

@@ -1,4 +1,4 @@
-"""A running server, as commands ask it."""
+"""Asks a running server, for commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_S = 60.0
 
 
 class _FileConnection(HTTPConnection):
-    """A connection by a socket of the file system."""
+    """A connection over a socket of the file system."""
 
     def __init__(self, path: str, wait_s: float) -> None:
         super().__init__("localhost", timeout=wait_s)
@@ -31,7 +31,7 @@ class _FileConnection(HTTPConnection):
 
 
 class _FileHandler(HTTPHandler):
-    """urllib's way to a server on such a socket."""
+    """Makes urllib reach a server over a socket of the file system."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -47,10 +47,8 @@ class _FileHandler(HTTPHandler):
 
 
 class RunningServer:
-    """A server that runs at `url`, with or without /v1; unix:PATH for a socket of the file system.
-
-    Raises ConfigError for what is no address.
-    """
+    """A server that runs at `url`, with or without /v1; unix:PATH for a socket of the file system. Raises ConfigError
+    for a text that is no address."""
 
     def __init__(self, url: str, api_key: str | None, wait_s: float) -> None:
         self._handlers: tuple[HTTPHandler, ...] = ()
@@ -64,8 +62,8 @@ class RunningServer:
         self._wait_s = wait_s
 
     def open(self, path: str, body: bytes | None = None) -> IO[bytes]:
-        """The server's answer. body: JSON that is posted. Raises HTTPError where it refuses, ConfigError where it does
-        not answer."""
+        """Returns the server's answer. body: JSON that is posted. Raises HTTPError where the server refuses,
+        ConfigError where it does not answer."""
         # No proxy: the server is the caller's own, and variables are read in one place only.
         opener = build_opener(ProxyHandler({}), *self._handlers)
         headers = self._headers if body is None else {**self._headers, "content-type": "application/json"}
@@ -78,7 +76,7 @@ class RunningServer:
             raise self.silent(error) from None
 
     def silent(self, error: Exception) -> ConfigError:
-        """The error for a server that does not answer."""
+        """Returns the error for a server that does not answer."""
         reason = getattr(error, "reason", error)
         return ConfigError(
             f"No server answers at {self.url}.",
@@ -87,5 +85,5 @@ class RunningServer:
         )
 
     def stranger(self) -> ConfigError:
-        """The error for an address at which another program answers."""
+        """Returns the error for an address at which another program answers."""
         return ConfigError(f"What answers at {self.url} is not Twostroke.", fix="Give the server's address with --url.")

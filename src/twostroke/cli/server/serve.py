@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from twostroke.server.process.worker import Line
 
 ASK_SEVERAL = frozenset({"models", "models_dir", "pulls", "store"})
-"""Options that make a server one of several models, however many are named."""
+"""The options that make this a server of several models, however many are named."""
 MODELS_NAMES = tuple(option.name for option in MODELS_OPTIONS)
 REPLICAS_HELP = "How many processes compute. If one ends, its streams go on in another, with the same bits."
 
@@ -38,7 +38,7 @@ ONE_PROCESS_HELP = (
 
 @dataclass(frozen=True)
 class ProcessFlags:
-    """The processes of a server. worker_fds: the descriptors that a supervisor gives its worker."""
+    """The flags of a server's processes. worker_fds: the descriptors that a supervisor gives its worker."""
 
     replicas: int | None = flag("--replicas", type=click.IntRange(1, 64), default=None, help=REPLICAS_HELP)
     one_process: bool = flag("--one-process", is_flag=True, help=ONE_PROCESS_HELP)
@@ -99,7 +99,7 @@ def command(
 
 
 def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:
-    """Is this a server of several models? A server of one does not import what they need."""
+    """Is this a server of several models? A server of one model does not import the modules for several."""
     if len(models_named) > 1:
         return True
     from twostroke.assembly.settings.env import asked_by_environment
@@ -109,7 +109,8 @@ def _several(models_named: tuple[str, ...], options: dict[str, Any]) -> bool:
 
 
 def _on_nodes(model: str, options: dict[str, Any], *, alone: bool) -> tuple[dict[str, Any], int | None]:
-    """The options, with ranks where they are chosen for this machine, and the number of replicas where they are."""
+    """Returns the options, with ranks where these are chosen for this machine, and the number of replicas where these
+    are chosen."""
     from twostroke.cli.server.nodes import announce, chosen_here
 
     choice = chosen_here(model, options, alone=alone)
@@ -142,7 +143,8 @@ def _line(descriptor: int) -> Line:
 
 
 def _supervise(model: str, options: dict[str, Any], flags: list[str]) -> int:
-    """Bind here, serve in a worker that inherits the socket. `ps` shows no key: it goes by the environment."""
+    """Binds the socket here, and serves in a worker that inherits it. The key is passed by the environment, so that
+    `ps` does not show it."""
     from twostroke.assembly.settings.config import place_of
     from twostroke.assembly.settings.env import asked_by_environment, notify_address, process_environment
     from twostroke.assembly.settings.resolver import collect

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 OF_ONE: tuple[Option[Any], ...] = (
     *(NameSettings.served_name, AdapterSettings.adapter, AdapterSettings.adapter_folder, TalkSettings.chat_template),
 )
-"""Options that are about one model, and would be given to all."""
+"""The options that are about one model, and would be given to all models."""
 ON_DEMAND_S = 300.0
 
 
 def serve_several(references: Sequence[str], options: dict[str, Any], as_json: bool, verbose: bool) -> None:
-    """Serve until a signal. Raises TwostrokeError."""
+    """Serves until a signal. Raises TwostrokeError."""
     from twostroke.assembly.settings.env import asked_by_environment, process_environment
     from twostroke.assembly.settings.resolver import Resolver, collect
     from twostroke.distributed.fleet.loading import LoadingRules
@@ -72,14 +72,14 @@ def serve_several(references: Sequence[str], options: dict[str, Any], as_json: b
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the command line that are about one model."""
+    """Returns the options of the command line that are about one model."""
     from twostroke.server.several.source import OF_MODEL
 
     return {name: value for name, value in options.items() if name in OF_MODEL and value not in (None, ())}
 
 
 def _on_demand_s(asked: Resolver) -> float:
-    """How long a model stays that a request has loaded."""
+    """Returns how long a model stays loaded, in seconds, that a request has loaded."""
     usual = asked.asked_value(SeveralSettings.keep_alive)
     return ON_DEMAND_S if usual is None else usual
 
@@ -90,7 +90,7 @@ def _of_models(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sources(references: Sequence[str], options: Mapping[str, Any], asked: Resolver) -> list[ModelSource]:
-    """Those of the command line first, then those of the file, the folder and the store."""
+    """Returns the models of the command line first, then those of the file, the folder and the store."""
     from twostroke.server.several.places import file_sources, folder_sources, store_sources
     from twostroke.server.several.source import ModelSource, usual_names
 

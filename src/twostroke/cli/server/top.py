@@ -1,4 +1,4 @@
-"""`twostroke top`: what a running server does, in the terminal."""
+"""`twostroke top`: shows in the terminal what a running server does."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def _watch(picture: Any, frames: Iterator[dict[str, Any]]) -> None:
 
 
 class _Server:
-    """The engine routes of a server. Raises ConfigError where it does not answer, InvalidRequest where it refuses."""
+    """The engine routes of a server. Raises ConfigError where the server does not answer, InvalidRequest where it
+    refuses."""
 
     def __init__(self, url: str, api_key: str | None) -> None:
         self._server = RunningServer(url, api_key, WAIT_S)
@@ -77,7 +78,7 @@ class _Server:
                 raise self._server.stranger() from None
 
     def frames(self) -> Iterator[dict[str, Any]]:
-        """The frames of the steps, without an end. Raises ConfigError when the stream ends."""
+        """Yields the frames of the steps without an end. Raises ConfigError when the stream ends."""
         with self._open("/v1/engine/steps") as got:
             try:
                 for line in got:

@@ -1,4 +1,4 @@
-"""What `twostroke top` shows: frames of a server added up, as figures and as a rich table."""
+"""Adds up the frames of a server for `twostroke top`, and shows them as figures and as a rich table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PHASES = {"queued": "yellow", "filling": "dark_orange", "decoding": "blue", "bac
 
 
 class Picture:
-    """`add` frames, then ask for `figures` or `drawing`."""
+    """The picture of a server: call `add` with frames, then `figures` or `drawing`."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self._about = about
@@ -26,7 +26,7 @@ class Picture:
         self._frame: Mapping[str, Any] = {}
 
     def add(self, frame: Mapping[str, Any]) -> None:
-        """Take in one frame."""
+        """Takes in one frame."""
         self._frame = frame
         for run in frame["runs"]:
             for at, (since_us, *spans_us, _) in enumerate(run["times"]):
@@ -47,7 +47,7 @@ class Picture:
                 )
 
     def figures(self) -> dict[str, Any]:
-        """The figures of the last five seconds of steps; times in seconds, rates in tokens a second."""
+        """Returns the figures of the last five seconds of steps; times in seconds, rates in tokens a second."""
         now_s = self._frame["now_s"]
         steps = [step for step in self._steps if step["end_s"] >= now_s - WINDOW_S]
         spent_s = sum(step["seconds"] for step in steps)
@@ -73,7 +73,7 @@ class Picture:
         }
 
     def drawing(self) -> Group:
-        """The figures as a picture of the terminal's width."""
+        """Returns the figures as a picture of the terminal's width."""
         found = self.figures()
         return Group(
             _head(found), _bars(found), _latency(found), _replicas(found["replicas"]), _requests(found["requests"])
@@ -136,7 +136,7 @@ def _latency(found: Mapping[str, Any]) -> Table:
 
 
 def _replicas(replicas: list[dict[str, Any]]) -> Table:
-    """A row for each replica of a front; a server without replicas has no row."""
+    """Returns a table with a row for each replica of a front; a server without replicas has no row."""
     table = Table(box=None, pad_edge=False)
     columns = ("name", "state", "role", "running", "waiting", "prompt_tokens", "pages_used", "step_s")
     for title in columns if replicas else ():

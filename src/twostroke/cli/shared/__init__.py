@@ -1,1 +1,1 @@
-"""What verbs share: flags, progress, streams, errors and exit codes."""
+"""Code that verbs share: flags, progress, streams, errors and exit codes."""

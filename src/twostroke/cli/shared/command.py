@@ -1,7 +1,7 @@
-"""What every verb shares: help that begins with an example, options from the table, errors, exit codes.
+"""Code that every verb shares: help that begins with an example, options from the table, errors, exit codes.
 
-Exit codes: 0 done; 1 unexpected failure; 2 wrong usage or request; 3 model unusable; 4 does not fit in memory;
-5 native kernels missing or refused; 6 engine stopped; 7 refused, too much is waiting; 130 interrupted.
+Exit codes: 0 done; 1 unexpected failure; 2 wrong usage or request; 3 model unusable; 4 does not fit in memory; 5 native
+kernels missing or refused; 6 engine stopped; 7 refused, too much is waiting; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ class ExampleCommand(click.Command):
         self.example = example
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Example, then usage, text and options."""
+        """Writes the example, then usage, text and options."""
         formatter.write(f"Example: {self.example}\n\n")
         super().format_help(ctx, formatter)
 
 
 class SuggestingGroup(click.Group):
-    """A group that names the nearest command for one that it has not."""
+    """A group that suggests the nearest command for an unknown one."""
 
     synonyms: Mapping[str, str] = {}
-    """What other programs call a command -> what it is called here."""
+    """The names of commands in other programs -> their names here."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command as click does. Raises UsageError (exit code 2) for an unknown name."""
+        """Finds the command as click does. Raises UsageError (exit code 2) for an unknown name."""
         name = args[0]
         known = self.list_commands(ctx)
         if name in known or name.startswith("-") or ctx.resilient_parsing:
@@ -75,7 +75,8 @@ class SuggestingGroup(click.Group):
 
 
 def option_flags(options: tuple[Option[Any], ...]) -> Callable[[Decorated], Decorated]:
-    """A decorator that adds one flag for each option of the table; values stay text, config.py reads them."""
+    """Returns a decorator that adds one flag for each option of the table. Values stay text, and config.py reads them.
+    """
 
     def decorate(function: Decorated) -> Decorated:
         for option in reversed(options):
@@ -92,19 +93,20 @@ def option_flags(options: tuple[Option[Any], ...]) -> Callable[[Decorated], Deco
 
 
 def output_flags(function: Decorated) -> Decorated:
-    """Add --json and --verbose, for verbs that take the booleans `as_json` and `verbose`."""
+    """Adds --json and --verbose, for verbs that take the booleans `as_json` and `verbose`."""
     function = click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")(function)
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
 def exit_code(error: TwostrokeError) -> int:
-    """The documented code of an error's class."""
+    """Returns the documented exit code of an error's class."""
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), 1)
 
 
 @contextlib.contextmanager
 def clear_errors(verbose: bool) -> Iterator[None]:
-    """Print what, why and what to do, without a traceback unless asked; end with the documented code."""
+    """Prints what happened, why, and what to do, without a traceback unless asked. Ends the process with the documented
+    code."""
     try:
         with interruptible():
             yield
@@ -135,7 +137,8 @@ _LESS_MEMORY = "Raise the limit (ulimit -v, the container's memory), or give a s
 
 
 def require_addresses(allowed_bytes: int | None) -> None:
-    """Raises OutOfMemory where the libraries of a verb could not be loaded: some would end the process by a signal."""
+    """Raises OutOfMemory where the libraries of a verb cannot be loaded: some of them would end the process by a
+    signal."""
     if allowed_bytes is not None and allowed_bytes < LEAST_ADDRESS_BYTES:
         raise OutOfMemory(
             f"`ulimit -v` allows this process {allowed_bytes / 1e9:.2f} GB of addresses.",
@@ -145,7 +148,8 @@ def require_addresses(allowed_bytes: int | None) -> None:
 
 
 def end_with_output_problem() -> None:
-    """Ends the process with code 1 where standard output takes nothing; 0 where its reader has left (`| head`)."""
+    """Ends the process with code 1 where standard output cannot be written, or with 0 where its reader has left (`|
+    head`). Does nothing without a problem."""
     problem = output_problem()
     if problem is None:
         return
@@ -155,7 +159,7 @@ def end_with_output_problem() -> None:
 
 
 def print_error(error: TwostrokeError) -> None:
-    """Print an error on standard error, in three lines at most."""
+    """Prints an error on standard error, in three lines at most."""
     _print_error(error.what, error.why, error.fix)
 
 
@@ -167,7 +171,7 @@ def _print_error(what: str, why: str, fix: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Prints one JSON document on standard output."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 

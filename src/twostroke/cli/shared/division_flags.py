@@ -1,4 +1,4 @@
-"""Flags that divide a planned or simulated model among processes, and on what hardware each of them runs."""
+"""Flags that divide a planned or simulated model among processes, and that name the hardware of each process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ THIS = ("this", "here")
 
 @dataclass(frozen=True)
 class DivisionFlags:
-    """How many ranks or stages hold the model, and how fast they exchange."""
+    """The flags of how many ranks or stages hold the model, and how fast they exchange."""
 
     tensor_parallel: int = flag(
         "--tensor-parallel",
@@ -56,8 +56,8 @@ class DivisionFlags:
 
 
 def read_hardware(name: str | None, processes: int = 1) -> Target:
-    """An entry of the catalogue; or one process's share of this machine, as the doctor measured it (now, where it
-    never did), or as guessed where it cannot be measured now."""
+    """Returns an entry of the catalogue, or one process's share of this machine. This machine is described by the
+    doctor's measurement, which is made now where there is none. It is guessed where it cannot be measured now."""
     from twostroke.lab.planner.target import named_target
 
     if name is not None and name.strip().lower() not in THIS:
@@ -76,8 +76,9 @@ def read_hardware(name: str | None, processes: int = 1) -> Target:
 
 
 def _this_machine(here: ThisMachine, available_bytes: int) -> Target:
-    """It by the measurement, which is made now where none is kept; by a guess where other programs or too little
-    memory stand in the way: a plan needs an answer, and standard error names what the answer rests on."""
+    """Returns this machine by its measurement, which is made now where none is kept. Returns a guess where other
+    programs or too little memory prevent the measurement. A plan needs an answer, and standard error names the basis of
+    the answer."""
     from twostroke.lab.planner.doctor.examine import MachineBusy
     from twostroke.lab.planner.target import guessed_target, here_target
     from twostroke.types.spec.hardware_guess import guessed_cpu
@@ -92,7 +93,7 @@ def _this_machine(here: ThisMachine, available_bytes: int) -> Target:
 
 
 def require_hardware(name: str | None) -> None:
-    """Raises ConfigError for a name that the catalogue does not have. Nothing is measured."""
+    """Raises ConfigError for a name that is not in the catalogue. Nothing is measured."""
     from twostroke.lab.planner.target import named_target
 
     if name is not None and name.strip().lower() not in THIS:
@@ -100,7 +101,7 @@ def require_hardware(name: str | None) -> None:
 
 
 def divided_target(asked: DivisionFlags, hardware: str | None, spec: Model) -> tuple[Target, ParallelPlan | None]:
-    """What each process runs on, and the division of `spec`; None for one process.
+    """Returns the machine on which each process runs, and the division of `spec`; None for one process.
 
     Raises ConfigError. A count by which the model cannot be divided is refused before this machine is measured.
     """

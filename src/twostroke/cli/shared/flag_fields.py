@@ -1,4 +1,5 @@
-"""Flags of a verb as fields of a dataclass. Each flag is written once, and the verb takes one object of them."""
+"""Declares the flags of a verb as fields of a dataclass. Each flag is written once, and the verb takes one object of
+them."""
 
 from __future__ import annotations
 
@@ -14,12 +15,14 @@ _OPTION = "click option"
 
 
 def flag(*names: str, **attributes: Any) -> Any:
-    """A field whose value is that of this option. names and attributes: those that `click.option` takes."""
+    """Returns a field whose value is that of this option. names, attributes: the arguments that `click.option` takes.
+    """
     return field(metadata={_OPTION: (names, attributes)})
 
 
 def flags_of(group: type) -> tuple[Callable[[Any], Any], ...]:
-    """The options that are the fields of a dataclass, in their order. A command gets each value by its field's name."""
+    """Returns the options that are the fields of a dataclass, in their order. A command gets each value by its field's
+    name."""
     made = []
     for each in fields(group):
         names, attributes = each.metadata[_OPTION]
@@ -28,12 +31,13 @@ def flags_of(group: type) -> tuple[Callable[[Any], Any], ...]:
 
 
 def taken(group: type[Group], options: dict[str, Any]) -> Group:
-    """Take the values of a group's flags out of a command's options, as one object."""
+    """Takes the values of a group's flags out of a command's options, and returns them as one object."""
     return group(**{each.name: options.pop(each.name) for each in fields(group)})  # type: ignore[arg-type]
 
 
 def taking(group: type, name: str = "asked") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options that are the fields of a dataclass. The command gets one object of it, by this name."""
+    """Returns a decorator that adds the options that are the fields of a dataclass. The command gets one object of it,
+    as `name`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(command)

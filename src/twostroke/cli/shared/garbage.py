@@ -1,4 +1,5 @@
-"""When Python searches for garbage: not during a start, and later not among what lasts as long as the process.
+"""Decides when Python searches for garbage: not during a start, and later not among objects that last as long as the
+process.
 
 A start makes a hundred thousand objects, of which one in a hundred is garbage. Searching them again and again took a
 sixth of its processor time. A full search later, between two tokens of a stream, took up to 88 ms with the embedded
@@ -13,19 +14,20 @@ from contextlib import contextmanager
 
 
 def put_off() -> None:
-    """Nothing is searched from now on, until `lasting_heap` or `resume`: for a command that loads a model."""
+    """Stops the search for garbage until `lasting_heap` or `resume`. It is for a command that loads a model."""
     gc.disable()
 
 
 def resume() -> None:
-    """Search again, but for what is there now: the model is loaded."""
+    """Starts the search for garbage again, without the present objects. It is called when the model is loaded."""
     gc.freeze()
     gc.enable()
 
 
 @contextmanager
 def lasting_heap() -> Iterator[None]:
-    """Keep what is there now out of garbage collection until the end. For the owner of the process, after loading."""
+    """Keeps the present objects out of garbage collection until the end. It is for the owner of the process, after
+    loading."""
     resume()
     try:
         yield

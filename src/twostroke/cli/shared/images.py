@@ -1,4 +1,5 @@
-"""Image files that a person names, as an option, by a command of a conversation, or in the words of a message."""
+"""Reads image files that a person names, either as an option, by a command of a conversation, or in the words of a
+message."""
 
 from __future__ import annotations
 
@@ -19,11 +20,13 @@ _PATH = re.compile(
     rf"""|({_BEGINS}(?:\\\ |\S)*?\.(?:{"|".join(ENDINGS)}))(?!\S))""",
     re.IGNORECASE,
 )
-"""A path begins with /, ./, ../, ~/ or a drive; with a space in it, it has quotes, or a backslash before the space."""
+"""The pattern of a path. A path begins with /, ./, ../, ~/ or a drive. With a space in it, it has quotes, or a
+backslash before the space."""
 
 
 def image_part(name: str) -> dict[str, Any]:
-    """The part of a message for a file or a URL. The file is read now. Raises InvalidRequest where it cannot be."""
+    """Returns the part of a message for a file or a URL. The file is read now. Raises InvalidRequest where it cannot be
+    read."""
     if name.lower().startswith(REMOTE):
         return {"type": "image_url", "image_url": {"url": name}}
     try:
@@ -37,7 +40,8 @@ def image_part(name: str) -> dict[str, Any]:
 
 
 def paths_in(text: str) -> tuple[str, list[str]]:
-    """The text without the image files that it names, and their paths in order. What is no file stays text."""
+    """Returns the text without the image files that it names, and their paths in order. Words that name no file stay in
+    the text."""
     paths: list[str] = []
 
     def taken(found: re.Match[str]) -> str:
@@ -52,7 +56,7 @@ def paths_in(text: str) -> tuple[str, list[str]]:
 
 
 def message_of(text: str, images: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A user's message: its images stand before its text."""
+    """Returns a user's message, with its images before its text."""
     if not images:
         return {"role": "user", "content": text}
     words = [{"type": "text", "text": text}] if text else []
@@ -60,7 +64,7 @@ def message_of(text: str, images: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def as_sent(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as a server takes it: files in base64."""
+    """Returns a message in the form that a server takes, with files in base64."""
     content = message["content"]
     if isinstance(content, str):
         return dict(message)

@@ -1,7 +1,7 @@
-"""What Ctrl-C does while no verb runs: it ends the process with code 130, without a traceback.
+"""Defines what Ctrl-C does while no verb runs: it ends the process with code 130, without a traceback.
 
-While a verb runs, Ctrl-C raises KeyboardInterrupt as usual, so that files and engines are closed. Before and after it
-there is nothing to close, and an exception would end in a traceback from the middle of an import.
+While a verb runs, Ctrl-C raises KeyboardInterrupt as usual, so that files and engines are closed. Before and after the
+verb there is nothing to close, and an exception would end in a traceback from the middle of an import.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ def _end(_number: int, _frame: FrameType | None) -> None:
 
 
 def end_quietly() -> None:
-    """End without a traceback on SIGINT from now on, unless the parent process asked that SIGINT be ignored."""
+    """Makes SIGINT end the process without a traceback from now on, unless the parent process asked that SIGINT be
+    ignored."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt inside, where `end_quietly` was asked for; one that comes later ends quietly."""
+    """Makes Ctrl-C raise KeyboardInterrupt inside the block, where `end_quietly` was called before. A later Ctrl-C ends
+    the process quietly."""
     if signal.getsignal(signal.SIGINT) is not _end:
         yield
         return
@@ -40,6 +42,6 @@ def interruptible() -> Iterator[None]:
 
 
 def finish_undisturbed() -> None:
-    """Signals are ignored from now on: what is left to do is short, and must not be cut."""
+    """Ignores signals from now on: the remaining work is short, and must not be cut."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

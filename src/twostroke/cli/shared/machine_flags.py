@@ -1,4 +1,4 @@
-"""Flags that say on what machine a simulation runs, and what they are read into."""
+"""Flags of the machine on which a simulation runs, and the functions that read them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 COPY_BYTES = 2
-"""A byte that is copied between the pool and a buffer is read once and written once."""
+"""The bytes of memory traffic for each byte that is copied between the pool and a buffer: one read and one written."""
 
 
 def low_high(text: str) -> tuple[int, int]:
@@ -110,7 +110,8 @@ FLEET_FLAGS = (
 def _images(
     options: dict[str, Any], found: PlannedModel, ask: Ask, target: Target, divided: bool
 ) -> tuple[SimulatedImages, int] | None:
-    """The images of each prompt, and the bytes of what encodes them; None where there are none. Raises ConfigError."""
+    """Returns the images of each prompt, and the memory of their encoder in bytes; None where there are none. Raises
+    ConfigError."""
     texts = options.get("images") or ()
     if not texts:
         return None
@@ -130,7 +131,8 @@ def _images(
 
 
 def _disk(options: dict[str, Any], target: Target, setup: ReplicaSetup, divided: bool) -> SimulatedDisk | None:
-    """What keeps pages of prompts; None where nothing does. Raises ConfigError where an engine keeps none."""
+    """Returns the simulated disk that keeps pages of prompts; None without one. Raises ConfigError where an engine
+    cannot keep any."""
     from twostroke.lab.sim.disk import SimulatedDisk
 
     if not options.get("kv_disk"):
@@ -147,7 +149,7 @@ def _disk(options: dict[str, Any], target: Target, setup: ReplicaSetup, divided:
 
 
 def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSetup]:
-    """(title, settings, one replica). Raises ConfigError, ModelError, OutOfMemory."""
+    """Returns (title, settings, one replica). Raises ConfigError, ModelError, OutOfMemory."""
     from twostroke.engine.scheduler.limits.gap_limiter import GapRule
     from twostroke.lab.planner.adapted import with_places
     from twostroke.lab.planner.ask import make_ask
@@ -208,7 +210,7 @@ def read_setup(options: dict[str, Any]) -> tuple[str, dict[str, Any], ReplicaSet
 
 
 def where(target: Target, divided: ParallelPlan | None) -> str:
-    """What a replica runs on, in words."""
+    """Returns the hardware of a replica, in words."""
     if divided is None:
         return target.title
     division, link = divided.division, divided.link
@@ -219,7 +221,7 @@ def where(target: Target, divided: ParallelPlan | None) -> str:
 
 
 def read_fleet(options: dict[str, Any], setup: ReplicaSetup) -> FleetPlan:
-    """The fleet that the fleet flags describe. Raises ConfigError."""
+    """Returns the fleet that the fleet flags describe. Raises ConfigError."""
     from twostroke.lab.sim.fleet import FleetPlan
     from twostroke.lab.sim.transfer import Link
 

@@ -1,4 +1,4 @@
-"""Files that a command was asked to write: checked before the work begins, written whole or not at all."""
+"""Files that a command was asked to write: they are checked before the work begins, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twostroke.types.errors import ConfigError
 
 
 def check_place(path: Path, option: str) -> None:
-    """Raises ConfigError, before anything is measured, where a report could not be written."""
+    """Raises ConfigError where a report could not be written. It is called before anything is measured."""
     try:
         folder = path.resolve().parent
         if not folder.is_dir():
@@ -29,12 +29,13 @@ def check_place(path: Path, option: str) -> None:
 
 
 def place_for(path: Path, interrupted: bool) -> Path:
-    """An interrupted run never takes the place of a whole one: where there is a file, it goes next to it."""
+    """Returns the path for a report. An interrupted run never replaces the report of a whole run: where there is a
+    file, the new report goes next to it."""
     return path.with_name(f"{path.stem}.interrupted{path.suffix}") if interrupted and path.exists() else path
 
 
 def write_bytes(path: Path, content: bytes, option: str) -> None:
-    """All of it or nothing: a half-written file never takes the place of a good one. Raises ConfigError."""
+    """Writes all bytes or none: a half-written file never takes the place of a good one. Raises ConfigError."""
     partial = _partial(path)
     try:
         try:
@@ -52,17 +53,17 @@ def write_bytes(path: Path, content: bytes, option: str) -> None:
 
 
 def write_whole(path: Path, text: str, option: str) -> None:
-    """A text; see write_bytes."""
+    """Writes a text as `write_bytes` writes bytes."""
     write_bytes(path, text.encode(), option)
 
 
 def write_json(path: Path, value: Mapping[str, Any], option: str) -> None:
-    """Write a value as JSON; see write_whole."""
+    """Writes a value as JSON; see write_whole."""
     write_whole(path, json.dumps(value, indent=1) + "\n", option)
 
 
 def _partial(path: Path) -> Path:
-    """The path of the partial file: next to the file itself, even where `path` is a link to it."""
+    """Returns the path of the partial file: next to the file itself, even where `path` is a link to it."""
     place = path.resolve()
     return place.with_name(f"{place.name}.{os.getpid()}.partial")
 

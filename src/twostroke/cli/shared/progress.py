@@ -1,4 +1,4 @@
-"""Progress of long work on standard error: a bar in a terminal, a line now and then elsewhere."""
+"""Shows the progress of long work on standard error: a bar in a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 
 Progress = Callable[[int, int, str], None]
-"""(done_bytes, total_bytes, what)"""
+"""A function of (done_bytes, total_bytes, what)."""
 
 LONG_BYTES = 100_000_000
-"""Loads shorter than this show no progress."""
+"""The least bytes of a load that shows progress."""
 
 LINES_EVERY_S = 0.2
 LINE_EVERY_S = 10.0
-"""A slow disk or network is not taken for a process that hangs."""
+"""The longest time in seconds without a line of progress, so that a slow disk or network does not look like a process
+that hangs."""
 
 
 @contextlib.contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
-    """A callback that draws; nothing is drawn where it is never called."""
+    """Yields a callback that draws a bar. Nothing is drawn where it is never called."""
     if not sys.stderr.isatty():
         yield _line_printer(title)
         return
@@ -48,7 +49,8 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def progress_lines(title: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
-    """A callback that writes lines of JSON for a program that reads them: one in LINES_EVERY_S, and the last."""
+    """Yields a callback that writes lines of JSON for a program: at most one in LINES_EVERY_S seconds, and the last
+    one."""
     at_s = -math.inf
 
     def update(done_bytes: int, total_bytes: int, what: str) -> None:
@@ -62,7 +64,8 @@ def progress_lines(title: str, clock: Callable[[], float] = time.monotonic) -> I
 
 
 def _line_printer(title: str, clock: Callable[[], float] = time.monotonic) -> Progress:
-    """Where the way is long, one line for every fifth of it, and one after every LINE_EVERY_S without any."""
+    """Returns a callback that prints lines for long loads: one for every fifth, and one after every LINE_EVERY_S
+    without a line."""
     printed, at_s = 0, clock()
 
     def update(done_bytes: int, total_bytes: int, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Texts of flags as values: times, rates, formats."""
+"""Reads the texts of flags as values: times, rates, formats."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bytes_per_s(text: str) -> float:
 
 
 def reading(read: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    """A click callback from a function that raises ValueError."""
+    """Returns a click callback from a function that raises ValueError."""
 
     def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
         try:

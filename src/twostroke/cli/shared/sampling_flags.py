@@ -1,4 +1,4 @@
-"""Flags of the sampling parameters, shared by generate and chat."""
+"""Flags of the sampling parameters, shared by `generate` and `chat`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _GRAMMAR_FLAGS: tuple[tuple[str, str, str], ...] = (
 
 
 def sampling_flags(function: Decorated) -> Decorated:
-    """Add the flags; unset ones are None."""
+    """Adds the flags. The value of a flag that is not given is None."""
     for flag, kind, text in reversed(_FLAGS):
         function = click.option(flag, type=kind, default=None, help=text)(function)
     for flag, metavar, text in reversed(_LIST_FLAGS):
@@ -64,7 +64,8 @@ def sampling_flags(function: Decorated) -> Decorated:
 
 
 def take_sampling(values: dict[str, Any], model_defaults: Mapping[str, Any]) -> SamplingParams:
-    """Pop the flags' values; the model's generation_config fills what was not given. Raises InvalidRequest."""
+    """Takes the values of the flags out of `values`. The model's generation_config gives the values that are missing.
+    Raises InvalidRequest."""
     asked: dict[str, Any] = {"temperature": 0.0, **model_defaults}
     for flag, _, _ in (*_FLAGS, *_LIST_FLAGS):
         name = flag[2:].replace("-", "_")
@@ -76,7 +77,7 @@ def take_sampling(values: dict[str, Any], model_defaults: Mapping[str, Any]) -> 
 
 
 def _grammar(schema_file: str | None, pattern: str | None) -> Grammar | None:
-    """What the answer must look like. Raises InvalidRequest."""
+    """Returns the grammar of the answer; None without one. Raises InvalidRequest."""
     if schema_file is not None and pattern is not None:
         raise InvalidRequest("--json-schema and --regex both ask for a form of the answer.", fix="Give one.")
     if pattern is not None:
@@ -93,6 +94,6 @@ def _grammar(schema_file: str | None, pattern: str | None) -> Grammar | None:
 
 
 def pop_sampling(values: dict[str, Any]) -> dict[str, Any]:
-    """Take the sampling flags out of a command's values, for `take_sampling` once the model is known."""
+    """Takes the sampling flags out of a command's values, for `take_sampling` once the model is known."""
     names = [flag[2:].replace("-", "_") for flag, _, _ in (*_FLAGS, *_LIST_FLAGS)]
     return {name: values.pop(name) for name in [*names, "json_schema", "regex", "stop"]}

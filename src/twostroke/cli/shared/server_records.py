@@ -1,9 +1,9 @@
-"""Servers of this user that run now: each leaves a record while it serves, so that `ps`, `run` and `stop` find it.
+"""Records of this user's running servers: each leaves a record while it serves, so that `ps`, `run` and `stop` find it.
 
     <cache>/servers/<process id>.json
 
-A record counts as long as its process runs: the process is known by its id and by when it began, because ids are used
-again. Records of processes that have ended are removed by whoever finds them.
+A record counts as long as its process runs. The process is known by its id and by its start time, because the system
+uses ids again. Any command that finds records of ended processes removes them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from twostroke.types.decoders import json_decoder
 from twostroke.weights.store.whole_file import write_whole
 
 SERVERS = "servers"
-"""The part of the cache folder that is this module's."""
+"""The part of the cache folder that belongs to this module."""
 
 
 class ServerRecord(Struct, frozen=True):
-    """pid: the process to end, which is the supervisor where there is one. began: when it began, in the system's own
-    count. names: what requests may call its models. model: what was asked for at its start."""
+    """The record of one server. pid: the process to end, which is the supervisor where there is one. began: its start
+    time, in the system's own count. names: the names by which requests may call its models. model: the model that was
+    asked for at its start."""
 
     pid: int
     began: str
@@ -36,7 +37,7 @@ class ServerRecord(Struct, frozen=True):
 
     @property
     def runs(self) -> bool:
-        """Whether that process runs, and is this user's."""
+        """Whether the recorded process runs and belongs to this user."""
         return began_of(self.pid) == self.began != ""
 
 
@@ -44,7 +45,7 @@ _DECODER = json_decoder(ServerRecord)
 
 
 def began_of(pid: int) -> str:
-    """When a process of this user began; "" where none of that id runs."""
+    """Returns the start time of a process of this user; "" where no such process runs."""
     with contextlib.suppress(OSError, IndexError):
         if os.stat(f"/proc/{pid}").st_uid == here.user_number():
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -53,7 +54,7 @@ def began_of(pid: int) -> str:
 
 
 def running_servers(folder: Path) -> list[ServerRecord]:
-    """The servers of this user that run, in the order in which they began."""
+    """Returns the running servers of this user, in the order in which they began."""
     found = []
     with contextlib.suppress(OSError):
         for path in sorted(folder.glob("*.json")):
@@ -68,8 +69,11 @@ def running_servers(folder: Path) -> list[ServerRecord]:
 
 @contextlib.contextmanager
 def recorded(folder: Path, pid: int, url: str, model: str, names: Sequence[str]) -> Iterator[None]:
-    """A record of this server until the block ends; none where it cannot be written, because serving goes on without
-    it. It has the name of this process: several workers of one supervisor follow one another."""
+    """Keeps a record of this server until the block ends. Where the record cannot be written, there is none, and
+    serving continues.
+
+    The record has the name of this process, because several workers of one supervisor follow one another.
+    """
     path = folder / f"{os.getpid()}.json"
     record = ServerRecord(pid, began_of(pid), url, model, tuple(names))
     with contextlib.suppress(OSError):

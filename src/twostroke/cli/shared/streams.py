@@ -1,4 +1,4 @@
-"""The three standard streams as the calling program left them: closed, full, or in another encoding."""
+"""Prepares the three standard streams, which the calling program may have left closed, full, or in another encoding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ ISO_HINT = "Convert it, for example with `iconv -f latin1 -t utf-8`."
 
 
 def open_missing_streams() -> None:
-    """A stream that the parent process closed becomes /dev/null, so that no file or socket takes its descriptor."""
+    """Opens /dev/null for each stream that the parent process closed, so that no file or socket takes its descriptor.
+    """
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -37,7 +38,7 @@ class RecordedOutput(io.FileIO):
     problem: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Write as FileIO does, and note the problem where that fails."""
+        """Writes as FileIO does, and records the problem where that fails."""
         try:
             return super().write(data) or 0
         except OSError as error:
@@ -46,17 +47,17 @@ class RecordedOutput(io.FileIO):
 
 
 def in_utf8() -> None:
-    """Start the same command again in Python's UTF-8 mode, where the locale has ASCII only: arguments, paths and
-    standard streams are then read as every other program of today writes them. Does nothing in UTF-8 and elsewhere."""
+    """Starts the same command again in Python's UTF-8 mode, where the locale has only ASCII. Arguments, paths and
+    standard streams are then read as UTF-8, as other programs write them. Does nothing with any other encoding."""
     ascii_only = codecs.lookup(sys.getfilesystemencoding()).name == "ascii"
     if ascii_only and not sys.flags.utf8_mode and sys.executable and sys.orig_argv:
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
 
 
 def prepare_streams() -> None:
-    """Input: bytes that are not text come through as lone surrogates, as in arguments; see `as_text`.
+    """Prepares the streams. Input bytes that are not text are read as lone surrogates, as in arguments; see `as_text`.
 
-    Output is recorded for `output_problem`: an OSError alone does not say which file it comes from. A character that
+    Output is recorded for `output_problem`: an OSError alone does not tell which file it comes from. A character that
     the output's encoding does not have is written as its escape.
     """
     if isinstance(sys.stdin, io.TextIOWrapper):
@@ -71,7 +72,7 @@ def prepare_streams() -> None:
 
 
 def as_text(text: str, what: str) -> str:
-    """Check a text and return it unchanged. Raises InvalidRequest where bytes in it were not UTF-8."""
+    """Checks a text and returns it unchanged. Raises InvalidRequest where bytes in it were not UTF-8."""
     for position, character in enumerate(text):
         if "\udc80" <= character <= "\udcff":
             raise InvalidRequest(
@@ -89,9 +90,10 @@ def checked_arguments(words: Sequence[str]) -> None:
 
 
 def output_problem() -> str | None:
-    """Why standard output could not be written; None where it could, "" where its reader has left (`| head`).
+    """Returns why standard output could not be written; None where it could be written, "" where its reader has left
+    (`| head`).
 
-    What was not written is then dropped, and one message says so.
+    Text that was not written is then dropped, and one message reports it.
     """
     output = sys.stdout
     raw = getattr(getattr(output, "buffer", None), "raw", None)
@@ -107,7 +109,7 @@ def output_problem() -> str | None:
 
 
 def _drop(descriptor: int) -> None:
-    """What is in buffers goes to /dev/null: the interpreter flushes once more when it ends, and would fail again."""
+    """Sends the text in buffers to /dev/null: the interpreter flushes once more when it ends, and would fail again."""
     with contextlib.suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, descriptor)

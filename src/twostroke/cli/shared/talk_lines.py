@@ -1,4 +1,4 @@
-"""How a model converses, printed: for `config --talk` and for `doctor MODEL`."""
+"""Prints how a model converses, for `config --talk` and for `doctor MODEL`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twostroke.cli.shared.command import print_json
 
 
 def print_talk(model: str, as_json: bool, options: Mapping[str, Any]) -> None:
-    """Print it. Raises TwostrokeError."""
+    """Prints how the model converses. Raises TwostrokeError."""
     from msgspec import to_builtins
 
     from twostroke.assembly.talk import lines, talk_of

@@ -1,4 +1,4 @@
-"""`twostroke alias`: names of one's own for models."""
+"""`twostroke alias`: a user's own names for models."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def _check(name: str) -> None:
 
 
 def _full(model: str) -> str:
-    """What is kept for a model: a path from the root, and what an alias means instead of its name. So an alias means
-    the same from every folder, and no two aliases can mean each other. Raises ModelNotFound."""
+    """Returns what is kept for a model: an absolute path, or the meaning of an alias instead of its name. So an alias
+    means the same from every folder, and no two aliases can mean each other. Raises ModelNotFound."""
     from twostroke.assembly.folders import SHIPPED
     from twostroke.assembly.settings.names import meant
     from twostroke.weights.hub.reference import reference_of

@@ -1,4 +1,4 @@
-"""Where the hub's cache and our own are."""
+"""Finds the folders of the hub's cache and of our own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from twostroke.types.errors import ConfigError
 
 
 def hub_cache() -> Path:
-    """The folder of all models: HF_HUB_CACHE, or below HF_HOME."""
+    """Returns the folder of all models: HF_HUB_CACHE, or a folder below HF_HOME."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
 def packed_folder(asked: str | None) -> Path:
-    """Where the packed files lie, by flag, variable or default. Raises ConfigError where the cache is off."""
+    """Returns the folder of the packed files, by flag, variable or default. Raises ConfigError where the cache is off.
+    """
     from twostroke.assembly.settings.env import asked_by_environment, read_machine
     from twostroke.assembly.settings.resolver import Resolver, collect
     from twostroke.weights.packed.cache_choice import NO_CACHE, PACKED

@@ -1,4 +1,4 @@
-"""What is known of a model on this machine without reading its weights: its shape, its template, its files."""
+"""Finds the facts about a model on this machine without reading its weights: its shape, its template, its files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ LICENSE_KEY = "general.license"
 
 @dataclass(frozen=True)
 class ShownModel:
-    """Sizes in bytes. template: the names of its chat templates. format: how it writes turns, by the template; or why
-    that is not known. files: each with its size. packed: files that a start maps. fit: a text says why none is
-    known."""
+    """The facts about a model; sizes are in bytes. template: the names of its chat templates. format: how it writes
+    turns, by the template; or why that is not known.
+
+    files: each file with its size. packed: the packed files that a start maps. fit: whether it fits into memory; a text
+    gives the reason where this is not known.
+    """
 
     name: str
     reference: str | None
@@ -42,12 +45,12 @@ class ShownModel:
     fit: MemoryFit | str
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the facts as plain values."""
         fit = {"why_unknown": self.fit} if isinstance(self.fit, str) else {"fits": self.fit.fits, **asdict(self.fit)}
         return {**asdict(self), "fit": fit}
 
     def words(self) -> str:
-        """One line for each fact, for people."""
+        """Returns one line for each fact, for people."""
         active = f", {_count(self.active_parameters)} of them for a token"
         rows = {
             "reference": self.reference or "",
@@ -68,7 +71,8 @@ class ShownModel:
 
 
 def facts_of(model: str, revision: str | None = None) -> ShownModel:
-    """The network is not used. Raises ModelNotFound where the model is not here, UnsupportedModel, CorruptModel."""
+    """Returns the facts about a model. The network is not used. Raises ModelNotFound where the model is not on this
+    machine, UnsupportedModel, CorruptModel."""
     from twostroke.assembly.settings.env import read_machine
     from twostroke.assembly.settings.names import meant
     from twostroke.lab.planner.fit import fit_or_reason
@@ -103,7 +107,7 @@ def facts_of(model: str, revision: str | None = None) -> ShownModel:
 
 
 def found_here(model: str, revision: str | None = None) -> ModelFolder:
-    """Where a model lies, without any download. Raises ModelNotFound."""
+    """Returns the folder of a model, without any download. Raises ModelNotFound."""
     from twostroke.assembly.folders import SHIPPED
     from twostroke.assembly.settings.names import meant
     from twostroke.weights.hub.hub import ModelFolder, resolve_model
@@ -122,7 +126,7 @@ def found_here(model: str, revision: str | None = None) -> ModelFolder:
 
 
 def _talk(path: Path, kept: Path) -> tuple[tuple[str, ...], str]:
-    """The names of the chat templates, and the format that was found."""
+    """Returns the names of the chat templates, and the format that was found."""
     from twostroke.text.chat_template import ChatTemplate
     from twostroke.text.talk.learn.find import find_format
     from twostroke.text.template_files import read_sources
@@ -150,9 +154,14 @@ def _quantization(path: Path, said: str, dtype: str) -> str:
     return said or f"none: {dtype}"
 
 
+<<<<<<< HEAD
 def license_of(model: str, path: Path) -> str:
     """As the hub named it when the model was pulled; else as the files name it."""
     from twostroke.assembly.settings.env import read_machine
+=======
+def _license(path: Path, reference: str | None, kept: Path) -> str:
+    """Returns the licence that the hub named when the model was pulled, or else the one that its files name."""
+>>>>>>> refs/heads/eng6
     from twostroke.weights.gguf.container import GgufFile
     from twostroke.weights.store.records import RECORDS, read_record
 
@@ -171,6 +180,7 @@ def license_of(model: str, path: Path) -> str:
     return "" if text is None else f"in {text}"
 
 
+<<<<<<< HEAD
 def license_file(path: Path) -> Path | None:
     """The file with the text of a model's licence."""
     folder = path.parent if path.is_file() else path
@@ -190,6 +200,10 @@ def _reference(model: str) -> str | None:
 
 def model_files(path: Path) -> dict[str, int]:
     """The files of a model by name, with the bytes that their links lead to."""
+=======
+def _files(path: Path) -> dict[str, int]:
+    """Returns the files of a model by name, each with the size of the file that its link leads to."""
+>>>>>>> refs/heads/eng6
     from twostroke.weights.gguf.file_names import parts_of
 
     if path.is_file():
@@ -200,7 +214,7 @@ def model_files(path: Path) -> dict[str, int]:
 
 
 def _packed(path: Path, kept: Path) -> dict[str, int]:
-    """The packed files that were made of this model."""
+    """Returns the packed files that were made from this model."""
     from twostroke.weights.packed.cache_choice import PACKED
     from twostroke.weights.packed.cache_folder import cached_files
 

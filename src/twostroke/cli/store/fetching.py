@@ -1,4 +1,5 @@
-"""Bringing a model of a hub here: what it is and whether it fits is known before the first byte of its weights."""
+"""Downloads a model of a hub. Its size, its licence and whether it fits are known before the first byte of its weights.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class PullWish:
-    """What is to be brought. anyway: also where it does not fit or cannot run. say: told what is brought. shows: what
-    shows the progress of a stage."""
+    """A model to be downloaded. anyway: whether to download it even where it does not fit or cannot run. say: a
+    function that prints what is downloaded. shows: a function that shows the progress of a stage."""
 
     model: str
     revision: str | None = None
@@ -47,8 +48,8 @@ class PullWish:
 
 @dataclass(frozen=True)
 class Prospect:
-    """What is known before the download. offer: None where the hub was not asked or did not answer. fit: a text says
-    why none is known."""
+    """The facts that are known before the download. offer: None where the hub was not asked or did not answer. fit:
+    whether it fits into memory; a text gives the reason where this is not known."""
 
     name: str
     reference: str | None
@@ -57,7 +58,7 @@ class Prospect:
     refusal: TwostrokeError | None = None
 
     def words(self) -> str:
-        """What a person is told before the download."""
+        """Returns the text that a person sees before the download."""
         offer = self.offer
         if offer is None:
             return ""
@@ -71,7 +72,7 @@ class Prospect:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the facts as plain values."""
         from dataclasses import asdict
 
         offer = self.offer
@@ -92,7 +93,7 @@ class Prospect:
 
 
 def prospect_of(wish: PullWish) -> Prospect:
-    """Ask the hub what the name means there, and whether it would fit. Raises ModelNotFound, ConfigError."""
+    """Asks the hub which model the name means, and whether it would fit. Raises ModelNotFound, ConfigError."""
     from twostroke.assembly.settings.env import hub_offline
     from twostroke.assembly.settings.names import meant
     from twostroke.weights.hub.hub import EMBEDDED
@@ -117,7 +118,8 @@ def prospect_of(wish: PullWish) -> Prospect:
 
 
 def bring(wish: PullWish, prospect: Prospect) -> ModelFolder:
-    """Download what is missing, after `prospect.refusal` was heeded; goes on where an earlier run stopped."""
+    """Downloads the files that are missing, unless `heed` raises `prospect.refusal`. Continues where an earlier run
+    stopped."""
     from twostroke.assembly.settings.env import hub_offline
     from twostroke.weights.hub.hub import resolve_model
 
@@ -134,7 +136,7 @@ def bring(wish: PullWish, prospect: Prospect) -> ModelFolder:
 
 
 def heed(wish: PullWish, prospect: Prospect) -> None:
-    """Raises the refusal, unless the model is here already, or the user wants it all the same and says so."""
+    """Raises the refusal, unless the model is here already, or the user confirms that it is wanted all the same."""
     refusal, offer = prospect.refusal, prospect.offer
     if refusal is None or wish.anyway or offer is None or not offer.missing_bytes:
         return
@@ -146,7 +148,8 @@ def heed(wish: PullWish, prospect: Prospect) -> None:
 
 
 def pack(wish: PullWish, folder: ModelFolder) -> Path | None:
-    """Pack the weights as the first start would. None, and a sentence, where that cannot be: the start packs then."""
+    """Packs the weights as the first start would. Where this fails, prints a sentence and returns None; the start then
+    packs them."""
     from twostroke.assembly.packed_ahead import pack_ahead
 
     def report(sentence: str) -> None:
@@ -163,7 +166,7 @@ def pack(wish: PullWish, folder: ModelFolder) -> Path | None:
 
 
 def _fit(wish: PullWish, name: str, offer: Offer) -> MemoryFit | str | TwostrokeError:
-    """The fit; a text where it cannot be known; an error where the model cannot run."""
+    """Returns whether the model fits; a text where this cannot be known; an error where the model cannot run."""
     from twostroke.lab.planner.fit import fit_of
     from twostroke.lab.planner.model_config import read_header, read_model
     from twostroke.weights.hub.remote_header import fetch_headers
@@ -205,7 +208,8 @@ def _refusal(offer: Offer, fit: MemoryFit | str) -> TwostrokeError | None:
 
 
 def _smaller(offer: Offer, fit: MemoryFit) -> str:
-    """The largest quantization of the repository that would fit, if memory goes by the files' sizes; or nothing."""
+    """Returns the largest quantization of the repository that would fit, if memory grows with the files' sizes; ""
+    without one."""
     from twostroke.weights.gguf.file_names import quant_of
 
     own = offer.models.get(offer.gguf, 0)

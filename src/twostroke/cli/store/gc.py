@@ -1,4 +1,4 @@
-"""`twostroke cache gc`: what of the caches nobody needs any more."""
+"""`twostroke cache gc`: finds the files in the caches that nobody needs any more."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse_days(text: str) -> float:
 
 @dataclass(frozen=True)
 class WasteFlags:
-    """What is waste, and whether it is deleted."""
+    """The flags of which files count as waste, and whether they are deleted."""
 
     older_days: float = flag(
         "--older",

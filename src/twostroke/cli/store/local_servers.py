@@ -1,4 +1,4 @@
-"""The servers of this user on this machine: which run, and which of them has a model."""
+"""Finds the servers of this user on this machine: those that run, and those that have a given model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ _LATEST = ":latest"
 
 
 def local_servers() -> list[ServerRecord]:
-    """Those that run, in the order in which they began."""
+    """Returns the running servers, in the order in which they began."""
     from twostroke.assembly.settings.env import read_machine
 
     return running_servers(read_machine().cache_folder / SERVERS)
 
 
 def having(servers: Sequence[ServerRecord], model: str) -> list[ServerRecord]:
+<<<<<<< HEAD
     """The servers that were started with this model, or serve it under this name."""
     wanted, names = _meaning(model), _spellings(model)
     return [each for each in servers if names & set(map(_plain, each.names)) or _meaning(each.model) == wanted]
@@ -35,6 +36,16 @@ def _spellings(model: str) -> set[str]:
     from twostroke.assembly.settings.names import meant
 
     return {_plain(model), _plain(meant(model)), _meaning(model).lower()}
+=======
+    """Returns the servers that were started with this model, or serve it under this name."""
+    wanted = _meaning(model)
+    return [each for each in servers if _plain(model) in map(_plain, each.names) or _meaning(each.model) == wanted]
+
+
+def name_there(server: ServerRecord, model: str) -> str:
+    """Returns the name by which requests to this server call the model."""
+    return next((name for name in server.names if _plain(name) == _plain(model)), server.names[0])
+>>>>>>> refs/heads/eng6
 
 
 def _plain(name: str) -> str:
@@ -42,7 +53,7 @@ def _plain(name: str) -> str:
 
 
 def _meaning(model: str) -> str:
-    """One text for all ways to name a model: the path of a folder or file, or the reference in full."""
+    """Returns one text for all ways to name a model: the path of a folder or file, or the reference in full."""
     from twostroke.assembly.settings.names import meant
     from twostroke.weights.hub.reference import reference_of
 

@@ -52,7 +52,7 @@ def _of_one(url: str, models: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _of_record(record: ServerRecord, api_key: str | None) -> dict[str, Any]:
-    """What a server of this user says of itself; what is wrong with it, where it does not answer."""
+    """Returns what a server of this user reports about its models, or the problem where it does not answer."""
     models, problem = [], ""
     try:
         models = _models(RunningServer(record.url, api_key, WAIT_S))

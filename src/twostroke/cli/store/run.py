@@ -1,5 +1,5 @@
-"""`twostroke run`: one verb from a name to an answer. It downloads a model that is not here, takes a server that has it
-already, and computes in this process where there is none."""
+"""`twostroke run`: one verb from a name to an answer. It downloads a model that is not here. It uses a server that
+already has the model, or computes in this process where there is none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS = (*ENGINE_OPTIONS, TalkSettings.chat_template)
 
 @dataclass(frozen=True)
 class RunFlags:
-    """What comes before the text, and which server or process answers."""
+    """The flags of the parts before the text, and of the server or process that answers."""
 
     system: str | None = flag("--system", default=None, help="System message.")
     image_files: tuple[str, ...] = flag(
@@ -80,7 +80,7 @@ def command(
 
 
 def _text(prompt: str | None) -> str | None:
-    """What is to be answered; None for a conversation. Raises InvalidRequest where it is empty."""
+    """Returns the text to be answered; None for a conversation. Raises InvalidRequest where it is empty."""
     piped = as_text(sys.stdin.read(), "Standard input") if _is_piped() else ""
     if prompt is None and not piped and sys.stdin.isatty():
         return None
@@ -101,7 +101,8 @@ def _is_piped() -> bool:
 
 @contextlib.contextmanager
 def _answering(model: str, options: dict[str, Any], asked: RunFlags) -> Iterator[Any]:
-    """What answers: a server that has the model, or an engine in this process. Raises TwostrokeError."""
+    """Yields the object that answers: a server that has the model, or an engine in this process. Raises TwostrokeError.
+    """
     served = None if asked.local or (options and asked.url is None) else _served(model, asked.url, asked.api_key)
     if served is not None:
         resume()
@@ -118,7 +119,8 @@ def _answering(model: str, options: dict[str, Any], asked: RunFlags) -> Iterator
 
 
 def _served(model: str, url: str | None, api_key: str | None) -> ServedModel | None:
-    """The model on the server that was named, or on one of this user's that has it."""
+    """Returns the model on the server that was named, or on one of this user's servers that has it; None without one.
+    """
     from twostroke.assembly.settings.env import asked_by_environment
     from twostroke.cli.store.local_servers import having, local_servers, name_there
 
@@ -136,7 +138,7 @@ def _served(model: str, url: str | None, api_key: str | None) -> ServedModel | N
 
 
 def _bring(model: str, revision: str | None) -> None:
-    """Download a model of the hub that is not here. What it is and whether it fits is said first."""
+    """Downloads a model of the hub that is not here. Its facts and whether it fits are printed first."""
     from twostroke.cli.store.facts import found_here
     from twostroke.cli.store.fetching import PullWish, bring, prospect_of
 
@@ -151,7 +153,8 @@ def _bring(model: str, revision: str | None) -> None:
 
 
 def _whole(llm: Any, prompt: Any, params: Any) -> dict[str, Any]:
-    """The whole answer as JSON values. server: where it was computed, None for this process."""
+    """Returns the whole answer as JSON values. server: the address of the server that computed it; None for this
+    process."""
     text, last = "", None
     for last in llm.stream(prompt, params):
         text += last.text

@@ -1,4 +1,4 @@
-"""A model that a running server has, with those methods of `LLM` that a conversation needs."""
+"""A model of a running server, with those methods of `LLM` that a conversation needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ Message = Mapping[str, Any]
 
 
 class ServedModel:
-    """name: how the server calls the model. Messages take the place of token ids: the server has the template.
+    """A model of a running server. name: its name at the server. Messages take the place of token ids, because the
+    server has the template.
 
     sampling_defaults: the values that the model's publisher recommends. sees: whether the model reads images. The
     constructor asks the server for both. Raises ConfigError where the server does not answer, InvalidRequest where it
@@ -62,16 +63,17 @@ class ServedModel:
         return {name: int(value) if name == "top_k" else value for name, value in numbers.items()}
 
     def chat_prompt(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages themselves, with image files in base64."""
+        """Returns the messages themselves, with image files in base64."""
         return [as_sent(message) for message in messages]
 
     def chat_tokens(self, text: str, system: str | None = None) -> list[Message]:
-        """One user message, after a system message where given."""
+        """Returns one user message, after a system message where one is given."""
         before = [] if system is None else [{"role": "system", "content": system}]
         return [*before, {"role": "user", "content": text}]
 
     def stream(self, messages: Sequence[Message], params: SamplingParams) -> Iterator[Delta]:
-        """The answer as it comes. Raises InvalidRequest where the server refuses, EngineStopped where it breaks off."""
+        """Yields the answer piece by piece. Raises InvalidRequest where the server refuses, EngineStopped where the
+        answer breaks off."""
         asked = {name: value for name in _FIELDS if (value := getattr(params, name)) is not None}
         body = {
             **asked,
@@ -94,7 +96,7 @@ class ServedModel:
             raise self._broken("It ended before the answer did.")
 
     def _delta(self, event: dict[str, Any], before: Delta) -> Delta:
-        """One event as the engine's own piece."""
+        """Returns one event of the server as a piece in the engine's form."""
         if "error" in event:
             raise self._broken(str(event["error"].get("message", event["error"])))
         usage = event.get("usage") or {}
@@ -114,7 +116,7 @@ class ServedModel:
         )
 
     def explain(self, _request_id: str) -> list[Any]:
-        """Nothing: the server explains its requests itself (`twostroke explain`)."""
+        """Returns an empty list: the server explains its requests itself (`twostroke explain`)."""
         return []
 
     def _open(self, path: str, body: Mapping[str, Any]) -> IO[bytes]:
@@ -137,7 +139,7 @@ def _events(answer: IO[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _form(grammar: Grammar | None) -> dict[str, Any]:
-    """What the answer must look like, as a field of the request."""
+    """Returns the grammar of the answer as a field of the request."""
     if grammar is None:
         return {}
     if grammar.kind is GrammarKind.REGEX:

@@ -1,4 +1,4 @@
-"""`twostroke show`: what a model on this machine is."""
+"""`twostroke show`: the facts about a model on this machine."""
 
 from __future__ import annotations
 

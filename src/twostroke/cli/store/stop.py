@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """`twostroke stop`: end servers that this user has started on this machine, or let one of their models leave."""
+=======
+"""`twostroke stop`: ends servers that this user has started on this machine."""
+>>>>>>> refs/heads/eng6
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from twostroke.types.errors import ConfigError, EngineStopped
 
 LOOK_EVERY_S = 0.05
 SECOND_SIGNAL_S = 0.5
-"""A second signal that comes sooner counts as the first (server/serve.py)."""
+"""The seconds between two signals. A second signal that comes sooner counts as the first (server/serve.py)."""
 
 
 @click.command(cls=ExampleCommand, example="twostroke stop llama3.2:1b")
@@ -98,7 +102,7 @@ def _unload(record: ServerRecord, model: str, count: int, wish: UnloadWish) -> N
 
 
 def _chosen(servers: list[ServerRecord], model: str | None, all_servers: bool) -> list[ServerRecord]:
-    """Raises ConfigError where it is not clear what is to end."""
+    """Returns the servers to end. Raises ConfigError where it is not clear which ones are meant."""
     if not servers:
         raise ConfigError(
             "No server of this user runs on this machine.",
@@ -119,14 +123,15 @@ def _chosen(servers: list[ServerRecord], model: str | None, all_servers: bool) -
 
 
 def _signal(record: ServerRecord) -> None:
-    """Ask it to end, unless it has ended. Its id is looked at once more: ids are used again."""
+    """Asks a server to end, unless it has ended. Its process is checked once more, because the system uses ids again.
+    """
     if record.runs:
         with contextlib.suppress(ProcessLookupError):
             os.kill(record.pid, signal.SIGTERM)
 
 
 def _wait(servers: list[ServerRecord], wait_s: float) -> list[ServerRecord]:
-    """Those that still run after that time."""
+    """Waits up to `wait_s` seconds, and returns the servers that still run."""
     end_s = time.monotonic() + wait_s
     while (left := [each for each in servers if each.runs]) and time.monotonic() < end_s:
         time.sleep(LOOK_EVERY_S)

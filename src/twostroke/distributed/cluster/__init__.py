@@ -1,1 +1,2 @@
-"""A front that serves clients from replicas in other processes, and what keeps those running, over plain TCP."""
+"""Runs a front that serves clients from replicas in other processes, and keeps these replicas running, over plain TCP.
+"""

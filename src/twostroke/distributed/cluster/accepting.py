@@ -11,10 +11,11 @@ NO_LISTENER = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
 
 
 def accepted(listener: socket.socket) -> tuple[socket.socket, str] | None:
-    """A connection, and the host that it comes from. None where it was lost on the way, and where the process has no
-    room for it: wait a little before the next call.
+    """Returns a connection and the host that it comes from. Returns None where the connection was lost before it was
+    accepted, and where the process has no room for it: wait a little before the next call.
 
-    Raises TimeoutError at the end of the listener's own timeout, BackendError where nothing will ever come over it.
+    Raises TimeoutError at the end of the listener's own timeout. Raises BackendError where the listener will never give
+    a connection again.
     """
     try:
         sock, address = listener.accept()

@@ -1,7 +1,8 @@
-"""What decides the bits of an answer: two replicas of equal Arithmetic give the same tokens and log probabilities.
+"""Describes what decides the bits of an answer: two replicas of equal Arithmetic give the same tokens and log
+probabilities.
 
-The formats tell what is rounded, `unit` which class of instructions adds. The probe is the proof: a hash of the log
-probabilities that this process computed for a fixed prompt.
+The formats tell how values are rounded, and `unit` tells which class of instructions adds them. The probe is the proof:
+a hash of the log probabilities that this process computed for a fixed prompt.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from twostroke.types.sampling_params import MAX_TOP_LOGPROBS, SamplingParams
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 OPS_VERSION, SAMPLING_VERSION = 2, 1
-"""Raised with any change of the bits of an op, or of the sampler."""
+"""Versions that are raised with any change of the bits of an op, or of the sampler."""
 
 PROBE_TOKENS = 40
 ARITHMETIC_NAMES = Arithmetic.__struct_fields__
@@ -28,7 +29,8 @@ WHOLE = ("int8", "int6", "int5", "int4")
 
 
 def unit_of(cpu_level: str, weights: str, kv_format: str) -> str:
-    """Levels of one class give the same bits: sums of whole numbers are exact, and vector levels add in one order."""
+    """Returns the class of a CPU level. Levels of one class give the same bits: sums of whole numbers are exact, and
+    vector levels add in one order."""
     if cpu_level == "generic":
         return "generic"
     whole = weights in WHOLE and kv_format in WHOLE
@@ -46,9 +48,12 @@ def arithmetic_of(
     step_tokens: int,
     pooling: Pooling | None = None,
 ) -> Arithmetic:
-    """names: cpu level, weights format, KV format, factors of keys. The probe uses the first pages and the first slot
-    of pools that nothing uses yet. step_tokens: the most of one step; by the exactness law it changes no bit. pooling:
-    how a model that makes vectors or scores takes rows."""
+    """Returns the arithmetic of a replica. names: CPU level, weights format, KV format, factors of keys. The probe uses
+    the first pages and the first slot of pools that nothing uses yet.
+
+    step_tokens: the most tokens of one step; by the exactness law it changes no bit. pooling: the pooling of a model
+    that makes vectors or scores.
+    """
     cpu_level, weights, kv_format, key_factors = names
     return Arithmetic(
         ops=OPS_VERSION,
@@ -65,7 +70,8 @@ def arithmetic_of(
 
 
 def encoder_arithmetic(cpu_level: str, weights: str, kv_format: str, tables: str, rows: bytes) -> Arithmetic:
-    """That of an encoder of images. tables: its rotations, in words. rows: those that it made of a fixed tile."""
+    """Returns the arithmetic of an encoder of images. tables: its rotations, in words. rows: the image rows that it
+    made from a fixed tile."""
     return Arithmetic(
         ops=OPS_VERSION,
         weights=weights,
@@ -79,7 +85,7 @@ def encoder_arithmetic(cpu_level: str, weights: str, kv_format: str, tables: str
 
 
 def _probe(executor: Executor, vocab_size: int, pools: CachePools, step_tokens: int) -> str:
-    """A prompt, and the twenty best log probabilities of what comes next, exactly."""
+    """Returns a hash of a fixed prompt's twenty best log probabilities of the next token, taken exactly."""
     known = tuple((7 * index + 3) % vocab_size for index in range(PROBE_TOKENS))
     params = SamplingParams(temperature=0.0, max_tokens=1, logprobs=min(MAX_TOP_LOGPROBS, vocab_size))
     request = Request("probe", "probe", known, params, 0, 1, frozenset(), 0.0)
@@ -100,7 +106,7 @@ def _probe(executor: Executor, vocab_size: int, pools: CachePools, step_tokens: 
 def _pooled_probe(
     executor: Executor, vocab_size: int, pools: CachePools, pooling: Pooling
 ) -> str:
-    """A text of one page, and the sum of its pooled rows, exactly."""
+    """Returns a hash of the sum of the pooled rows of a text of one page, taken exactly."""
     known = tuple((7 * index + 3) % vocab_size for index in range(PAGE_TOKENS))
     params, rows = SamplingParams(temperature=0.0, max_tokens=1), PooledRows(pooling)
     request = Request("probe", "probe", known, params, 0, 0, frozenset(), 0.0, pooling=rows)
@@ -112,9 +118,10 @@ def _pooled_probe(
 
 
 def difference(first: ReplicaFacts, other: ReplicaFacts) -> str:
-    """The first fact in which a replica must not differ and does: "weights (int8 and int4)"; empty where none.
+    """Returns the first fact in which a replica differs and must not, such as "weights (int8 and int4)"; empty where
+    none does.
 
-    Of a replica that encodes for others these are the facts of images alone.
+    For a replica that encodes for others, only the facts of images are compared.
     """
     pairs = [
         ("the model", first.model, other.model),
@@ -131,7 +138,7 @@ def _both(first: Arithmetic | None, other: Arithmetic | None, name: str) -> tupl
 
 
 def _of_texts(first: ReplicaFacts, other: ReplicaFacts) -> list[tuple[str, Any, Any]]:
-    """What decides answers to texts."""
+    """Returns the facts that decide answers to texts, as (name, first, other)."""
     return [
         *[(name, *_both(first.arithmetic, other.arithmetic, name)) for name in ARITHMETIC_NAMES],
         ("the page size", first.page_tokens, other.page_tokens),

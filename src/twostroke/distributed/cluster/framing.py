@@ -1,4 +1,4 @@
-"""Frames as bytes: MessagePack, each frame after its length in four bytes."""
+"""Writes and reads frames as bytes: MessagePack, each frame after its length in four bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class WireError(ValueError):
-    """What the other side sent is not this protocol."""
+    """Bytes from the other side do not follow this protocol."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -31,25 +31,24 @@ def encode(frame: Frame) -> bytes:
 
 
 class FrameReader:
-    """Makes whole frames of bytes as they arrive. most_bytes: the largest frame that is accepted; checked before its
-    bytes are waited for.
-    """
+    """Makes whole frames from bytes as they arrive. most_bytes: the largest frame that is accepted. A frame's announced
+    length is checked before the reader waits for its bytes."""
 
     def __init__(self, most_bytes: int = MAX_FRAME_BYTES) -> None:
         self._most_bytes = most_bytes
         self._held = bytearray()
 
     def allow_all(self) -> None:
-        """Read frames of up to MAX_FRAME_BYTES from now on."""
+        """Accepts frames of up to MAX_FRAME_BYTES from now on."""
         self._most_bytes = MAX_FRAME_BYTES
 
     @property
     def partial(self) -> bool:
-        """Is a part of a frame here?"""
+        """Is a part of a frame held whose rest has not come?"""
         return bool(self._held)
 
     def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
-        """The frames that are whole now. Raises WireError where the bytes are no frame."""
+        """Yields the frames that are whole now. Raises WireError where the bytes are no frame."""
         self._held += data
         start = 0
         try:

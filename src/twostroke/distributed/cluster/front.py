@@ -1,7 +1,7 @@
-"""What steps a front: frames of replicas in, pieces of answers out. An event loop drives it by LoopEngine.
+"""Steps a front: takes frames of replicas and gives pieces of answers. An event loop drives it by LoopEngine.
 
-Replicas are called at their addresses, again and again until they answer; one whose facts differ from the first one's
-is refused with the difference. The list of addresses may change while the front runs.
+A front calls replicas at their addresses, again and again until they answer. A replica whose facts differ from the
+first one's is refused with the difference. The list of addresses may change while the front runs.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ Address = tuple[str, int]
 
 
 def no_check() -> None:
-    """The check of a front whose replicas are not started by this process: none."""
+    """Checks nothing, for a front whose replicas are not started by this process."""
 
 
 @dataclass(eq=False, slots=True)
 class _Caller:
-    """One address. state: what is known of it, in words for people. try_at_s: when it is called next. name: the name of
-    its replica. told: what a replica is that encodes for others and came before all that compute requests.
+    """One address and its connection. state: what is known of the address, in words for people. try_at_s: the time of
+    the next call. name: the name of its replica.
+
+    told: the facts of a replica that encodes for others and answered before any replica that computes requests; else
+    None.
     """
 
     address: Address
@@ -59,10 +62,11 @@ class _Caller:
 
 
 class FrontStepper:
-    """Satisfies PolledSteps, with replicas in place of a scheduler and an executor. One thread at a time.
+    """Satisfies PolledSteps, with replicas in place of a scheduler and an executor. Only one thread at a time may use
+    it.
 
-    session, fleet: the session's book is the fleet; it is set before the first `step`. facts: the facts of the first
-    replica; those of all others must be equal.
+    session: the session, whose book is `fleet`; it is set before the first `step`. facts: the facts of the first
+    replica; those of all other replicas must be equal.
     """
 
     session: Session
@@ -90,9 +94,10 @@ class FrontStepper:
         self.fleet = ReplicaFleet(page_tokens)
 
     def first_facts(self, timeout_s: float, check: Callable[[], None] = no_check) -> ReplicaFacts:
-        """Call until a replica has answered. Raises ConfigError with what is known of each address.
+        """Calls replicas until one has answered, and returns its facts. Raises ConfigError with what is known of each
+        address.
 
-        check: called meanwhile; raises where no replica will come.
+        check: a function that is called meanwhile; it raises where no replica will come.
         """
         begin_s = self.clock()
         while self.facts is None:
@@ -106,32 +111,32 @@ class FrontStepper:
         return self.facts
 
     def look(self, timeout_s: float) -> list[dict[str, Any]]:
-        """Call until all replicas have answered, or the time is over; what is known of each, for people."""
+        """Calls replicas until all have answered or timeout_s is over. Returns what is known of each, for people."""
         until_s = self.clock() + timeout_s
         while len(self.fleet.members) < len(self._callers) and self.clock() < until_s:
             self._exchange()
         return self.replicas()
 
     def replicas(self) -> list[dict[str, Any]]:
-        """What is known of each address, for people; any thread may ask."""
+        """Returns what is known of each address, for people. Any thread may call it."""
         members = {member.name: member for member in self.fleet.members}
         return [_shown(caller, members.get(caller.name)) for caller in list(self._callers)]
 
     def states(self) -> list[tuple[Address, str]]:
-        """Each address with what is known of it."""
+        """Returns each address with its state in words."""
         return [(caller.address, caller.state) for caller in self._callers]
 
     @property
     def has_work(self) -> bool:
-        """Always: replicas are listened to, idle or not."""
+        """Always True: a front listens to its replicas even when they are idle."""
         return True
 
     def fileno(self) -> int:
         return self._selector.fileno()
 
     def gauges(self) -> Gauges:
-        """The sums over all replicas; totals hold those that have left, too. Requests that no replica has yet count as
-        waiting. Any thread may ask."""
+        """Returns the sums over all replicas. Totals include replicas that have left. Requests without a replica count
+        as waiting. Any thread may call it."""
         loads, counted = [member.load for member in self.fleet.members], self.fleet.totals.sum
         total: dict[str, Any] = {
             "running": sum(load.running for load in loads),
@@ -148,33 +153,34 @@ class FrontStepper:
         return Gauges(**total)
 
     def pages(self) -> bytes:
-        """A PageState for each page of all replicas: in use, then cached, then free."""
+        """Returns a PageState for each page of all replicas: in use, then cached, then free."""
         gauges = self.gauges()
         counts = ((PageState.OWN, gauges.pages_used), (PageState.CACHED, gauges.pages_cached))
         return b"".join(bytes([state]) * count for state, count in (*counts, (PageState.FREE, gauges.pages_free)))
 
     def explain(self, name: str) -> list[Explanation]:
-        """Say where the time of an ended request went. It waits for replicas, so another thread must call it."""
+        """Explains where the time of an ended request went. It waits for replicas, so a thread other than the front's
+        must call it."""
         return self._records.explain(self.fleet, name)
 
     def submit(self, prompt: Prompt, arrival_s: float | None = None) -> str:
-        """Queue a prompt; its request id. Raises InvalidRequest, Overloaded."""
+        """Queues a prompt and returns its request id. Raises InvalidRequest, Overloaded."""
         name = self.session.submit(prompt, self.clock() if arrival_s is None else arrival_s)
         self._flush()
         return name
 
     def abort(self, request_id: str) -> list[Delta]:
-        """End a request now."""
+        """Ends a request now and returns its last pieces."""
         deltas = self.session.abort(request_id, self.clock())
         self._flush()
         return deltas
 
     def poll(self) -> list[Delta]:
-        """Take the frames that have come; the pieces that they give readers."""
+        """Takes the frames that have come, and returns the pieces that they give to readers."""
         return self.step(0.0)
 
     def step(self, wait_s: float = WAIT_S) -> list[Delta]:
-        """Wait for frames of replicas, and take them; the pieces that they give readers."""
+        """Waits for frames of replicas, takes them, and returns the pieces that they give to readers."""
         self._exchange(wait_s)
         events, self._early = self._early, []
         deltas = self.session.consume(events, self.clock()) if events else []
@@ -182,17 +188,17 @@ class FrontStepper:
         return deltas
 
     def refuse_waiting(self, why: str, retry_after_s: float | None) -> None:
-        """End all requests that no replica has, with this reason."""
+        """Ends all requests that no replica has, with the reason `why`."""
         self._early += self.fleet.refuse_waiting(why, retry_after_s, self.clock())
         self._waker.wake()
 
     def look_soon(self) -> None:
-        """The list of addresses has changed."""
+        """Makes the front read the list of addresses again soon, because it has changed."""
         self._look_at_s = 0.0
         self._waker.wake()
 
     def forget_facts(self) -> None:
-        """All replicas have ended; the next one may be of another model."""
+        """Forgets the facts of the replicas. All replicas have ended, and the next one may run another model."""
         self.facts = None
 
     def close(self) -> None:
@@ -219,14 +225,14 @@ class FrontStepper:
         self._flush()
 
     def _call_all(self, now: float) -> None:
-        """Call the addresses that are not connected and whose time it is."""
+        """Calls the addresses that are not connected and whose next call is due."""
         self._follow_addresses()
         for caller in self._callers:
             if caller.sock is None and caller.link is None and now >= caller.try_at_s:
                 self._call(caller, now)
 
     def _follow_addresses(self) -> None:
-        """Forget those that are not in the list any more and do not answer; call those that are new."""
+        """Drops addresses that have left the list and do not answer, and adds addresses that are new in the list."""
         wanted = list(self._addresses)
         if [caller.address for caller in self._callers] != wanted:
             kept = [each for each in self._callers if each.name or each.sock is not None or each.address in wanted]
@@ -282,8 +288,8 @@ class FrontStepper:
             self._early += self.fleet.heard(caller.name, frame, now)
 
     def _greet(self, caller: _Caller, facts: ReplicaFacts, now: float) -> None:
-        """A replica is there. One that encodes for others waits for the first that computes requests: a front serves
-        nothing without that one, and takes its facts."""
+        """Handles a replica that has answered. A replica that encodes for others waits for the first replica that
+        computes requests. Without that one a front serves nothing, and it takes that one's facts."""
         if self.facts is None:
             if facts.role == "encode":
                 caller.told, caller.state = facts, WAITS
@@ -332,7 +338,8 @@ class FrontStepper:
             self.fleet.lost(name, now)
 
     def _flush(self) -> None:
-        """Send what the fleet wants sent. A frame for a replica that is gone is dropped: its streams moved."""
+        """Sends the frames of the fleet's outbox. A frame for a replica that is gone is dropped, because its streams
+        have moved."""
         while self.fleet.outbox:
             name, frame = self.fleet.outbox.popleft()
             caller = next((each for each in self._callers if each.name == name and each.link is not None), None)
@@ -345,9 +352,9 @@ class FrontStepper:
 
 
 def _shown(caller: _Caller, member: FleetMember | None) -> dict[str, Any]:
-    """pages: the pages of the whole pool. prompt_tokens: the tokens of prompts that are not computed yet.
-    output_tokens: the tokens that it made for this front since it connected.
-    """
+    """Returns what is known of one address, by name. pages: the pages of the whole pool. prompt_tokens: the tokens of
+    prompts that are not computed yet. output_tokens: the tokens that the replica made for this front since it
+    connected."""
     state, load = caller.state, ReplicaLoad() if member is None else member.load
     if member is not None:
         state = "draining" if member.draining else "silent" if member.suspect else state

@@ -1,6 +1,7 @@
-"""Replicas of this machine, as child processes: started, started again when they end, and ended with the front.
+"""Keeps replicas on this machine as child processes: starts them, starts them again when they end, and ends them with
+the front.
 
-Each child inherits a listening socket, so its address stays the same whatever happens to it.
+Each child inherits a listening socket, so that its address stays the same when it is started again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Command = Callable[[str, int], list[str]]
 
 @dataclass(eq=False, slots=True)
 class _Kept:
-    """One replica. cpus: the CPUs that it runs on; none for any. failed: it will not be started again."""
+    """One replica. cpus: the CPUs that it runs on; empty for any. failed: the exit code of a replica that will not be
+    started again; None while it may run."""
 
     name: str
     listener: socket.socket
@@ -39,8 +41,8 @@ class _Kept:
 
 
 class LocalKeeper:
-    """Owns the processes and one thread for each. say: writes a line to the log. host: where they listen. places: the
-    CPUs that each runs on, none for any."""
+    """Owns the processes and one thread for each. say: writes a line to the log. host: the address on which the
+    replicas listen. places: the CPUs that each replica runs on; empty for any."""
 
     def __init__(
         self,
@@ -61,7 +63,7 @@ class LocalKeeper:
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
-        """Where the replicas listen."""
+        """The addresses on which the replicas listen."""
         return [kept.listener.getsockname()[:2] for kept in self._kept]
 
     @property
@@ -71,12 +73,12 @@ class LocalKeeper:
         return codes[0] if all(code is not None for code in codes) else None
 
     def start(self) -> None:
-        """Start the replicas and the thread that watches them."""
+        """Starts the threads, each of which starts one replica and watches it."""
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """End all replicas: asked first, then without asking. Closing twice is harmless."""
+        """Ends all replicas: asks them first, and kills those that do not end. Closing twice is harmless."""
         self._ending.set()
         for kept in self._kept:
             if kept.process is not None:
@@ -106,7 +108,7 @@ class LocalKeeper:
             self._ending.wait(delay_s)
 
     def _run(self, kept: _Kept) -> int:
-        """Run the replica once; its exit code."""
+        """Runs the replica once and returns its exit code."""
         descriptor = kept.listener.fileno()
         command = self._command(kept.name, descriptor)
         try:

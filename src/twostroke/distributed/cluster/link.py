@@ -1,8 +1,9 @@
-"""One connection that sends and takes frames, never waiting: what cannot be sent now is held, up to a bound.
+"""One connection that sends and takes frames and never waits. Bytes that cannot be sent now are held, up to a bound.
 
 Any thread may send; one thread receives.
 
-Both sides begin with Hello and Proof: each proves that it knows the secret by a keyed hash of the other's nonce.
+Both sides begin with Hello and Proof: each side proves that it knows the secret by a keyed hash of the other side's
+nonce.
 """
 
 from __future__ import annotations
@@ -20,23 +21,24 @@ from twostroke.distributed.wire.frames import NONCE_BYTES, WIRE_VERSION, Frame, 
 
 READ_BYTES = 1 << 18
 MOST_UNSENT_BYTES = 32 << 20
-"""What a side that does not read may leave unsent before the connection is given up."""
+"""The most bytes that may wait for a side that does not read, before the connection is given up."""
 GREETING_BYTES = 4096
 """The largest frame that is read before the other side has proven the secret."""
 
 
 class LinkLost(ConnectionError):
-    """The connection is gone, or what came over it is not this protocol."""
+    """The connection is gone, or its bytes do not follow this protocol."""
 
 
 class FrameLink:
-    """Owns the socket. side: a word that differs between the two sides, so that a proof cannot be sent back.
+    """Owns the socket of one connection. side: a word that differs between the two sides, so that a proof cannot be
+    sent back.
 
-    Whatever the system refuses is a LinkLost of this connection.
+    Any error of the system on this socket is raised as a LinkLost of this connection.
     """
 
     def __init__(self, sock: socket.socket, secret: bytes, side: str, other_side: str) -> None:
-        """Raises LinkLost; the socket is then still the caller's."""
+        """Raises LinkLost; the socket then still belongs to the caller."""
         try:
             sock.setblocking(False)
             if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -58,7 +60,8 @@ class FrameLink:
         self.send(Hello(WIRE_VERSION, self._nonce))
 
     def watch(self, selector: selectors.BaseSelector, data: object = None) -> None:
-        """Let a selector, until `close`, wait for what can be done: its events are for `exchange`. Raises LinkLost."""
+        """Registers the connection with a selector until `close`. The selector's events are passed to `exchange`.
+        Raises LinkLost."""
         with self._sending:
             try:
                 selector.register(self.sock, self._events, data)
@@ -72,16 +75,16 @@ class FrameLink:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that wait for the other side to read."""
+        """The bytes that wait for the other side to read."""
         return len(self._unsent)
 
     @property
     def partial(self) -> bool:
-        """Is a part of a frame here whose rest has not come?"""
+        """Is a part of a frame held whose rest has not come?"""
         return self._reader.partial
 
     def send(self, frame: Frame) -> None:
-        """Send now what can be sent. Raises LinkLost."""
+        """Sends as much of the frame as can be sent now, and holds the rest. Raises LinkLost."""
         data = encode(frame)
         with self._sending:
             self._unsent += data
@@ -90,7 +93,7 @@ class FrameLink:
             self._flush()
 
     def _flush(self) -> None:
-        """Send what is unsent, as far as it goes. Raises LinkLost."""
+        """Sends as many unsent bytes as the socket takes now. Raises LinkLost."""
         try:
             while self._unsent:
                 sent = self.sock.send(self._unsent)
@@ -107,14 +110,15 @@ class FrameLink:
             self._watched = self._events
 
     def exchange(self, events: int) -> list[Frame]:
-        """Do what a selector says is possible; see `receive`. Raises LinkLost."""
+        """Sends and receives as the selector's `events` allow, and returns frames as `receive` does. Raises LinkLost.
+        """
         if events & selectors.EVENT_WRITE:
             with self._sending:
                 self._flush()
         return self.receive() if events & selectors.EVENT_READ else []
 
     def receive(self) -> list[Frame]:
-        """Frames that have come, as far as one read goes; those of the greeting left out. Raises LinkLost."""
+        """Returns the frames that one read of the socket completes, without frames of the greeting. Raises LinkLost."""
         try:
             count = self.sock.recv_into(self._room)
         except BlockingIOError:
@@ -129,7 +133,7 @@ class FrameLink:
             raise LinkLost(f"the other side does not speak this protocol: {error}") from error
 
     def close(self) -> None:
-        """Closing twice is harmless."""
+        """Closes the connection. Closing twice is harmless."""
         with self._sending:
             selector, self._selector = self._selector, None
             if selector is not None:
@@ -139,7 +143,7 @@ class FrameLink:
                 self.sock.close()
 
     def _greeting(self, frame: Frame) -> bool:
-        """True where the frame was a part of it."""
+        """Handles a frame of the greeting and returns True. Returns False for any other frame."""
         if self.trusted:
             if isinstance(frame, (Hello, Proof)):
                 raise LinkLost("the other side greets twice")
@@ -169,5 +173,5 @@ def _gone(error: OSError) -> LinkLost:
 
 
 def secret_key(text: str | None) -> bytes:
-    """64 bytes at most, of a secret of any length; without one all sides have the same."""
+    """Returns a key of 64 bytes from a secret of any length. Without a secret, all sides have the same key."""
     return hashlib.blake2b((text or "").encode()).digest()

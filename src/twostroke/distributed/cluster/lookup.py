@@ -1,5 +1,4 @@
-"""The address after a host's name, looked up next to the caller: a name server may be slow, and streams must not wait.
-"""
+"""Looks up the address of a host's name in a separate thread: a name server may be slow, and streams must not wait."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ Found = tuple[int, int, int, Any]
 
 
 class Lookup:
-    """Looks up numbers at once, and names in a thread. The answer comes once."""
+    """Looks up numeric addresses at once, and names in a thread. The answer comes once."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
@@ -23,7 +22,7 @@ class Lookup:
             threading.Thread(target=self._ask_names, name="lookup", daemon=True).start()
 
     def answer(self) -> Found | None:
-        """None while there is none yet. Raises OSError."""
+        """Returns the address; None while the lookup has no answer yet. Raises OSError where the lookup failed."""
         if isinstance(self._found, OSError):
             raise self._found
         return self._found

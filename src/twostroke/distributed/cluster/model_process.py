@@ -1,4 +1,5 @@
-"""One replica as a child process that tells how far its load is and why it ends. Who starts it again decides another.
+"""Runs one replica as a child process that reports its progress of loading and the reason for its end. Another module
+decides whether it is started again.
 
 The child inherits a listening socket of its own and one end of a pipe. Each line of the pipe is a JSON object, see
 `ProcessReport`. When the pipe ends, the process ends.
@@ -26,7 +27,8 @@ MOST_LINE_BYTES = 64 * 1024
 
 
 class ProcessReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """done, total: bytes that are loaded. listens: fronts may call it now. error: it ends for this reason."""
+    """A report of the process. done, total: the bytes that are loaded, and those that will be. listens: whether fronts
+    may call it now. error: the reason for which it ends."""
 
     done: int = 0
     total: int = 0
@@ -35,7 +37,7 @@ class ProcessReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ProcessEnd(msgspec.Struct, frozen=True):
-    """code: the exit code, below zero for a signal. why: its last error, in words."""
+    """The end of the process. code: the exit code, below zero for a signal. why: its last error, in words."""
 
     code: int
     why: str = ""
@@ -48,7 +50,8 @@ _reports = json_decoder(ProcessReport)
 
 
 class ModelProcess:
-    """heard: called in a thread of its own for each report, and once at the end. Started when it is made."""
+    """Starts the process when the object is made. heard: a function that is called in a thread of its own for each
+    report, and once at the end."""
 
     def __init__(
         self, name: str, command: Command, environment: Mapping[str, str], heard: Heard, host: str = "127.0.0.1"
@@ -64,25 +67,25 @@ class ModelProcess:
 
     @property
     def pid(self) -> int | None:
-        """None where it could not be started."""
+        """The number of the process; None where it could not be started."""
         self._begun.wait()
         return None if self._process is None else self._process.pid
 
     def drain(self) -> None:
-        """Let it end when nothing runs in it."""
+        """Asks the process to end when nothing runs in it."""
         self._begun.wait()
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
 
     def kill(self) -> None:
-        """End it without asking."""
+        """Kills the process."""
         self._begun.wait()
         if self._process is not None:
             self._process.kill()
 
     def close(self) -> None:
-        """End it: asked first, then without asking. Closing twice is harmless."""
+        """Ends the process: asks it first, and kills it if it does not end in time. Closing twice is harmless."""
         self.drain()
         if self._process is not None:
             try:

@@ -1,7 +1,8 @@
-"""Replicas on the machines of a Ray cluster. Ray says where they run and starts them again; no token goes through it.
+"""Runs replicas on the machines of a Ray cluster. Ray chooses the machines and restarts replicas; no token goes through
+Ray.
 
 An actor keeps one replica, a process without Ray, as `LocalKeeper` does. Where a machine is lost, Ray starts the actor
-on another one, and its new address comes into `addresses`.
+on another machine, and its new address comes into `addresses`.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from twostroke.distributed.cluster.keeper import LocalKeeper
 from twostroke.types.errors import ConfigError, EngineStopped
 
 START_S = 120.0
-"""Seconds until all actors have an address: machines may have to be started first."""
+"""The longest wait in seconds until all actors have an address. Machines may have to be started first."""
 ANSWER_S, WATCH_S, CLOSE_S = 5.0, 2.0, 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class RayReplicas:
-    """What to start. words: the arguments of `twostroke replica` without address and name. secret: the secret that its
-    environment holds.
+    """The replicas to start. words: the arguments of `twostroke replica` without address and name. secret: the secret
+    that the environment holds.
 
-    environment: returns the variables; called on the machine where the replica runs. cpus: Ray's CPUs that each replica
-    takes.
+    environment: a function that returns the variables; it is called on the machine where the replica runs. cpus: the
+    number of Ray's CPUs that each replica takes.
     """
 
     count: int
@@ -37,7 +38,7 @@ class RayReplicas:
 
 
 class ReplicaKeeper:
-    """The actor: one replica, started again when it ends."""
+    """The actor, which keeps one replica and starts it again when it ends."""
 
     def __init__(self, name: str, host: str, asked: RayReplicas) -> None:
         def command(_: str, descriptor: int) -> list[str]:
@@ -49,7 +50,7 @@ class ReplicaKeeper:
         self._keeper.start()
 
     def state(self) -> tuple[tuple[str, int], int | None]:
-        """Where the replica listens, and the exit code with which it has ended for good."""
+        """Returns the replica's address, and the exit code with which it has ended for good; None while it may run."""
         return self._keeper.addresses[0], self._keeper.failed
 
     def close(self) -> None:
@@ -61,7 +62,7 @@ class RayNodes:
     """Owns the actors. addresses: the addresses of the replicas; the list changes while they run. say: writes a line to
     the log.
 
-    ray: the library. at: the address of a running Ray cluster; None starts one on this machine, for loopback alone.
+    ray: the Ray library. at: the address of a running Ray cluster; None starts one on this machine, for loopback alone.
     """
 
     def __init__(self, ray: Any, asked: RayReplicas, at: str | None, say: Callable[[str], None]) -> None:
@@ -73,7 +74,7 @@ class RayNodes:
         self._watching = threading.Thread(target=self._watch, name="ray-watch", daemon=True)
 
     def start(self) -> None:
-        """Wait until each actor has an address. Raises EngineStopped."""
+        """Starts the actors and waits until each has an address. Raises EngineStopped."""
         if self._at is None:
             asked = self._asked
             self._ray.init(
@@ -107,7 +108,7 @@ class RayNodes:
         return self._failed[0] if None not in self._failed else None
 
     def close(self) -> None:
-        """End replicas and actors, and the Ray of this process. Closing twice is harmless."""
+        """Ends the replicas, the actors, and Ray in this process. Closing twice is harmless."""
         self._ending.set()
         if self._watching.is_alive():
             self._watching.join(ANSWER_S + WATCH_S)
@@ -121,7 +122,8 @@ class RayNodes:
         self._ray.shutdown()
 
     def _watch(self) -> None:
-        """An actor that does not answer is being started again; until it is, its last address stays."""
+        """Reads the state of each actor again and again. An actor that does not answer is being restarted; until it is
+        back, its last address stays."""
         while not self._ending.wait(WATCH_S):
             states: list[Any] = [*zip(self.addresses, self._failed, strict=True)]
             for index, actor in enumerate(self._actors):
@@ -139,7 +141,7 @@ class RayNodes:
 
 
 def load_ray() -> Any:
-    """The library. Raises ConfigError where it is not installed."""
+    """Returns the Ray library. Raises ConfigError where it is not installed."""
     try:
         import ray
     except ImportError as error:
@@ -152,7 +154,7 @@ def load_ray() -> Any:
 
 
 def _host() -> str:
-    """This machine's address, as Ray's other machines know it."""
+    """Returns this machine's address, as Ray's other machines know it."""
     from ray.util import get_node_ip_address
 
     return str(get_node_ip_address())

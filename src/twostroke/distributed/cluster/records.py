@@ -20,15 +20,16 @@ from twostroke.distributed.fleet.fleet import ReplicaFleet
 from twostroke.distributed.wire.frames import RecordAsked, RecordSent
 
 ANSWER_S = 10.0
-"""A replica answers between two of its steps."""
+"""The longest wait in seconds for an answer. A replica answers between two of its steps."""
 
 
 Answers = list[tuple[ReplicaStay, "Future[Record]"]]
-"""What is asked about one completion: an answer for each of its stays."""
+"""The questions about one completion, with an answer for each of its stays at a replica."""
 
 
 class RecordCalls:
-    """wake: ends the wait of the front's thread. answer_s: how long an answer is waited for."""
+    """Asks replicas for their records. wake: a function that ends the wait of the front's thread. answer_s: the longest
+    wait for an answer in seconds."""
 
     def __init__(self, wake: Callable[[], None], answer_s: float = ANSWER_S) -> None:
         self._wake, self._answer_s = wake, answer_s
@@ -36,13 +37,13 @@ class RecordCalls:
         self._waiting: dict[tuple[str, int], Answers] = {}
 
     def explain(self, fleet: ReplicaFleet, name: str) -> list[Explanation]:
-        """Explain a completion, or each completion of a request; an unknown id has no explanation."""
+        """Explains a completion, or each completion of a request. An unknown id has no explanation."""
         asked = self.ask(fleet, name)
         self._wake()
         return self.told(asked)
 
     def ask(self, fleet: ReplicaFleet, name: str) -> list[tuple[Account, Answers]]:
-        """Ask about each completion; `send` sends the questions."""
+        """Queues the questions about each completion; `send` sends them."""
         asked = []
         for account in fleet.ledger.accounts.find(name):
             answers: Answers = [(stay, Future()) for stay in account.stays]
@@ -55,12 +56,13 @@ class RecordCalls:
         return asked
 
     def told(self, asked: Sequence[tuple[Account, Answers]]) -> list[Explanation]:
-        """Wait until the answers are there or the time is over, and put the explanations together."""
+        """Waits until the answers have come or the time is over, and returns the explanations."""
         until_s = time.monotonic() + self._answer_s
         return [explained(account, [_wait(*each, until_s) for each in answers]) for account, answers in asked]
 
     def send(self, fleet: ReplicaFleet) -> None:
-        """Put questions into the fleet's outbox. A replica that was started anew is not asked: its record is gone."""
+        """Puts the questions into the fleet's outbox. A replica that was restarted is not asked, because its record is
+        gone."""
         while self._asks:
             stay, group, answer = self._asks.popleft()
             if any(each.name == stay.member and each.instance == stay.instance for each in fleet.members):
@@ -70,20 +72,20 @@ class RecordCalls:
                 answer.set_result(gone(stay))
 
     def came(self, name: str, frame: RecordSent) -> None:
-        """A replica has answered."""
+        """Takes the answer of a replica."""
         forgotten = f"{name} has no record of this time any more: newer requests took its place"
         for _, answer in self._waiting.pop((name, frame.number), ()):
             answer.set_result(frame.explanation or forgotten)
 
     def lost(self, name: str) -> None:
-        """A replica that was asked does not answer any more."""
+        """Answers the open questions to a lost replica, which will not answer any more."""
         for key in [key for key in self._waiting if key[0] == name]:
             for stay, answer in self._waiting.pop(key):
                 answer.set_result(gone(stay))
 
 
 def gone(stay: ReplicaStay) -> str:
-    """The sentence for a replica that is not there any more."""
+    """Returns the sentence for a replica that has ended since."""
     return f"{stay.member} has ended since, and its record of this time with it"
 
 

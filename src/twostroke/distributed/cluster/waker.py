@@ -10,7 +10,8 @@ READ_BYTES = 4096
 
 
 class Waker:
-    """Register it for reading. `wake` may be called from any thread or signal handler, also after `close`."""
+    """Register this object with the selector for reading. `wake` may be called from any thread or signal handler, even
+    after `close`."""
 
     def __init__(self) -> None:
         self._receiver, self._sender = socket.socketpair()
@@ -23,18 +24,18 @@ class Waker:
         return self._receiver.fileno()
 
     def wake(self) -> None:
-        """End the present wait, or the next one."""
+        """Ends the present wait, or the next one."""
         with self._sending, contextlib.suppress(OSError):  # a byte is there already, or it is closed
             self._sender.send(b".")
 
     def clear(self) -> None:
-        """The waiting thread runs again: take what was sent."""
+        """Takes the bytes that woke the thread. The waiting thread calls it when it runs again."""
         with contextlib.suppress(BlockingIOError):
             while self._receiver.recv(READ_BYTES):
                 pass
 
     def close(self) -> None:
-        """Closing twice is harmless."""
+        """Closes both sockets. Closing twice is harmless."""
         self._receiver.close()
         with self._sending:  # a byte that is being sent must not go to a file that took the number
             self._sender.close()

@@ -1,1 +1,2 @@
-"""What a front decides: which replica computes a request, and what happens when one is lost. Pure."""
+"""Decides for a front which replica computes a request, and what happens when a replica is lost. The modules are pure.
+"""

@@ -1,4 +1,5 @@
-"""The adapters of replicas, as their front knows them: names in the order in which each replica has loaded them."""
+"""The adapters of replicas, as their front knows them: names in the order in which each replica has loaded the
+adapters."""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ from twostroke.types.errors import InvalidRequest
 
 
 def named_salt(name: str) -> str:
-    """The beginning of the salts of an adapter's requests at their front."""
+    """Returns the prefix of the salts of an adapter's requests at their front."""
     return f"\0adapter {name} "
 
 
 def salt_by_content(salt: str, names: Sequence[str], salts: Sequence[str]) -> str:
-    """A front's salt, which begins with the name of an adapter, as one that begins with what follows from its contents.
+    """Returns a front's salt with the name of its adapter replaced by the salt that follows from the adapter's
+    contents. Pages on a disk outlive the meaning of a name.
 
-    salts: the salts of the adapters with these names. Pages on a disk outlive the meaning of a name.
+    salts: the salts of the adapters with these names.
     """
     for name, own in sorted(zip(names, salts, strict=False), key=lambda each: -len(each[0])):
         if salt.startswith(named_salt(name)):
@@ -27,24 +29,25 @@ def salt_by_content(salt: str, names: Sequence[str], salts: Sequence[str]) -> st
 
 
 class NamedAdapter(Struct, frozen=True):
-    """One adapter."""
+    """An adapter that is known by its name."""
 
     name: str
 
 
 class FixedAdapters:
-    """Satisfies engine.session.Adapters. A replica's slots are filled in the order of the names; none is ever freed."""
+    """Satisfies engine.session.Adapters. A replica's slots are filled in the order of the names; no slot is ever freed.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._slots = {name: slot for slot, name in enumerate(names)}
 
     def loaded(self) -> tuple[NamedAdapter, ...]:
-        """All of them."""
+        """Returns all adapters."""
         return tuple(map(NamedAdapter, self._slots))
 
     @property
     def places(self) -> int:
-        """How many there are."""
+        """The number of adapters."""
         return len(self._slots)
 
     def name_of(self, slot: int) -> str:
@@ -57,10 +60,11 @@ class FixedAdapters:
             self.take(name)
 
     def take(self, name: str) -> TakenAdapter:
-        """The slot of an adapter, and the salt of its prefixes. Raises InvalidRequest."""
+        """Returns the slot of an adapter and the salt of its prefixes. Raises InvalidRequest for a name that is not
+        loaded."""
         if name not in self._slots:
             raise InvalidRequest(f"No adapter {name[:100]!r} is loaded.", param="model", code="model_not_found")
         return TakenAdapter(self._slots[name], named_salt(name))
 
     def give_back(self, slot: int) -> None:
-        """Nothing: no slot is ever freed."""
+        """Does nothing, because no slot is ever freed."""

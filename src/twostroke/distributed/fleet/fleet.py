@@ -1,10 +1,12 @@
-"""All streams of one front and the replicas that compute them. A lost replica's streams go on at another one.
+"""Holds all streams of one front and the replicas that compute them. A lost replica's streams continue at another
+replica.
 
-A stream goes on with the same bits. The next replica gets the prompt, the output so far, the seed and the parameters.
-It makes the tokens that the lost one would have made: the exactness law holds between replicas of equal Arithmetic.
-In the same way a stream leaves a replica that only computes prompts after its first token there: see `_hand_over`.
-Which prompts go there is predicted: see distributed/fleet/moving.py. Their pages go ahead, to where the stream will be
-decoded.
+A stream continues with the same bits. The next replica gets the prompt, the output so far, the seed and the parameters.
+It makes the tokens that the lost replica would have made: the exactness law holds between replicas of equal Arithmetic.
+In the same way a stream leaves a replica that only computes prompts after its first token: see `_hand_over`.
+
+distributed/fleet/moving.py predicts which prompts go to such a replica. Their pages are sent ahead to the decoding
+replica.
 
     add(request) -> Assignment in `outbox`            heard(name, frame, now) -> events
     joined(facts, now) -> events                lost(name, now)
@@ -52,26 +54,26 @@ from twostroke.types.request import FinishReason, Request
 
 SUSPECT_S, SILENCE_S = 1.0, 3.0
 MOST_DEATHS = 3
-"""A request that ran on this many replicas when they ended is not given to another one: it may be the cause."""
+"""A request that ran on this many replicas when they ended is not given to another one, because it may be the cause."""
 MOST_WAITING = 4096
 KILLER = "This request ran on three replicas when they ended. It is not tried again."
 
 
 class NoParking:
-    """Satisfies engine.book.Rests: replicas compute on. What nobody reads is bounded where it is written."""
+    """Satisfies engine.book.Rests: replicas compute on. Output that nobody reads is bounded where it is written."""
 
     def park(self, request_id: str) -> None:
-        """Do nothing."""
+        """Does nothing."""
 
     def go_on(self, request_id: str) -> None:
-        """Do nothing."""
+        """Does nothing."""
 
 
 class ReplicaFleet:
-    """Satisfies engine.book.RequestBook. outbox: (replica's name, frame), to be sent in this order. moved: streams
-    that were taken from a lost replica. handed_over: streams that went from where their prompt was computed to where
-    they are decoded. holds: no replica is given anything, because all of them are about to end. sooner: decides between
-    a split and the whole. ledger: the front's own, for its session."""
+    """Satisfies engine.book.RequestBook. outbox: pairs (replica's name, frame), to be sent in this order. moved: the
+    number of streams taken from a lost replica. handed_over: the number of streams moved from the replica of their
+    prompt to the one that decodes them. holds: whether replicas get no requests, because all are about to end. sooner:
+    decides between a split and the whole. ledger: the front's own ledger, for its session."""
 
     def __init__(self, page_tokens: int, router: LeastSeconds | None = None, sooner: Sooner = operator.lt) -> None:
         self.outbox: deque[tuple[str, Frame]] = deque()
@@ -93,21 +95,21 @@ class ReplicaFleet:
 
     @property
     def members(self) -> list[FleetMember]:
-        """Replicas that are there."""
+        """The replicas that are connected."""
         return list(self._members.values())
 
     @property
     def num_waiting(self) -> int:
-        """Requests that no replica has."""
+        """The number of requests that no replica has."""
         return len(self._waiting)
 
     @property
     def num_streams(self) -> int:
-        """Requests that have not ended."""
+        """The number of requests that have not ended."""
         return len(self._streams)
 
     def refuse_waiting(self, why: str, retry_after_s: float | None, now: float) -> list[Event]:
-        """End all requests that no replica has. They were not begun, or their replica is lost."""
+        """Ends all requests that no replica has. They were not begun, or their replica is lost."""
         self._now = max(self._now, now)
         waiting = [each for first in list(self._waiting) for each in first.party]
         return [self._failed(stream, why, retry_after_s) for stream in waiting]
@@ -115,8 +117,8 @@ class ReplicaFleet:
     # The session's side.
 
     def add(self, request: Request) -> None:
-        """Place a request; beams, when all of their search are there. Raises Overloaded where no replica is there and
-        too many requests wait for one."""
+        """Places a request, or beams when all beams of their search have come. Raises Overloaded where no replica is
+        there and too many requests wait."""
         self._now = max(self._now, request.arrival_s)
         party = self._parties.setdefault(request.group_id, []) if request.steered else []
         stream = FleetStream(request, party=party)
@@ -130,13 +132,13 @@ class ReplicaFleet:
         self.ledger.opened(stream.account)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
-        """End a request; an unknown id changes nothing."""
+        """Ends a request; an unknown id changes nothing."""
         return self.finish(request_id, FinishReason.ABORT, now)
 
     def finish(
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
-        """End a request for a reason that replicas cannot see, such as a stop string."""
+        """Ends a request for a reason that replicas cannot see, such as a stop string."""
         self._now = max(self._now, now)
         stream = self._streams.get(request_id)
         if stream is None:
@@ -150,10 +152,10 @@ class ReplicaFleet:
     # The replicas' side.
 
     def joined(self, facts: ReplicaFacts, now: float, address: tuple[str, int] = ("", 0)) -> list[Event]:
-        """A replica is there; requests that wait are placed. address: where other replicas find it.
+        """Adds a replica, and places waiting requests. address: the address at which other replicas reach it.
 
-        Where it is the instance that was lost, only the connection was cut. Another one under the same name says that
-        the lost one has ended; a request that was there at too many such ends is given up.
+        If it is the instance that was lost, only the connection was cut. Another instance under the same name means
+        that the lost one has ended. A request that ran on too many replicas when they ended is given up.
         """
         self._now = max(self._now, now)
         before, self._instances[facts.name] = self._instances.get(facts.name), facts.instance
@@ -172,7 +174,7 @@ class ReplicaFleet:
         return events
 
     def heard(self, name: str, frame: Frame, now: float) -> list[Event]:
-        """A frame of a replica. What it says of streams that it no longer has is left out."""
+        """Takes a frame of a replica. Its parts about streams that the replica no longer has are ignored."""
         self._now = max(self._now, now)
         member = self._members.get(name)
         if member is None:
@@ -192,7 +194,7 @@ class ReplicaFleet:
         return events
 
     def lost(self, name: str, now: float) -> None:
-        """A replica is gone: its streams go on elsewhere, from the token after the last one that was sent."""
+        """Removes a lost replica. Its streams continue elsewhere, from the token after the last one that was sent."""
         self._now = max(self._now, now)
         member = self._members.pop(name, None)
         if member is None:
@@ -211,7 +213,7 @@ class ReplicaFleet:
                 self._place_or_wait(stream)
 
     def tick(self, now: float) -> list[str]:
-        """Replicas that have sent nothing for SILENCE_S; the caller closes their connections and calls `lost`."""
+        """Returns the replicas that were silent for SILENCE_S. The caller closes their connections and calls `lost`."""
         self._now = max(self._now, now)
         for member in self._members.values():
             member.suspect = now - member.heard_s > SUSPECT_S
@@ -246,7 +248,7 @@ class ReplicaFleet:
         return events
 
     def _refused(self, member: FleetMember, refused: Refused) -> list[Event]:
-        """Give the request to a replica that was not asked yet; it ends with an error where none may take it."""
+        """Gives a refused request to a replica not asked yet. It ends with an error where none may take it."""
         stream = self._of(member, refused.number)
         if stream is None:
             return []
@@ -264,18 +266,19 @@ class ReplicaFleet:
         return stream.refuse(member.name, refused, {each.name for each in self._usable()}, self._now)
 
     def _usable(self) -> list[FleetMember]:
-        """Replicas that may compute requests; suspected ones only where there is no other one."""
+        """Returns the replicas that may compute requests; suspected ones only where there are no others."""
         return _trusted([member for member in self._ready() if member.role != "encode"])
 
     def _encoders(self) -> list[FleetMember]:
-        """Replicas that encode images for others."""
+        """Returns the replicas that encode images for others."""
         return _trusted([member for member in self._ready() if member.role == "encode"])
 
     def _ready(self) -> list[FleetMember]:
         return [] if self.holds else [member for member in self._members.values() if not member.draining]
 
     def _hand_over(self, source: FleetMember) -> None:
-        """Prompts are computed at `source`; decoding goes on elsewhere, with its pages as far as they come there.
+        """Moves streams whose prompts `source` has computed to replicas that decode them, with the pages that come
+        there.
 
         A stream stays where no other replica decodes, and where it cannot be split.
         """
@@ -339,7 +342,7 @@ class ReplicaFleet:
             self.outbox.append((placed.decode_replica.name, frame))
 
     def _place_or_wait(self, stream: FleetStream) -> None:
-        """One that was running already is placed before those that never ran."""
+        """Places a stream that was running already. If it must wait, it is placed before streams that never ran."""
         if not self._placed(stream):
             self._waiting.appendleft(stream)
 
@@ -352,7 +355,7 @@ class ReplicaFleet:
         return stream if stream is not None and stream.member is member else None
 
     def _take_back(self, stream: FleetStream, end: StayEnd, decoder: FleetMember | None = None) -> None:
-        """Take a stream back from its replica, if it has one. decoder: gets it now; no other one needs its pages."""
+        """Takes a stream back from its replica, if any. decoder: gets it now; no other one needs its pages."""
         if stream.decode_replica is not None and stream.decode_replica is not decoder:
             self.outbox.append((stream.decode_replica.name, Cancel(stream.number)))
             stream.decode_replica = None
@@ -370,7 +373,7 @@ class ReplicaFleet:
         return self._end(stream, replace(event, retry_after_s=retry_s))
 
     def _end(self, stream: FleetStream, event: FinishedEvent) -> FinishedEvent:
-        """-> the event with the front's name and times, and what was cached at the stream's first start."""
+        """Returns the event with the front's name and times, and what was cached at the stream's first start."""
         if stream.member is None and stream in self._waiting:
             self._waiting.remove(stream)
         self._take_back(stream, StayEnd.ENDED)
@@ -388,5 +391,5 @@ class ReplicaFleet:
 
 
 def _trusted(members: list[FleetMember]) -> list[FleetMember]:
-    """Those that are not suspected; all where there are none."""
+    """Returns the members that are not suspected; all members where every one is suspected."""
     return [member for member in members if not member.suspect] or members

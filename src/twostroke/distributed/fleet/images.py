@@ -1,4 +1,5 @@
-"""Images of a front's streams: pixels that replicas ask for, and the replica that encodes them for another one."""
+"""Serves the images of a front's streams: the pixels that replicas ask for, and the choice of a replica that encodes
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from twostroke.distributed.wire.translate import wire_key
 
 
 def tile_sent(stream: FleetStream | None, member: FleetMember, asked: TileAsked) -> TileSent:
-    """A piece of an image; nothing of it where the stream has ended or is elsewhere."""
+    """Returns a piece of an image; an empty piece where the stream has ended or is at another replica."""
     data = b""
     if stream is not None and member in (stream.member, stream.encode_replica):
         for span in stream.request.images:
@@ -30,7 +31,8 @@ def with_encoder(
     router: LeastSeconds,
     sooner: Sooner,
 ) -> ReplicaPlacement:
-    """A placement in which images that the chosen replica does not know may be encoded elsewhere."""
+    """Returns the placement, with an encoder where images that the chosen replica has not cached are encoded sooner
+    elsewhere."""
     if not (stream.request.images and encoders):
         return placed
     cached = max(router.cached_tokens(asked, each) for each in (placed.member, placed.source or placed.member))
@@ -40,7 +42,7 @@ def with_encoder(
 
 
 def encoded(stream: FleetStream) -> list[tuple[str, Cancel]]:
-    """Nothing more is encoded elsewhere for this stream: what its encoder is told."""
+    """Ends the encoding at another replica for this stream. Returns the Cancel frame for its encoder, if it has one."""
     encoder, number = stream.encode_replica, stream.number
     stream.encode_at(None, 0.0)
     return [] if encoder is None else [(encoder.name, Cancel(number))]

@@ -1,4 +1,4 @@
-"""Which models leave so that another one has room. They are as few as possible, and idle longest."""
+"""Chooses the models that leave so that another one has room. They are as few as possible, and those idle longest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 
 class Leaver(Protocol):
-    """What is asked of a model that might leave."""
+    """The facts about a model that might leave."""
 
     name: str
     need_bytes: int
@@ -20,10 +20,10 @@ Each = TypeVar("Each", bound=Leaver)
 
 
 def choose_leaving(models: Sequence[Each], lacking_bytes: int, lacking_places: float) -> list[Each] | None:
-    """The fewest models that free enough; None where all of them would not.
+    """Returns the fewest models that free enough bytes and places; None where all of them together do not.
 
-    Among sets of this size the one whose first member comes first in the order of leaving, and so on. In that order
-    idle models come before busy ones, then those idle longest, then those that load soonest.
+    Among sets of this size it takes the one whose first member comes first in the order of leaving, and so on. In that
+    order idle models come before busy ones, then those idle longest, then those that load soonest.
     """
     count = _fewest(models, lacking_bytes, lacking_places)
     if count is None:

@@ -1,4 +1,4 @@
-"""The front's ledger: what a front itself sees of where a completion's time went. Replicas have the rest."""
+"""The front's ledger: the parts of a completion's time that the front itself sees. Replicas have the rest."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class FrontLedger(Ledger):
     """A Ledger without steps: each stream of the fleet accounts for its own time, up to its end."""
 
     def opened(self, account: LiveAccount) -> None:
-        """The fleet has a new stream."""
+        """Adds the account of a new stream of the fleet."""
         self._live[account.request.request_id] = account
 
     def arrive(self, request: Request) -> None:
-        """The fleet has opened it already."""
+        """Does nothing, because the fleet has opened the account already."""
 
     def finish(self, event: FinishedEvent) -> Account | None:
         live = self._live.pop(event.request_id, None)

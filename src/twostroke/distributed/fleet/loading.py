@@ -1,9 +1,9 @@
-"""Which of several models are loaded: events and times in, actions out. Pure.
+"""Decides which of several models are loaded: events and times in, actions out. The module is pure.
 
     add(name, needs)       observe(name, requests, now)      want, unload, keep, ready, ended (each with `now`)
     tick(now) -> actions   Start, Stop, Refuse, in the order in which they are to be carried out
 
-The laws stand in docs/adr/0039-a-model-is-a-replica-group.md, and tests/fleet/test_loading.py holds them over 10,000
+Its laws are in docs/adr/0039-a-model-is-a-replica-group.md, and tests/fleet/test_loading.py checks them over 10,000
 simulated schedules.
 """
 
@@ -24,8 +24,9 @@ MEMORY_CODE = 4
 
 
 class ModelState(enum.StrEnum):
-    """ABSENT: no process. LOADING: a process that is not ready. READY: it takes requests. DRAINING: it takes no more
-    and ends when nothing runs in it. FAILED: it could not be loaded, and is not tried before a given time."""
+    """The state of a model. ABSENT: it has no process. LOADING: its process is not ready. READY: it takes requests.
+    DRAINING: it takes no more requests and ends when nothing runs in it. FAILED: it could not be loaded, and is not
+    tried before a given time."""
 
     ABSENT = "unloaded"
     LOADING = "loading"
@@ -35,13 +36,16 @@ class ModelState(enum.StrEnum):
 
 
 class LoadingRules(Struct, frozen=True):
-    """most_loaded: models at a time. most_load_s: a load that takes longer hangs, and is ended.
+    """The rules of loading. most_loaded: the most models at a time. most_load_s: a load that takes longer hangs, and is
+    ended.
 
-    load_wait_s: the longest wait of a request for its model. max_wait_s: a model that is in use keeps its memory from
-    another one no longer than this. turn_loads: a model stays at least so many times the seconds of its load, where
-    another one wants its memory. tries: loads that may fail before it counts as failed. failed_s: how long it counts as
-    failed. delay_s, most_delay_s: the wait before a process is started again, which doubles. steady_s: it begins anew
-    where the process ran longer than this.
+    load_wait_s: the longest wait of a request for its model. max_wait_s: the longest time that a model in use keeps its
+    memory from another one. turn_loads: a model stays at least this many times the seconds of its load, where another
+    one wants its memory.
+
+    tries: the number of failed loads after which a model counts as failed. failed_s: how long it then counts as failed.
+    delay_s, most_delay_s: the first and the longest wait before a process is started again; the wait doubles each time.
+    steady_s: the wait is delay_s again after a process ran longer than this.
     """
 
     most_loaded: float = math.inf
@@ -63,7 +67,7 @@ class Start(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """Give its process no more requests, and end it when nothing runs in it."""
+    """Give the model's process no more requests, and end it when nothing runs in it."""
 
     name: str
 
@@ -82,15 +86,18 @@ Action = Start | Stop | Refuse
 
 @dataclass(eq=False, slots=True)
 class LoadedModel:
-    """One model. need_bytes: the memory of its process. keep_s: how long it stays after its last request; usual_keep_s:
-    the same where no request has asked for another time. pinned: it never leaves. load_s: seconds of a load, predicted
-    or measured.
+    """One model. need_bytes: the memory of its process. keep_s: how long it stays after its last request. usual_keep_s:
+    the same where no request has asked for another time. pinned: whether it never leaves. load_s: seconds of a load,
+    predicted or measured.
 
-    requests: those that run or wait. waits_since_s: since when requests wait for it. idle_since_s: the end of its last
-    request. ready_since_s: the end of its last load. begun_s: the beginning of its present load. wished: somebody asked
-    for a load without a request; gentle: no other model leaves for this load. unloading: it leaves with its last
-    request. failed_code, why: what the last failed load ended with. retry_at_s: no process is started before. tries:
-    loads that failed one after the other. delay_s: the wait before the next start after an end that was not asked for.
+    requests: the number of requests that run or wait. waits_since_s: the time since when requests wait for it.
+    idle_since_s: the end of its last request. ready_since_s: the end of its last load. begun_s: the beginning of its
+    present load.
+
+    wished: whether a load was asked for without a request. gentle: whether no other model leaves for this load.
+    unloading: whether it leaves with its last request. failed_code, why: the error of the last failed load. retry_at_s:
+    the time before which no process is started. tries: the number of loads that failed one after the other. delay_s:
+    the wait before the next start after an unexpected end.
     """
 
     name: str
@@ -116,24 +123,25 @@ class LoadedModel:
 
     @property
     def has_process(self) -> bool:
-        """Does it hold memory?"""
+        """Does the model's process hold memory?"""
         return self.state in (ModelState.LOADING, ModelState.READY, ModelState.DRAINING)
 
     @property
     def waits(self) -> bool:
-        """Does anybody want it while it is not ready?"""
+        """Does anybody want the model while it is not ready?"""
         return (self.requests > 0 or self.wished) and self.state is not ModelState.READY
 
     @property
     def leaves_at_s(self) -> float:
-        """When its time is over; never while it is used."""
+        """The time at which the model's time is over; infinite while it is used or pinned."""
         if self.state is not ModelState.READY or self.requests or (self.pinned and not self.unloading):
             return math.inf
         return self.idle_since_s if self.unloading else self.idle_since_s + self.keep_s
 
 
 class Loading:
-    """room_bytes: the memory for the processes of all models together; it may change. One thread at a time."""
+    """Decides the loading of all models. room_bytes: the memory for the processes of all models together; it may
+    change. Only one thread at a time may use it."""
 
     def __init__(self, room_bytes: int, rules: LoadingRules | None = None) -> None:
         self.room_bytes = room_bytes
@@ -151,17 +159,18 @@ class Loading:
 
     @property
     def used_bytes(self) -> int:
-        """What all processes need, those that are ending included."""
+        """The memory that all processes need, including those that are ending."""
         return sum(model.need_bytes for model in self if model.has_process)
 
     def add(
         self, name: str, need_bytes: int, keep_s: float = math.inf, *, pinned: bool = False, load_s: float = 1.0
     ) -> None:
-        """One more model. A name that is known stays as it is: there is one group for each reference."""
+        """Adds one model. A name that is known stays as it is: there is one group for each reference."""
         self._models.setdefault(name, LoadedModel(name, need_bytes, keep_s, keep_s, pinned, load_s))
 
     def observe(self, name: str, requests: int, now: float) -> None:
-        """How many requests run or wait for a model. The idle time begins where there were some and are none."""
+        """Takes the number of requests that run or wait for a model. The idle time begins when this number falls to 0.
+        """
         model = self._models[name]
         if model.requests and not requests:
             model.idle_since_s, model.waits_since_s = now, None
@@ -169,7 +178,7 @@ class Loading:
         self._mark_waiting(model, now)
 
     def want(self, name: str, now: float, *, gentle: bool = False) -> None:
-        """Load a model that no request has asked for. It counts like any other from then on."""
+        """Asks for the load of a model without a request. From then on it counts like any other model."""
         model = self._models[name]
         if model.state is ModelState.READY:
             model.idle_since_s, model.unloading = max(now, model.idle_since_s), False
@@ -180,7 +189,7 @@ class Loading:
         self._mark_waiting(model, now)
 
     def unload(self, name: str, now: float) -> None:
-        """Let a model leave, with the last of its requests. It is loaded again where one comes after that."""
+        """Lets a model leave with the last of its requests. A later request loads it again."""
         model = self._models[name]
         model.wished = False
         if model.has_process:
@@ -189,12 +198,13 @@ class Loading:
             model.waits_since_s = None
 
     def keep(self, name: str, keep_s: float) -> None:
-        """How long a model stays after its last request, until it has left; 0 lets it leave with its last request."""
+        """Sets how long a model stays after its last request, until it has left; 0 lets it leave with its last request.
+        """
         model = self._models[name]
         model.keep_s, model.unloading = keep_s, False
 
     def ready(self, name: str, now: float) -> None:
-        """Its process takes requests."""
+        """Notes that the model's process takes requests."""
         model = self._models[name]
         if model.state is not ModelState.LOADING:
             return
@@ -204,7 +214,8 @@ class Loading:
         model.failed_code = model.why = ""
 
     def ended(self, name: str, now: float, code: int = 0, why: str = "") -> None:
-        """Its process has ended, and its memory is free. code: its exit code. why: its last words."""
+        """Notes that the model's process has ended and its memory is free. code: its exit code. why: its last error, in
+        words."""
         model = self._models[name]
         before, model.state = model.state, ModelState.ABSENT
         model.unloading = False
@@ -221,18 +232,18 @@ class Loading:
         self._mark_waiting(model, now)
 
     def tick(self, now: float) -> list[Action]:
-        """What is to be done now."""
+        """Returns the actions that are due now."""
         actions: list[Action] = [*self._refusals(now), *self._times_over(now)]
         return [*actions, *self._starts(now)]
 
     def _fits_now(self, name: str) -> bool:
-        """Is it loaded, or is there room for it while no other model leaves?"""
+        """Is the model loaded, or is there room for it while no other model leaves?"""
         model = self._models[name]
         return model.has_process or (self._lacking(model) <= 0 and self._places_lacking() <= 0)
 
     def is_quiet(self, name: str, now: float) -> bool:
-        """May work that has time ask for a model? A load makes none leave that was used within max_wait_s, and nobody
-        waits for the room of a model that only such work keeps in use."""
+        """May work without urgency ask for a model? A load for it makes no model leave that was used within max_wait_s.
+        No other model may wait for memory meanwhile."""
         others = [each for each in self if each.name != name]
         if any(each.waits and not each.has_process for each in others):
             return False
@@ -277,14 +288,16 @@ class Loading:
                 yield from self._waited_too_long(model, now)
 
     def _waited_too_long(self, model: LoadedModel, now: float) -> Iterator[Refuse]:
-        """What runs in a process that is about to end is not refused: it has a replica."""
+        """Yields a refusal where requests have waited too long. Requests that run in a process which is about to end
+        are not refused, because they have a replica."""
         if model.waits_since_s is not None and now - model.waits_since_s > self.rules.load_wait_s:
             busy = "its load goes on" if model.state is ModelState.LOADING else "other models are in use"
             why = f"It was not there within {self.rules.load_wait_s:g} s: {busy}."
             yield self._refused(model, "model_not_loaded", why, self.rules.load_wait_s)
 
     def _refused(self, model: LoadedModel, code: str, why: str, retry_after_s: float | None) -> Refuse:
-        """The requests are ended by who carries this out: they count no longer."""
+        """Returns the action that refuses a model's requests. The requests count no longer, because the receiver of the
+        action ends them."""
         model.requests, model.wished, model.waits_since_s = 0, False, None
         return Refuse(model.name, code, why, retry_after_s)
 
@@ -312,8 +325,8 @@ class Loading:
         return Stop(model.name)
 
     def _starts(self, now: float) -> Iterator[Action]:
-        """At most one load at a time. The model that was wanted first comes first; another one may pass it where it
-        needs nobody to leave, but not after max_wait_s."""
+        """Yields the next load, at most one at a time. The model that was wanted first comes first. Another model may
+        pass it where it needs no model to leave, but not after max_wait_s."""
         if any(model.state is ModelState.LOADING for model in self):
             return
         waiting = [model for model in self if model.waits and not model.has_process and now >= model.retry_at_s]
@@ -339,7 +352,8 @@ class Loading:
         return sum(each.has_process for each in self) + 1 - self.rules.most_loaded
 
     def _leaving(self, wanted: LoadedModel, now: float) -> Sequence[LoadedModel]:
-        """Who leaves for a model that waits; nobody while what is leaving already is enough."""
+        """Returns the models that leave for a model that waits; none while the models that are leaving already free
+        enough."""
         going = [each for each in self if each.state is ModelState.DRAINING]
         lacking = self._lacking(wanted) - sum(each.need_bytes for each in going)
         places = self._places_lacking() - len(going)

@@ -5,8 +5,8 @@ time is least.
     split   a replica that only computes prompts computes this one, and its pages go to another one meanwhile
     encode  a replica that encodes for others makes the image rows of a prompt, which go to where it is computed
 
-A split costs what of the moving is not hidden after the computing. A whole prompt delays the streams next to it, and
-so does an encode.
+A split costs the part of the moving that is not hidden by the computing. A prompt that is computed as a whole delays
+the streams next to it, and so does an encode.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from twostroke.distributed.fleet.router import FleetMember, LeastSeconds, Placing
 
 USUAL_RATE = 100e6
-"""Bytes a second, for a replica that no pages have come to yet: a network of 1 Gbit/s."""
+"""The assumed rate in bytes a second for a replica that has received no pages yet: a network of 1 Gbit/s."""
 GREETING_S = 0.005
-"""Seconds that a question and its answer take next to the transfer of their bytes."""
+"""The seconds that a question and its answer take, in addition to the transfer of their bytes."""
 LAST_TOKENS = 64
-"""The tokens in the pages of a prompt's last chunk, which move after all computing is done. A replica that only reads
-makes that chunk small; see engine/scheduler/limits/last_chunk.py."""
+"""The number of tokens in the pages of a prompt's last chunk, which move after all computing is done. A replica that
+only computes prompts makes that chunk small; see engine/scheduler/limits/last_chunk.py."""
 
 CACHED = Placing(1, (), 1)
 """A prompt with one token left to compute."""
@@ -35,9 +35,11 @@ Sooner = Callable[[float, float], bool]
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlacement:
-    """member: the replica that computes the prompt. source: the replica whose pages of it are moved to `member` first.
-    decode_replica: the replica that generates the answer. encoder: the replica that encodes the prompt's images, in
-    encode_s predicted seconds.
+    """The replicas that compute a request. member: the replica that computes the prompt. source: the replica whose
+    pages of the prompt are moved to `member` first; None for none. decode_replica: the replica that generates the
+    answer; None for `member`.
+
+    encoder: the replica that encodes the prompt's images, in encode_s predicted seconds; None for `member`.
     """
 
     member: FleetMember
@@ -48,7 +50,8 @@ class ReplicaPlacement:
 
 
 def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> ReplicaPlacement:
-    """The best of `members` for the whole request, with a source of pages to move there where that is faster."""
+    """Returns the best of `members` for the whole request, with a source of pages to move there where that is faster.
+    """
     member = router.rank(asked, members)
     source = max(members, key=lambda other: router.cached_tokens(asked, other))
     more = router.cached_tokens(asked, source) - router.cached_tokens(asked, member)
@@ -59,11 +62,15 @@ def place_whole(asked: Placing, members: Members, router: LeastSeconds) -> Repli
 def place_split(
     asked: Placing, readers: Members, decoders: Members, router: LeastSeconds, sooner: Sooner
 ) -> ReplicaPlacement:
-    """readers: the replicas that only compute prompts. Neither list is empty."""
+    """Returns the placement of a request on a reader and a decoder, or on one decoder alone where that is sooner.
+
+    readers: the replicas that only compute prompts. Neither list is empty.
+    """
     whole, reader = place_whole(asked, decoders, router), router.rank(asked, readers)
 
     def after_s(decoder: FleetMember) -> float:
-        """Seconds from the reader's last step to the decoder's first one: its queue, and the pages still to come."""
+        """Returns the seconds from the reader's last step to the decoder's first one: its queue, and the pages still to
+        come."""
         missing, own_s = asked.num_tokens - router.cached_tokens(asked, decoder), router.own_s(asked, reader)
         last_s = moving_s(min(missing, LAST_TOKENS), asked.page_tokens, decoder)
         return router.first_s(CACHED, decoder) + max(last_s, moving_s(missing, asked.page_tokens, decoder) - own_s)
@@ -75,9 +82,10 @@ def place_split(
 
 
 def place_encode(rows: int, member: FleetMember, encoders: Members, sooner: Sooner) -> FleetMember | None:
-    """Which of `encoders` makes these image rows for `member`; None where it makes them sooner itself.
+    """Returns the one of `encoders` that makes these image rows for `member`; None where `member` makes them sooner
+    itself.
 
-    Its own encode delays each stream there; where none runs, it delays one that may come meanwhile.
+    An encode at `member` delays each stream there. Where none runs, it delays one stream that may come meanwhile.
     """
     if not rows or not encoders:
         return None
@@ -90,12 +98,12 @@ def place_encode(rows: int, member: FleetMember, encoders: Members, sooner: Soon
 
 
 def _encodes_left_s(encoder: FleetMember) -> float:
-    """By its own report, or by what was sent to it."""
+    """Returns the seconds of encodes that the encoder has left, by its own report or by what was sent to it."""
     return max(encoder.load.encode_s, encoder.sent_encode_s)
 
 
 def moving_s(num_tokens: int, page_tokens: int, target: FleetMember) -> float:
-    """Seconds until pages with that many tokens are at `target`, at the rate that it has measured."""
+    """Returns the seconds until pages with `num_tokens` tokens are at `target`, at the rate that it has measured."""
     if not target.page_bytes:
         return math.inf
     return GREETING_S + num_tokens / page_tokens * target.page_bytes / (target.load.page_rate or USUAL_RATE)

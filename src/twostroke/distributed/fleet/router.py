@@ -1,8 +1,9 @@
-"""Which replica computes a request: the one where it costs the fewest predicted seconds.
+"""Chooses the replica that computes a request: the one where it costs the fewest predicted seconds.
 
-These are the seconds until its first token, and those that its prompt takes from streams which are decoded there. The
-first are the seconds of prompts that are not computed yet, from the replica's own reports or from what was sent to it.
-This prompt counts too, without what the replica has cached. What it has cached is known by what was sent to it before.
+The cost is the seconds until the first token, plus the seconds that the prompt takes from streams which are decoded
+there. The seconds until the first token include prompts that are not computed yet, from the replica's reports or from
+what was sent to it. They also include this prompt, without the tokens that the replica has cached. Cached tokens are
+known from the prompts that were sent to the replica before.
 """
 
 from __future__ import annotations
@@ -15,18 +16,19 @@ from twostroke.distributed.wire.frames import PageSource, ReplicaLoad, ReplicaRo
 
 REMEMBERED_PAGES = 262_144
 SAME_SHARE = 0.05
-"""Predictions that differ by less are taken as equal: the longer cached prefix decides then."""
+"""Predictions that differ by less than this share count as equal. Then the longer cached prefix decides."""
 FULL_S = 60.0
-"""Added where every place of the batch is taken: such a replica is chosen last."""
+"""The seconds that are added where every place of the batch is taken, so that such a replica is chosen last."""
 
 
 @dataclass(eq=False, slots=True)
 class FleetMember:
     """A replica as the front sees it. sent_tokens: the tokens of prompts that were sent and have not started. streams:
-    the number of streams that it computes for this front. output_tokens: the tokens that came from it. sent_encode_s:
-    predicted seconds of the encodes that it was asked for and whose streams have not started. instance, role,
-    page_bytes, image_row_s, image_row_bytes: see ReplicaFacts. heard_s: when its last frame came. where: the address at
-    which other replicas reach it.
+    the number of streams that it computes for this front. output_tokens: the tokens that came from it.
+
+    sent_encode_s: the predicted seconds of its encodes whose streams have not started. instance, role, page_bytes,
+    image_row_s, image_row_bytes: see ReplicaFacts. heard_s: the time of its last frame. where: the address at which
+    other replicas reach it.
     """
 
     name: str
@@ -49,7 +51,8 @@ class FleetMember:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """A request to be placed. keys: one for each whole page of its tokens, of all tokens up to that page's end."""
+    """A request to be placed. keys: one key for each whole page of its tokens, made from all tokens up to that page's
+    end."""
 
     num_tokens: int
     keys: tuple[int, ...]
@@ -57,27 +60,31 @@ class Placing:
 
 
 class LeastSeconds:
-    """Chooses, and remembers which prompts went where. `members` are never empty."""
+    """Chooses the replica of a request, and remembers which prompts went to which replica. `members` are never empty.
+    """
 
     def __init__(self) -> None:
         self._places: OrderedDict[int, set[str]] = OrderedDict()
 
     def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
-        """The member where the request costs least. `remember` it where it is to compute the request."""
+        """Returns the member where the request costs least. Call `remember` if that member is to compute the request.
+        """
         found = [(self.cost_s(asked, member), member) for member in members]
         near_s = min(seconds for seconds, _ in found) * (1 + SAME_SHARE) + 1e-9
         near = [member for seconds, member in found if seconds <= near_s]
         return max(near, key=lambda member: (self.cached_tokens(asked, member), -member.streams))
 
     def cost_s(self, asked: Placing, member: FleetMember) -> float:
-        """`first_s`, and where streams are decoded, the seconds that they wait for this prompt, once for all of them.
+        """Returns `first_s`. Where streams are decoded, it adds the seconds that they wait for this prompt, once for
+        all streams together.
 
-        So an idle member is not passed over for a busy one whose predictions happen to be a little lower.
+        So an idle member is preferred to a busy one whose predictions happen to be a little lower.
         """
         return self.first_s(asked, member) + (self.own_s(asked, member) if _decodes(member) else 0.0)
 
     def first_s(self, asked: Placing, member: FleetMember) -> float:
-        """Seconds until the first token of this request on that member. A step is waited for where one runs."""
+        """Returns the seconds until the first token of this request on that member. They include the rest of a step
+        where one runs."""
         load = member.load
         before = max(load.prefill_tokens, member.sent_tokens)
         full = FULL_S if max(load.running + load.waiting, member.streams) >= member.max_sequences else 0.0
@@ -85,7 +92,7 @@ class LeastSeconds:
         return full + before * load.token_s + self.own_s(asked, member) + step_s
 
     def own_s(self, asked: Placing, member: FleetMember) -> float:
-        """Seconds in which the prompt itself is computed, a part of `first_s`."""
+        """Returns the seconds in which the prompt itself is computed, a part of `first_s`."""
         return max(1, asked.num_tokens - self.cached_tokens(asked, member)) * member.load.token_s
 
     def forget(self, member: FleetMember) -> None:
@@ -94,7 +101,7 @@ class LeastSeconds:
             names.discard(member.name)
 
     def cached_tokens(self, asked: Placing, member: FleetMember) -> int:
-        """How many of the prompt's tokens the member need not compute, as far as is known."""
+        """Returns the number of the prompt's tokens that the member need not compute, as far as is known."""
         pages = 0
         for key in asked.keys:
             if member.name not in self._places.get(key, ()):
@@ -116,8 +123,8 @@ def _decodes(member: FleetMember) -> bool:
 
 
 def prefix_keys(salt: str, token_ids: Sequence[int], page_tokens: int) -> tuple[int, ...]:
-    """Equal keys mean, except for collisions, equal beginnings. A collision costs a worse choice, never another answer.
-    """
+    """Returns a key for each whole page of a prompt. Equal keys mean equal beginnings, except for collisions. A
+    collision costs a worse choice, never another answer."""
     keys: list[int] = []
     key = hash(salt)
     for start in range(0, len(token_ids) - page_tokens + 1, page_tokens):

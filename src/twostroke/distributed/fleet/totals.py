@@ -1,4 +1,4 @@
-"""Sums over all replicas that were ever here, for counters: they do not fall where a replica leaves."""
+"""Sums over all replicas that were ever connected, for counters: the sums do not fall when a replica leaves."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from twostroke.distributed.wire.frames import ReplicaLoad
 from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 
 MOST_INSTANCES = 1024
-"""Instances that are told apart; of older ones the sum alone is kept."""
+"""The number of instances that are kept separately; of older instances only the sum is kept."""
 
 
 class FleetTotal(Struct, frozen=True):
-    """What loads count. An instance of a replica counts from its own start on."""
+    """Sums of the counts in loads. An instance of a replica counts from its own start on."""
 
     preemptions: int = 0
     query_tokens: int = 0
@@ -22,7 +22,7 @@ class FleetTotal(Struct, frozen=True):
     guesses: VerifiedGuesses = NO_GUESSES
 
     def plus(self, load: ReplicaLoad | FleetTotal) -> FleetTotal:
-        """The sums of both."""
+        """Returns the sums of both."""
         return FleetTotal(
             self.preemptions + load.preemptions,
             self.query_tokens + load.query_tokens,
@@ -32,14 +32,14 @@ class FleetTotal(Struct, frozen=True):
 
 
 class FleetTotals:
-    """One thread tells what it heard; any thread may ask."""
+    """Adds up the loads of all instances. One thread reports loads; any thread may read the sum."""
 
     def __init__(self) -> None:
         self._latest: OrderedDict[str, ReplicaLoad] = OrderedDict()
         self._older = FleetTotal()
 
     def heard(self, instance: str, load: ReplicaLoad) -> None:
-        """The load of an instance now, which takes the place of what was heard of it before."""
+        """Takes the present load of an instance, which replaces its earlier load."""
         self._latest[instance] = load
         self._latest.move_to_end(instance)
         if len(self._latest) > MOST_INSTANCES:

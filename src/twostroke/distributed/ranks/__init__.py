@@ -1,1 +1,1 @@
-"""One model in several processes: the leader plans and samples, the others compute their part of each step."""
+"""Runs one model in several processes: the leader plans and samples, the others compute their part of each step."""

@@ -1,10 +1,11 @@
-"""What the leader of a group sends its members, and what they answer: typed frames in MessagePack.
+"""The frames that the leader of a group sends its members, and their answers: typed frames in MessagePack.
 
     leader -> member   RankBegin (or RankJoin), then a RankStep for each step, and RankRows where other rows need logits
     leader -> member   RankAsk where a step has failed for a rank that did not come; answered while a step runs, too
     member -> leader   RankReady; RankHere; RankFailed where it ends, RankWaited where another rank was the reason
 
-A frame holds what has changed in page tables since the step before: a stream of a long context costs a few bytes.
+A frame holds only the changes in page tables since the step before, so that a stream of a long context costs a few
+bytes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ RANKS_VERSION = 5
 
 
 class RankBegin(msgspec.Struct, tag=True, frozen=True):
-    """What a member is: rank `rank` of `ranks`. way: tensor or pipeline. options: the engine's options, all resolved.
+    """The facts that make a process member `rank` of `ranks`. way: tensor or pipeline. options: the engine's options,
+    all resolved. pages: the number of pages in each page group's pool. model: a fingerprint of config and weights.
 
-    pages: the number of pages in each page group's pool. model: a fingerprint of config and weights. width: the columns
-    of the widest value that ranks exchange. limit_s: the longest wait for another rank. ticket: the token by which
-    connections of this group are recognised. peers: HOST:PORT where each rank listens, empty for the leader; no entries
-    for ranks that share memory. key_factors: see assembly/calibrated_keys.py.
+    width: the columns of the widest value that ranks exchange. limit_s: the longest wait for another rank. ticket: the
+    token by which connections of this group are recognised. peers: HOST:PORT where each rank listens, empty for the
+    leader; no entries for ranks that share memory. key_factors: see assembly/calibrated_keys.py.
     """
 
     version: int
@@ -44,20 +45,20 @@ class RankBegin(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankJoin(msgspec.Struct, tag=True, frozen=True):
-    """The first frame of a connection for numbers: whose it is. After it there are no frames."""
+    """The first frame of a connection for numbers, which names its rank. After it there are no frames."""
 
     ticket: bytes
     rank: int
 
 
 class RankReady(msgspec.Struct, tag=True, frozen=True):
-    """The member has its part of the weights and waits for steps."""
+    """The member has loaded its part of the weights and waits for steps."""
 
     weight_bytes: int
 
 
 class RankAsk(msgspec.Struct, tag=True, frozen=True):
-    """Are you there? Answered by RankHere."""
+    """Asks whether the member is there. The member answers with RankHere."""
 
 
 class RankHere(msgspec.Struct, tag=True, frozen=True):
@@ -76,7 +77,8 @@ class RankFailed(msgspec.Struct, tag=True, frozen=True):
 
 
 class TableChange(msgspec.Struct, frozen=True, array_like=True):
-    """A page table: the first `kept` entries of the one that its sequence had in the step before, then `pages`."""
+    """The change of a page table: it keeps the first `kept` entries that its sequence had in the step before; `pages`
+    follow."""
 
     kept: int
     pages: list[int]
@@ -84,7 +86,7 @@ class TableChange(msgspec.Struct, frozen=True, array_like=True):
 
 class RankRow(msgspec.Struct, frozen=True, array_like=True):
     """A sequence of a step (types.plan.PlannedSequence). before: its place in the step before; -1 where it was not in
-    it."""
+    that step."""
 
     before: int
     start: int
@@ -96,7 +98,7 @@ class RankRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RankStep(msgspec.Struct, tag=True, frozen=True):
-    """A step."""
+    """One step: its sequences, and the copies of states and pages that come with it."""
 
     rows: list[RankRow]
     state_copies: tuple[tuple[int, int], ...] = ()
@@ -104,7 +106,7 @@ class RankStep(msgspec.Struct, tag=True, frozen=True):
 
 
 class RankRows(msgspec.Struct, tag=True, frozen=True):
-    """Logits of other rows of the last step."""
+    """Asks for the logits of other rows of the last step."""
 
     rows: list[int]
 
@@ -114,12 +116,12 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgpack_decoder(Frame)
 
 
 def encode(frame: Frame) -> bytes:
-    """The frame as bytes, without a length."""
+    """Returns the frame as bytes, without a length."""
     return _encoder.encode(frame)
 
 
 def decode(data: bytes) -> Any:
-    """A frame. Raises ValueError for bytes that are no valid frame."""
+    """Returns the frame that the bytes hold. Raises ValueError for bytes that are no valid frame."""
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:

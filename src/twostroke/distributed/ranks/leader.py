@@ -1,7 +1,7 @@
-"""The leader of a group: it sends each plan to the members and computes its own part of it.
+"""The leader of a group sends each plan to the members and computes its own part of it.
 
-A group that has lost a member, or has failed in a step, is over: its members may have computed different things.
-Whatever runs fails with one error, and the engine stops, as it does when its kernels fail.
+A group that has lost a member, or has failed in a step, is over: its members may have computed different things. All
+running requests fail with one error, and the engine stops, as it does when its kernels fail.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ from twostroke.types.result import StepResult
 
 JOIN_S = 5.0
 ANSWER_S = 2.0
-"""A process that runs answers within this time, also while it computes."""
+"""The seconds within which a running process answers, even while it computes."""
 
 
 class MeetingPlace(Protocol):
-    """The exchange, as far as a group needs it."""
+    """The part of the exchange that a group needs."""
 
     def begin(self, number: int) -> None:
-        """The pass that follows has this number; ranks that compute different ones end."""
+        """Sets the number of the pass that follows. Ranks that compute passes with different numbers end."""
 
     def end(self) -> None:
-        """Every wait of every rank ends."""
+        """Ends every wait of every rank."""
 
     def spent(self) -> ExchangeSpent:
-        """What all passes so far have spent. Call it between passes."""
+        """Returns the time and bytes that all passes so far have taken. Call it between passes."""
 
 
 class RankGroup:
-    """Owns the connections, and one thread for each that waits for its frames. describe: returns how a member ended
-    that sent no last frame.
+    """Owns the connections to the members, and for each connection a thread that waits for its frames.
+
+    describe: a function that returns how a member ended which sent no last frame.
     """
 
     def __init__(self, lines: Sequence[RankLine], first_rank: int, describe: Callable[[int], str]) -> None:
@@ -64,12 +65,12 @@ class RankGroup:
         ]
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Begins to listen to the members."""
         for thread in self._watching:
             thread.start()
 
     def wait_ready(self) -> dict[int, RankReady]:
-        """Wait until every member has loaded its part. Raises what a member failed with."""
+        """Waits until every member has loaded its part. Raises the error with which a member failed."""
         with self._changed:
             while self._lost is None and len(self._ready) < len(self._lines):
                 self._changed.wait()
@@ -78,7 +79,7 @@ class RankGroup:
             return dict(self._ready)
 
     def meet_in(self, meeting: MeetingPlace) -> None:
-        """The exchange by which the ranks of this group meet from now on."""
+        """Sets the exchange by which the ranks of this group meet from now on."""
         self._meeting = meeting
         if self._lost is not None:
             meeting.end()
@@ -94,11 +95,12 @@ class RankGroup:
             raise EngineStopped("The engine has stopped: a rank was lost.", why=str(self._lost), fix="Start it again.")
 
     def exchanged(self) -> ExchangeSpent:
-        """What the leader's exchange took so far; asked between passes."""
+        """Returns the time and bytes that the leader's exchange has taken so far. Call it between passes."""
         return ExchangeSpent() if self._meeting is None else self._meeting.spent()
 
     def when_lost(self, then: Callable[[], None]) -> None:
-        """Call this when a member is lost, in any thread, also while no step runs; now where one was lost already."""
+        """Registers `then`, which is called when a member is lost, in any thread, even while no step runs. Calls it now
+        where a member was lost already."""
         with self._changed:
             self._when_lost = then
             lost = self._lost is not None
@@ -106,7 +108,8 @@ class RankGroup:
             then()
 
     def lose_the_late(self, error: MeetingLost) -> None:
-        """A step has failed for a member that did not come: the members that do not answer are named as lost."""
+        """Finds the lost members after a step has failed for a member that did not come: those that do not answer are
+        named as lost."""
         for index, line in enumerate(self._lines):
             try:
                 line.send(RankAsk())
@@ -129,9 +132,9 @@ class RankGroup:
         )
 
     def tell(self, frame: Frame) -> int:
-        """Send a frame to all members: each runs a pass of the program. The number of that pass.
+        """Sends a frame to all members, each of which runs a pass of the program. Returns the number of that pass.
 
-        Where a member was lost, nobody runs it; `meet` says so.
+        Where a member was lost, no member runs the pass, and `meet` raises the error.
         """
         self._passes += 1
         for index, line in enumerate(self._lines if self.whole else ()):
@@ -142,13 +145,13 @@ class RankGroup:
         return self._passes
 
     def meet(self, number: int) -> None:
-        """The leader runs this pass from now on. Raises EngineStopped where a member was lost."""
+        """Begins this pass on the leader. Raises EngineStopped where a member was lost."""
         self.require_whole()
         if self._meeting is not None:
             self._meeting.begin(number)
 
     def lose(self, error: TwostrokeError) -> None:
-        """The group is over. The first reason counts."""
+        """Ends the group with this error. If it is called again, the first error counts."""
         with self._changed:
             first = self._lost is None and not self._closing
             self._lost = error if first else self._lost
@@ -160,7 +163,7 @@ class RankGroup:
             then()
 
     def close(self) -> None:
-        """End all lines: members end with them. Closing twice is harmless."""
+        """Ends all lines, and the members end with them. Closing twice is harmless."""
         with self._changed:
             self._closing = True
         for line in self._lines:
@@ -194,9 +197,10 @@ class RankGroup:
 
 
 class LeadingExecutor:
-    """Satisfies `engine.executor.Executor`: the same plan on all ranks.
+    """Satisfies `engine.executor.Executor`: it computes the same plan on all ranks.
 
-    Stages compute one after the other, the leader last: they can `begin` a plan while it executes the one before.
+    Stages compute one after the other, the leader last. So they can `begin` a plan while the leader executes the plan
+    before.
     """
 
     def __init__(self, inner: Executor, group: RankGroup) -> None:
@@ -204,11 +208,11 @@ class LeadingExecutor:
         self._begun: deque[tuple[Plan, int]] = deque()
 
     def begin(self, plan: Plan) -> None:
-        """The members compute their part of this plan after those before it. See `engine.plans_in_flight`."""
+        """Makes the members compute their part of this plan after the plans before it. See `engine.plans_in_flight`."""
         self._begun.append((plan, self._group.tell(self._encoder.step(plan))))
 
     def execute(self, plan: Plan) -> StepResult:
-        """See Executor. Raises EngineStopped where a rank was lost or the step failed here."""
+        """Executes the plan. Raises EngineStopped where a rank was lost or the step failed here."""
         if not self._begun:
             self.begin(plan)
         begun, number = self._begun.popleft()
@@ -230,7 +234,7 @@ class LeadingExecutor:
 
 
 class LeadingForward:
-    """Satisfies `runner.forward.Forward`. head_needs_members: whether the head's calls need the members, too."""
+    """Satisfies `runner.forward.Forward`. head_needs_members: whether the calls of the head need the members, too."""
 
     def __init__(self, inner: Forward, group: RankGroup, head_needs_members: bool) -> None:
         self._inner, self._group, self._head_needs_members = inner, group, head_needs_members

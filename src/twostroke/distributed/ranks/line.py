@@ -1,4 +1,4 @@
-"""The line between the leader and one member: frames after their length, one after the other.
+"""The line between the leader and one member: frames, one after the other, each after its length.
 
 Both sides prove the cluster's secret first (a keyed hash of the other's nonce), as front and replica do.
 """
@@ -22,13 +22,12 @@ _LENGTH = struct.Struct("<I")
 
 
 class RankLineLost(ConnectionError):
-    """The other side is gone, or does not speak this protocol."""
+    """The other side is gone, or does not follow this protocol."""
 
 
 class RankLine:
-    """Owns the socket. `send` may be called from one thread while another is in `receive`, and `end` and `close` from
-    any thread. No call reaches a file that got the number of a closed socket.
-    """
+    """Owns the socket. `send` may be called from one thread while another thread is in `receive`. `end` and `close` may
+    be called from any thread. No call uses a new file that got the number of a closed socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -39,7 +38,7 @@ class RankLine:
         self._sending, self._receiving, self._ending = threading.Lock(), threading.Lock(), threading.Lock()
 
     def prove(self, secret: bytes, leads: bool) -> None:
-        """Greet, both sides at once. Raises RankLineLost where the other side does not know the secret."""
+        """Exchanges the greeting of both sides. Raises RankLineLost where the other side does not know the secret."""
         own, other = (b"leader", b"member") if leads else (b"member", b"leader")
         nonce = secrets.token_bytes(NONCE_BYTES)
         self.sock.settimeout(GREETING_S)
@@ -52,13 +51,13 @@ class RankLine:
             self.sock.settimeout(None)
 
     def send(self, frame: Frame) -> None:
-        """Wait until it is on its way. Raises RankLineLost."""
+        """Sends a frame, and waits until the system has taken all its bytes. Raises RankLineLost."""
         data = encode(frame)
         with self._sending:
             self._write(_LENGTH.pack(len(data)) + data)
 
     def receive(self) -> Frame:
-        """Wait for the next one. Raises RankLineLost, at the end of the line too."""
+        """Waits for the next frame. Raises RankLineLost, also at the end of the line."""
         with self._receiving:
             (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
             if length > MOST_FRAME_BYTES:
@@ -71,12 +70,12 @@ class RankLine:
         return frame
 
     def end(self) -> None:
-        """End the waits of both sides. Any thread may call it, twice too."""
+        """Ends the waits of both sides. Any thread may call it, even twice."""
         with self._ending, contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End it, and close the socket after the calls of other threads. Closing twice is harmless."""
+        """Ends the line, and closes the socket after the calls of other threads. Closing twice is harmless."""
         self.end()
         with self._receiving, self._sending, self._ending, contextlib.suppress(OSError):
             self.sock.close()
@@ -101,7 +100,8 @@ class RankLine:
 
 
 def _notice_dead_machines(sock: socket.socket) -> None:
-    """A machine that went without a word is found within a minute: a group at rest says nothing for hours."""
+    """Turns on keepalive, so that a machine that is gone without notice is found within a minute. An idle group sends
+    nothing for hours."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):

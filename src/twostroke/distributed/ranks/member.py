@@ -1,4 +1,4 @@
-"""A member of a group: it computes its part of each step that the leader sends, and ends with the leader's line."""
+"""A member of a group computes its part of each step that the leader sends, and ends with the leader's line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from twostroke.types.errors import BackendError, MeetingLost
 
 
 class RankMember:
-    """`follow` returns when the leader has ended. require_sound: raises where the weights are damaged."""
+    """Computes one rank's part. `follow` returns when the leader has ended. require_sound: a function that raises where
+    the weights are damaged."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class RankMember:
         self._listening = threading.Thread(target=self._listen, name="leader", daemon=True)
 
     def follow(self) -> None:
-        """Compute each frame. Raises BackendError where a kernel refuses, ValueError where a frame makes no sense."""
+        """Computes each frame. Raises BackendError where a kernel refuses, ValueError where a frame is not valid."""
         self._listening.start()
         decoder, sizes, passes = StepDecoder(), StepSizes(0, 0, 0), 0
         while (frame := self._frames.get()) is not None:
@@ -67,7 +68,8 @@ class RankMember:
             self._line.send(frame)
 
     def _listen(self) -> None:
-        """A leader that ends, however it does, ends the wait for it inside a step too."""
+        """Receives the leader's frames. When the leader ends, for whatever reason, it also ends a wait for the leader
+        inside a step."""
         try:
             while True:
                 frame = self._line.receive()

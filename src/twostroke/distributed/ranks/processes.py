@@ -1,4 +1,4 @@
-"""Members as child processes of this machine, and members that listen on other machines."""
+"""Starts members as child processes of this machine, and connects to members that listen on other machines."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ class LocalMembers:
     def start(
         self, places: Sequence[tuple[int, ...]], command: Sequence[str], environment: Mapping[str, str]
     ) -> list[RankLine]:
-        """A process for each of `places`, which are CPUs to run on or none for any, each with a line to this one:
-        `command` with --line-fd and --memory-fd after it."""
+        """Starts a process for each of `places`, which are CPUs to run on (empty for any), and returns a line to each.
+
+        command: the command of each process; --line-fd and --memory-fd are added to it.
+        """
         lines = []
         for cpus in places:
             own, other = socket.socketpair()
@@ -47,7 +49,7 @@ class LocalMembers:
         return lines
 
     def describe(self, rank: int) -> str:
-        """How a member's process ended; empty where it has not."""
+        """Returns how a member's process ended; empty where it has not ended."""
         try:
             code = self.processes[rank - self.first_rank].wait(LAST_WORDS_S)
         except subprocess.TimeoutExpired:
@@ -59,7 +61,8 @@ class LocalMembers:
         )
 
     def close(self, wait_s: float = END_S) -> None:
-        """Processes end with their lines; those that do not within wait_s are killed. Closing twice is harmless."""
+        """Waits until the processes have ended with their lines; kills those that have not ended within wait_s. Closing
+        twice is harmless."""
         until = time.monotonic() + wait_s
         for process in self.processes:
             try:
@@ -73,12 +76,12 @@ class LocalMembers:
 
 
 def shared_memory(num_bytes: int) -> int:
-    """The descriptor of memory that children may inherit. Untouched, it takes none."""
+    """Returns the descriptor of memory that children may inherit. Memory that nobody touches takes no room."""
     return here.memory_file("twostroke-ranks", num_bytes)
 
 
 def connect(address: Address, secret: bytes, rank: int, wait_s: float = CONNECT_S) -> RankLine:
-    """A line to a member. Tries again until the member listens or wait_s is over. Raises BackendError."""
+    """Returns a line to a member. Tries again until the member listens or wait_s is over. Raises BackendError."""
     until = time.monotonic() + wait_s
     where = f"rank {rank} at {address[0]}:{address[1]}"
     while True:

@@ -1,4 +1,4 @@
-"""The frame that a leader makes of a plan for its members, and what a member writes a step's inputs from."""
+"""Turns a leader's plan into a frame for its members, and the frame back into the sequences of a member's step."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Tables = Sequence[Sequence[int]]
 
 
 class StepEncoder:
-    """Makes the leader's frames of plans. It keeps the last page tables, so that a frame has only what changed."""
+    """Makes the leader's frames from plans. It keeps the last page tables, so that a frame holds only their changes."""
 
     def __init__(self) -> None:
         self._before: dict[str, tuple[int, list[list[int]]]] = {}
 
     def step(self, plan: Plan) -> RankStep:
-        """The plan, with what has changed of its tables."""
+        """Returns the plan as a frame, with the changes in its page tables."""
         rows: list[RankRow] = []
         now: dict[str, tuple[int, list[list[int]]]] = {}
         for place, each in enumerate(plan.sequences):
@@ -41,7 +41,7 @@ def _changes(old: list[int], new: list[int]) -> TableChange:
 
 @dataclass(frozen=True, slots=True)
 class DecodedSequence:
-    """Satisfies `runner.step_inputs.StepRow`."""
+    """One sequence of a step in a member. Satisfies `runner.step_inputs.StepRow`."""
 
     start: int
     token_ids: Sequence[int]
@@ -53,7 +53,7 @@ class DecodedSequence:
 
     @property
     def num_tokens(self) -> int:
-        """Rows of the step."""
+        """The number of rows of this sequence in the step."""
         return len(self.token_ids)
 
 
@@ -64,7 +64,8 @@ class StepDecoder:
         self._before: list[Tables] = []
 
     def sequences(self, step: RankStep) -> list[DecodedSequence]:
-        """The sequences of the step. Raises ValueError where it builds on what was never sent."""
+        """Returns the sequences of the step. Raises ValueError where the step builds on a sequence that was never sent.
+        """
         found: list[DecodedSequence] = []
         for row in step.rows:
             if not -1 <= row.before < len(self._before):

@@ -1,1 +1,2 @@
-"""A replica runs scheduler and executor in a process of its own. Frames reach it; replicas send each other pages."""
+"""Runs scheduler and executor as a replica in a process of its own. Fronts reach it by frames, and replicas send each
+other pages."""

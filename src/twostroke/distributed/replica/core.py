@@ -1,6 +1,6 @@
-"""The heart of a replica behind frames: Assignment in, StepNews out. No socket, no thread, no text.
+"""The core of a replica behind its frames: Assignment in, StepNews out. It has no socket, no thread, and no text.
 
-What is to be sent to fronts and to other replicas is put into `outbox`.
+Frames for fronts and for other replicas are put into `outbox`.
 """
 
 from __future__ import annotations
@@ -47,23 +47,27 @@ from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
+<<<<<<< HEAD
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
 NOTHING_COUNTED = DiskCounts()
+=======
+"""The size of the chunk from which the predicted seconds of one prompt token are taken."""
+>>>>>>> refs/heads/eng6
 PREDICTED_S = 0.1
-"""A prediction takes as long as sending a step's news: it is made again when it is this old."""
+"""The age in seconds at which a prediction is made again. A prediction takes as long as sending a step's news."""
 
 
 def always_possible(_request: Request) -> str:
-    """Nothing speaks against a request."""
+    """Returns "": every request can be computed."""
     return ""
 
 
 @dataclass(eq=False, slots=True)
 class _Link:
-    """A front's streams: their numbers by request id, and ids by number. tokens: the number of tokens of prompt and
-    resumed output, by request id.
+    """The streams of one front: their numbers by request id, and their ids by number. tokens: the number of tokens of
+    prompt and resumed output, by request id.
 
-    came_s: when it was assigned, of each stream that has not started.
+    came_s: the time of its Assignment, for each stream that has not started.
     """
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -73,12 +77,20 @@ class _Link:
 
 
 class ReplicaCore:
-    """One thread at a time. times: predicts steps. explainer: its ledger records each request and each step.
+    """Only one thread at a time may use it. times: predicts steps. explainer: explains where time went; its ledger
+    records each request and each step.
 
+<<<<<<< HEAD
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
     why_not: why a request cannot be computed here, or nothing. images: None where no images are read. disk: None where
     no pages are kept on one.
+=======
+    pages: the exchange of pages; None where pages cannot be sent, and then every request is computed from its
+    beginning. page_rate: the bytes a second of pages that came, as measured by the caller of `pages_came`. outbox:
+    pairs (link, frame), to be sent in this order. why_not: returns why a request cannot be computed here, or "".
+    images: None where no images are read.
+>>>>>>> refs/heads/eng6
     """
 
     def __init__(
@@ -119,17 +131,16 @@ class ReplicaCore:
 
     @property
     def waits(self) -> bool:
-        """Has a question of another replica no answer yet?"""
+        """Does a question of another replica still wait for its answer?"""
         return self.feeds.waits or self.row_feeds.waits
 
     def open(self, link_id: LinkId) -> None:
-        """Begin to serve a front that has connected."""
+        """Begins to serve a front that has connected."""
         self._links[link_id] = _Link()
 
     def work(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask] = ()) -> None:
-        """Queue a request, or ask for its pages first. masks: the token masks of its grammar, for the request and each
-        of its beams, after the resumed tokens.
-        """
+        """Queues a request, or first asks for its pages. masks: the token masks of its grammar, for the request and
+        each of its beams, after the resumed tokens."""
         link = self._links.get(link_id)
         if link is None:
             return
@@ -145,25 +156,28 @@ class ReplicaCore:
         return self.pulls.waits(link_id, number) or self.row_pulls.waits(link_id, number)
 
     def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
-        """An answer to `pulls.asks`; None: there will be none. Queues the request where nothing more will come.
-        hashes: one hash of each page's data, see page_exchange.hash_of."""
+        """Takes an answer to `pulls.asks`; None means that there will be no answer. Queues the request when nothing
+        more will come.
+
+        hashes: one hash of each page's data, see page_exchange.hash_of.
+        """
         self._queue_pulled(self.pulls.came(number, sent, hashes))
 
     def rows_came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> None:
-        """An answer to `row_pulls.asks`, as `pages_came` has it. found: the hash of the rows' bytes."""
+        """Takes an answer to `row_pulls.asks`, as `pages_came` does for pages. found: the hash of the rows' bytes."""
         for each in self.row_pulls.came(number, sent, found):
             self._queue(each.link_id, each.work, each.masks)
 
     def answer(self, now: float, busy: set[LinkId]) -> bool:
-        """Answer questions of other replicas, as far as it is possible now. busy: links with unsent bytes.
-        -> was anything answered?"""
+        """Answers the questions of other replicas that can be answered now. Returns whether any was answered. busy:
+        links with unsent bytes."""
         pages = self.feeds.answer(now, busy)
         return self.row_feeds.answer(now, busy) or pages
 
     def let_go(self) -> None:
-        """End all transfers where no step can be planned, because their pages take up room; queue their requests.
-
-        Where no request waits for a step, nothing needs their room."""
+        """Ends all transfers of pages and queues their requests. It is called where no step can be planned, because the
+        pages take up memory. It does nothing where no request waits for a step, because then nothing needs the memory.
+        """
         gauges = self._book.gauges()
         if gauges.running or gauges.waiting:
             self._queue_pulled(*self.pulls.let_go())
@@ -174,7 +188,7 @@ class ReplicaCore:
                 self._fetch_rows(pull.link_id, pull.work, pull.masks)
 
     def _fetch_rows(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> None:
-        """Ask for image rows where another replica encodes them; else queue the request."""
+        """Asks for image rows where another replica encodes them; otherwise queues the request."""
         if not self.row_pulls.begin(link_id, work, masks):
             self._queue(link_id, work, masks)
 
@@ -209,7 +223,7 @@ class ReplicaCore:
         link.tokens[first] = len(work.request.prompt_token_ids) + len(work.resumed)
 
     def cancel(self, link_id: LinkId, number: int) -> None:
-        """End a stream, and with a beam the others of its search; no more events of it are made."""
+        """Ends a stream, and with a beam the others of its search. No more events of the stream are made."""
         self.pulls.cancel(link_id, number)
         self.row_pulls.cancel(link_id, number)
         self.row_feeds.cancel(link_id, number)
@@ -220,7 +234,7 @@ class ReplicaCore:
                 _forget(link, event.request_id)
 
     def close(self, link_id: LinkId) -> None:
-        """A front is gone, or a replica that asked for pages: its streams and questions end."""
+        """Ends the streams and questions of a lost link, which is a front or a replica that asked for pages."""
         self.pulls.cancel(link_id)
         self.feeds.close(link_id)
         self.row_pulls.cancel(link_id)
@@ -230,18 +244,18 @@ class ReplicaCore:
             self._ended(self._book.abort(request_id, self._clock()))
 
     def record(self, link_id: LinkId, asked: RecordAsked) -> None:
-        """Say where the time of a stream went that has ended here."""
+        """Answers where the time of a stream went that has ended here."""
         found = self._ledger.accounts.find(asked.group)
         own = [each for each in found if each.request_id.endswith(f".{asked.number}")]
         explanation = self._explainer.explanation(own[-1]) if own else None
         self.outbox.append((link_id, RecordSent(asked.number, explanation)))
 
     def step(self) -> ReplicaLoad | None:
-        """One step, with a StepNews for each front that it gave something; the load after it.
+        """Computes one step, and puts a StepNews into `outbox` for each front whose streams got something. Returns the
+        load after the step; None where nothing can be computed.
 
-        -> None where nothing can be computed.
-
-        A fault ends the requests of its plan. Raises EngineStopped where three steps in a row fail and the probe does.
+        A fault ends the requests of its plan. Raises EngineStopped where three steps in a row fail and the probe fails
+        too.
         """
         step = self._loop.step()
         if step is None:
@@ -285,8 +299,8 @@ class ReplicaCore:
         )
 
     def _computed(self, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-        """Learn from a step's time before it is committed, and note the sequences that it computed for the first
-        time."""
+        """Learns from a step's time before the step is committed, and notes the sequences that it computed for the
+        first time."""
         self._ledger.step(plan, result, begin_s, commit_s)
         self._guesses = self._guesses.plus(guesses_of(plan, result))
         self._step_s = commit_s - begin_s
@@ -300,7 +314,7 @@ class ReplicaCore:
                     self._starts[request_id] = WireStart(link.numbers[request_id], waited_s, sequence.start)
 
     def _ended(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Tell the ledger of each end among the events, and give the events back."""
+        """Reports each end among the events to the ledger, and returns the events."""
         for event in events:
             if isinstance(event, FinishedEvent):
                 self._ledger.finish(event)

@@ -1,4 +1,4 @@
-"""The heart of a replica that encodes images alone: tiles in, image rows out. It computes no request."""
+"""The core of a replica that only encodes images: tiles in, image rows out. It computes no request."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ NO_TEXT = "This replica encodes images and has no language model."
 
 
 class NoGrammars:
-    """Satisfies engine.session.Grammars: nothing is generated."""
+    """Satisfies engine.session.Grammars where nothing is generated."""
 
     def submit(self, grammar: Grammar, count: int) -> Future[tuple[TokenMask, ...]]:
-        """Refuse a grammar."""
+        """Refuses a grammar."""
         raise InvalidRequest(NO_TEXT)
 
 
 class EncodeCore:
-    """What a `ReplicaServer` serves, as `ReplicaCore` is. One thread at a time. outbox: (link, frame)."""
+    """Serves a `ReplicaServer`, as `ReplicaCore` does. Only one thread at a time may use it. outbox: pairs (link,
+    frame)."""
 
     has_work = False
     page_rate = 0.0
@@ -54,21 +55,21 @@ class EncodeCore:
 
     @property
     def waits(self) -> bool:
-        """Has a question of another replica no answer yet?"""
+        """Does a question of another replica still wait for its answer?"""
         return self.feeds.waits or self.row_feeds.waits
 
     def open(self, link_id: LinkId) -> None:
-        """A front has connected: nothing is kept for it."""
+        """Does nothing: no state is kept for a front that has connected."""
 
     def work(self, link_id: LinkId, work: Assignment, _masks: Sequence[TokenMask] = ()) -> None:
-        """Refuse a request."""
+        """Refuses a request."""
         self.outbox.append((link_id, Refused(work.number, NO_TEXT)))
 
     def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:
-        """Nothing was asked for."""
+        """Does nothing, because no pages were asked for."""
 
     def rows_came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> None:
-        """Nothing was asked for."""
+        """Does nothing, because no rows were asked for."""
 
     def answer(self, now: float, busy: set[LinkId]) -> bool:
         """See ReplicaCore."""
@@ -76,25 +77,25 @@ class EncodeCore:
         return self.row_feeds.answer(now, busy) or pages
 
     def let_go(self) -> None:
-        """No pages take up room."""
+        """Does nothing, because no pages take up memory."""
 
     def cancel(self, link_id: LinkId, number: int) -> None:
-        """End the encodes of a number."""
+        """Ends the encodes of a number."""
         self.row_feeds.cancel(link_id, number)
 
     def close(self, link_id: LinkId) -> None:
-        """A front or a replica is gone: its encodes and questions end."""
+        """Ends the encodes and questions of a front or a replica that is gone."""
         self.feeds.close(link_id)
         self.row_feeds.cancel(link_id)
 
     def record(self, link_id: LinkId, asked: RecordAsked) -> None:
-        """No stream has ended here."""
+        """Answers that nothing is known, because no stream has ended here."""
         self.outbox.append((link_id, RecordSent(asked.number, None)))
 
     def step(self) -> ReplicaLoad | None:
-        """There is no step to compute."""
+        """Returns None, because there is no step to compute."""
         return None
 
     def load(self) -> ReplicaLoad:
-        """The encodes that are to be done."""
+        """Returns the load, which is the predicted seconds of the encodes that are left."""
         return ReplicaLoad(encode_s=self.row_feeds.left_s)

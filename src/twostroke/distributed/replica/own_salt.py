@@ -1,4 +1,5 @@
-"""Salts of prefixes as this replica writes them: a front knows adapters by their names, pages are found by contents."""
+"""Turns a front's salts into this replica's own. A front knows adapters by their names, and pages are found by the
+contents of adapters."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from twostroke.distributed.wire.frames import Assignment, Frame, PagesAhead, Rep
 
 
 def with_own_salt(frame: Frame, facts: ReplicaFacts) -> Frame:
-    """A front's frame, with the salts of the adapters that this replica has."""
+    """Returns a front's frame, with the salts of the adapters that this replica has."""
     if isinstance(frame, Assignment):
         salt = salt_by_content(frame.request.cache_salt, facts.adapters, facts.adapter_salts)
         return structs.replace(frame, request=replace(frame.request, cache_salt=salt))

@@ -1,8 +1,9 @@
-"""Calls to other replicas for pages and image rows: one thread and one connection for each replica that is asked.
+"""Calls other replicas for pages and image rows, with one thread and one connection for each replica that is asked.
 
-To the replica that answers, this side is one more front. Questions do not wait for each other's answers: a page may
-have to be computed first. Where there is no whole answer in time, the answer is None. A replica answers between two of
-its steps and sends heartbeats meanwhile: one that is silent has ended, and one that is not may be in a long step.
+To the replica that answers, this side is one more front. Questions do not wait for each other's answers, because a page
+may have to be computed first. Where no whole answer comes in time, the answer is None. A replica answers between two of
+its steps and sends heartbeats meanwhile. One that is silent has ended, and one that sends heartbeats may be in a long
+step.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from twostroke.distributed.wire.frames import (
 )
 
 ANSWER_S = 5.0
-"""A wait for one answer, in seconds, with the greeting where there is none yet. After it the pages are computed
-instead. It is longer where steps are, as predicted for this replica or seen at the other one."""
+"""The wait for one answer in seconds, including the greeting where there is none yet. After it the pages are computed
+here instead. The wait is longer where steps are longer, as predicted for this replica or seen at the other one."""
 LONGEST_STEPS = 2
-"""The wait is this many times the longest step that was seen there, or the predicted time to compute the pages here,
-whichever is longer."""
+"""The factor of the wait. It multiplies the longest step that was seen at the other replica, or the predicted time to
+compute the pages here, whichever is longer."""
 SILENCE_S = 3.0
-"""A replica that is asked and sends nothing for so long, not even a heartbeat, is considered lost."""
+"""The silence in seconds, without even a heartbeat, after which a replica that is asked is considered lost."""
 MOST_SOURCES = 64
 MEASURED_BYTES = 64 << 10
-"""Smaller answers are no measure of the rate."""
+"""The least bytes of an answer from which the rate is measured."""
 NEW_SHARE = 0.3
 """The weight of the last answer in the measured rate."""
 
@@ -53,9 +54,12 @@ Came = Callable[[int, Sent | None], None]
 
 @dataclass(eq=False)
 class _Line:
-    """One replica. asks: questions, each with the seconds of computing its pages here. asked: until when each may be
-    answered. heard_s: when something came last; began_s: when the first bytes of an answer did. step_s: its longest
-    step since the greeting."""
+    """The connection to one replica. asks: questions, each with the seconds of computing its pages here. asked: the
+    time until which each question may be answered.
+
+    heard_s: the time when bytes last came. began_s: the time when the first bytes of an answer came. step_s: the other
+    replica's longest step since the greeting.
+    """
 
     source: PageSource
     asks: queue.SimpleQueue[tuple[Asked, float] | None] = field(default_factory=queue.SimpleQueue)
@@ -72,8 +76,11 @@ class _Line:
 
 
 class PageCalls:
-    """facts: this replica's own. came: called once for each question, from a thread of this object. rate: bytes of
-    pages that come in a second, from their first byte to the last; 0 before the first."""
+    """Asks other replicas. facts: this replica's own facts. came: a function that is called once for each question,
+    from a thread of this object.
+
+    rate: the bytes of pages a second, from their first byte to the last; 0 before the first answer.
+    """
 
     def __init__(self, secret: bytes, facts: ReplicaFacts, came: Came, say: Callable[[str], None]) -> None:
         self._secret, self._facts, self._came, self._say = secret, facts, came, say
@@ -81,8 +88,8 @@ class PageCalls:
         self.rate = 0.0
 
     def ask(self, source: PageSource, asked: Asked, own_s: float = 0.0) -> None:
-        """Ask a replica for pages, without waiting for the answer. own_s: predicted seconds of computing them here.
-        One thread calls it."""
+        """Asks a replica for pages, without waiting for the answer. own_s: the predicted seconds of computing the pages
+        here. Only one thread may call it."""
         if source not in self._lines:
             if len(self._lines) >= MOST_SOURCES:  # replicas that have ended are among them
                 self.close()
@@ -92,7 +99,7 @@ class PageCalls:
         self._lines[source].waker.wake()
 
     def close(self) -> None:
-        """Threads end; what they were asked for has no answer."""
+        """Ends the threads. Their open questions get no answer."""
         for line in self._lines.values():
             line.asks.put(None)
             line.waker.wake()
@@ -112,7 +119,7 @@ class PageCalls:
         line.waker.close()
 
     def _ask_all(self, line: _Line) -> bool:
-        """-> is this line closed?"""
+        """Sends the questions that wait. Returns whether this line is closed."""
         while not line.asks.empty():
             ask = line.asks.get()
             if ask is None:
@@ -124,7 +131,8 @@ class PageCalls:
         return False
 
     def _listen(self, line: _Line) -> None:
-        """Handle what comes until a time is over: what lies there already is read before that is looked at."""
+        """Handles the frames that come until a question's time is over. Frames that have already come are read before
+        the time is checked."""
         until_s = min((*line.asked.values(), line.heard_s + SILENCE_S)) if line.asked else math.inf
         for frame in _frames(line, min(SILENCE_S, max(0.0, until_s - time.monotonic()))):
             if isinstance(frame, Beat):
@@ -160,7 +168,7 @@ class PageCalls:
         raise LinkLost("no answer in time")
 
     def _hang_up(self, line: _Line) -> None:
-        """Close the connection; the questions asked over it get no answer."""
+        """Closes the connection. The questions that were asked over it get no answer."""
         if line.link is not None:
             line.link.close()
         line.link, line.began_s, line.step_s = None, None, 0.0
@@ -171,7 +179,7 @@ class PageCalls:
 
 
 def _frames(line: _Line, left_s: float) -> list[Frame]:
-    """Next frames, heartbeats included; none where a question waits or nothing comes."""
+    """Returns the next frames, heartbeats included; none where a question waits or nothing comes."""
     frames: list[Frame] = []
     for key, events in line.selector.select(left_s):
         if key.fileobj is line.waker:

@@ -1,7 +1,7 @@
-"""K and V that another replica has computed: what to answer, and what to keep of what came.
+"""Exchanges K and V with other replicas: reads the pages of an answer, and keeps the pages that came.
 
-A page that comes is put into the prefix tree between two steps, and the scheduler finds it as it finds any prefix.
-Each side walks a prompt once, however many answers it takes. What is evicted, damaged or never sent is computed.
+A page that comes is put into the prefix tree between two steps, and the scheduler finds it as it finds any prefix. Each
+side walks a prompt once, however many answers it takes. Pages that are evicted, damaged or never sent are computed.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ __all__ = ["PageExchange", "PageStore", "PromptPages", "hash_of"]
 
 ANSWER_BYTES = 24 << 20
 """The most bytes of pages in one answer, which has at least one page. There is one answer after each step, so pages of
-a step that it has no room for are late."""
+a step that do not fit into it are late."""
 LEFT_SHARE = 8
-"""Pages are asked for as long as more than one in this many of the pool can be allocated."""
+"""Pages are asked for as long as more than 1/LEFT_SHARE of the pool's pages can be allocated."""
 
 
 class PageStore(Protocol):
-    """Where K and V lie. page_ids: one for each page group; page_bytes: the bytes of one page in all layers of all
-    groups.
-    """
+    """The memory of K and V. page_ids: one page id for each page group. page_bytes: the bytes of one page in all layers
+    of all groups."""
 
     @property
     def page_bytes(self) -> int:
-        """The bytes of a page in all layers of all groups."""
+        """The bytes of one page in all layers of all groups."""
 
     def read(self, page_ids: Sequence[int]) -> bytes:
-        """A copy of the bytes of these pages."""
+        """Returns a copy of the bytes of these pages."""
 
     def write(self, page_ids: Sequence[int], data: bytes) -> None:
-        """Write `page_bytes` bytes into these pages."""
+        """Writes `page_bytes` bytes into these pages."""
 
 
 @dataclass(eq=False, slots=True)
 class PromptPages:
-    """A prompt on its way from one replica to another, as one of the two sees it. keys: its token ids, with the keys of
-    tiles in the places of image rows. at: the number of pages that were sent, or are here. most: the most pages that
-    the receiver wants. digests: the digests of the pages from `at` on. paths: the sender's path of nodes in each prefix
-    tree.
+    """A prompt whose pages are sent from one replica to another, as one of the two sees it. keys: its token ids, with
+    the keys of tiles in the places of image rows. at: the number of pages that were sent, or are here.
+
+    most: the most pages that the receiver wants. digests: the digests of the pages from `at` on. paths: the sender's
+    path of nodes in each prefix tree.
     """
 
     salt: str
@@ -58,7 +58,8 @@ class PromptPages:
 
 
 class PageExchange:
-    """Called between two steps. Raises ValueError for a cache with windows or states: only pages that stay travel."""
+    """Reads and keeps pages between two steps. Raises ValueError for a cache with windows or states, because only pages
+    that stay are sent."""
 
     def __init__(self, cache: CacheManager, store: PageStore) -> None:
         if not cache.pages_stay:
@@ -69,14 +70,14 @@ class PageExchange:
     # The sender.
 
     def source_of(self, asked: PagesAsked) -> PromptPages:
-        """The state of a transfer, made at the first question that has its number."""
+        """Returns the state of a transfer for its sender. It is made at the first question of that number."""
         keys = keyed(asked.token_ids, asked.images)
         digests = self._places(asked.cache_salt, keys, asked.first)
         paths: list[list[Node]] = [[] for _ in self._cache.groups]
         return PromptPages(asked.cache_salt, keys, digests, asked.first, len(keys), paths)
 
     def read(self, source: PromptPages, count: int) -> tuple[WirePage, ...]:
-        """The next pages, as many as are here."""
+        """Returns the next pages, at most `count`, as many as are cached here."""
         most = source.at + min(count, self._most_pages)
         end = self._cache.extend(source.paths, source.salt, source.keys, most)
         pages = []
@@ -89,23 +90,23 @@ class PageExchange:
     # The receiver.
 
     def open(self, name: str, salt: str, keys: tuple[int, ...], goes_on: bool = False) -> PromptPages:
-        """Hold what is cached of these tokens, and add the pages that arrive, until `close`.
+        """Holds the cached pages of these tokens, and adds the pages that arrive, until `close`.
 
-        goes_on: more tokens will follow these. Else the last token is computed here, and its page with it.
+        goes_on: whether more tokens will follow these. If not, the last token is computed here, and its page with it.
         """
         found, most = self._cache.match(salt, keys), (len(keys) - (not goes_on)) // self._cache.page_tokens
         self._cache.open(name, salt, found)
         return PromptPages(salt, keys, self._places(salt, keys, len(found)), len(found), most)
 
     def room(self, target: PromptPages) -> int:
-        """How many pages to ask for next: 0 where all is here, or where there is no place for more."""
+        """Returns the number of pages to ask for next: 0 where all pages are here, or where there is no memory for
+        more."""
         left = self._cache.pages_left - self._cache.num_pages // LEFT_SHARE
         return max(0, min(target.most - target.at, self._most_pages, left))
 
     def keep(self, name: str, target: PromptPages, pages: Sequence[WirePage], hashes: Sequence[bytes]) -> bool:
-        """Write the pages that are whole, up to the first that is not. Returns whether all of them were. hashes: one
-        hash of each page's data.
-        """
+        """Writes the intact pages, up to the first that is not. Returns whether all pages were intact. hashes: one hash
+        of each page's data."""
         good: list[bytes] = []
         for page, found in zip(pages, hashes, strict=True):
             if len(page.data) != self._store.page_bytes or page.digest != page_digest(next(target.digests, b""), found):
@@ -122,7 +123,7 @@ class PageExchange:
         return len(good) == len(pages)
 
     def close(self, name: str) -> None:
-        """End the transfer; pages that came stay cached."""
+        """Ends the transfer. Pages that came stay cached."""
         self._cache.close(name)
 
     def _places(self, salt: str, tokens: Sequence[int], first: int) -> Iterator[bytes]:

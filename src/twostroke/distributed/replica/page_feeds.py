@@ -1,4 +1,5 @@
-"""Questions of other replicas for pages. One for a page that is not computed yet waits for the next steps."""
+"""Answers questions of other replicas for pages. A question for a page that is not computed yet waits for the next
+steps."""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ from twostroke.distributed.wire.frames import Frame, PagesAsked, PagesSent
 LinkId = int
 
 WAIT_S = 0.5
-"""A question waits this long for a page. The other side asks again as long as it hopes for one."""
+"""The seconds that a question waits for a page. The other side asks again as long as it hopes for one."""
 KEPT_S = 10.0
 MOST_FEEDS = 256
 
 
 @dataclass(eq=False, slots=True)
 class _Feed:
-    """asked: the question that has no answer yet. heard_s: when the last one came."""
+    """One transfer to another replica. asked: the question that has no answer yet. heard_s: the time when the last
+    question came."""
 
     exchange: PageExchange
     pages: PromptPages
@@ -27,8 +29,8 @@ class _Feed:
 
 
 class PageFeeds:
-    """Answers by (link, number of the question). exchange: None where there are no pages to send. outbox: where answers
-    are put."""
+    """Keeps transfers by (link, number of the question). exchange: None where there are no pages to send. outbox: the
+    queue into which answers are put."""
 
     def __init__(self, exchange: PageExchange | None, outbox: deque[tuple[LinkId, Frame]]) -> None:
         self._exchange, self._outbox = exchange, outbox
@@ -36,11 +38,11 @@ class PageFeeds:
 
     @property
     def waits(self) -> bool:
-        """Has a question no answer yet?"""
+        """Does a question still wait for its answer?"""
         return any(feed.asked is not None for feed in self._feeds.values())
 
     def ask(self, link_id: LinkId, asked: PagesAsked, now: float) -> None:
-        """Note a question; what is known no more is answered at once."""
+        """Notes a question. A question about a transfer that is not known any more is answered at once."""
         key = (link_id, asked.number)
         feed = self._feeds.get(key)
         if self._exchange is not None and asked.token_ids and len(self._feeds) < MOST_FEEDS:
@@ -52,10 +54,11 @@ class PageFeeds:
             feed.asked, feed.heard_s = asked, now
 
     def answer(self, now: float, busy: set[LinkId]) -> bool:
-        """Answer what can be answered now: pages that have become full, or no pages where the time is over.
+        """Answers the questions that can be answered now: with pages that have become full, or with no pages where the
+        time is over. Returns whether any was answered.
 
-        There is one answer for each link, as the bytes of many would not be sent in time. busy: links that have
-        unsent bytes already; those that are answered come into it. -> was anything answered?
+        There is one answer for each link, as the bytes of many would not be sent in time. busy: links that have unsent
+        bytes already; links that are answered are added to it.
         """
         before = len(busy)
         for (link_id, number), feed in list(self._feeds.items()):
@@ -70,6 +73,6 @@ class PageFeeds:
         return len(busy) > before
 
     def close(self, link_id: LinkId) -> None:
-        """Forget the questions of a replica that is gone."""
+        """Forgets the questions of a replica that is gone."""
         for key in [key for key in self._feeds if key[0] == link_id]:
             del self._feeds[key]

@@ -1,4 +1,4 @@
-"""Prompts whose pages come from another replica: ahead of their streams, or while a request waits for them.
+"""Fetches the pages of prompts from another replica: ahead of their streams, or while a request waits for them.
 
     begin(work) -> is there anything to wait for?     asks: what to send, and where to
     ahead(frame)                                      its pages come while the other replica computes them
@@ -30,7 +30,7 @@ from twostroke.types.grammar import TokenMask
 
 
 class WantedPrompt(Struct, frozen=True):
-    """What the first page request says of a prompt."""
+    """The prompt as the first page request describes it."""
 
     cache_salt: str
     token_ids: tuple[int, ...]
@@ -40,8 +40,10 @@ class WantedPrompt(Struct, frozen=True):
 @dataclass(eq=False, slots=True)
 class PageFetch:
     """The pages of one prompt that are fetched from another replica. key: the id of its page requests. link_id: the
-    connection of the front. number: the number of the Assignment or PagesAhead frame. work: the request that waits, or
-    None. asking: a page request has no answer yet. announced: the source replica has the prompt already.
+    connection of the front. number: the number of the Assignment or PagesAhead frame.
+
+    work: the request that waits, or None. asking: whether a page request has no answer yet. announced: whether the
+    source replica has the prompt already. over: whether no more pages will come.
     """
 
     key: int
@@ -59,8 +61,11 @@ class PageFetch:
 
 
 class PagePulls:
-    """asks: the page requests, to be sent in this order. Each has one answer, which goes to `came`. exchange: None
-    where no page can be kept; then nothing is asked for. keys: numbers that no other question of this replica has.
+    """Fetches pages for this replica. asks: the page requests, to be sent in this order. Each has one answer, which
+    goes to `came`.
+
+    exchange: None where no page can be kept; then nothing is asked for. keys: an iterator of numbers that no other
+    question of this replica has.
     """
 
     def __init__(self, exchange: PageExchange | None, keys: Iterator[int]) -> None:
@@ -70,18 +75,18 @@ class PagePulls:
         self._next = keys
 
     def __len__(self) -> int:
-        """How many requests wait for pages."""
+        """The number of requests that wait for pages."""
         return sum(pull.work is not None for pull in self._pulls.values())
 
     def ahead(self, link_id: LinkId, frame: PagesAhead) -> None:
-        """Begin to ask."""
+        """Begins to ask for the pages of a prompt that is being computed elsewhere."""
         prompt = WantedPrompt(frame.cache_salt, frame.token_ids, frame.images)
         pull = self._open(link_id, frame.number, frame.source, prompt, goes_on=True)
         if pull is not None:
             self._ask(pull)
 
     def begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> bool:
-        """False where the request should be queued at once."""
+        """Begins to ask for the pages of a request. Returns False where the request should be queued at once."""
         pull = self._find(link_id, work.ahead) if work.ahead else None
         if pull is None and work.pages_from is not None:
             request = work.request
@@ -97,8 +102,9 @@ class PagePulls:
         return False
 
     def came(self, key: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> PageFetch | None:
-        """-> the pull whose request waits for nothing more; None where it waits for the next answer, where nothing
-        waits yet, or where it was ended meanwhile. hashes: one hash of each page's data."""
+        """Takes an answer. Returns the fetch whose request waits for nothing more. Returns None where the request waits
+        for the next answer, where no request waits yet, or where the fetch was ended meanwhile. hashes: one hash of
+        each page's data."""
         pull = self._pulls.get(key)
         if pull is None or not pull.asking:
             return None
@@ -111,15 +117,15 @@ class PagePulls:
         return self._close(pull)
 
     def let_go(self) -> list[PageFetch]:
-        """End all transfers and give up their pages; -> those for which a request waited."""
+        """Ends all transfers and gives up their pages. Returns those for which a request waited."""
         return [pull for pull in list(self._pulls.values()) if self._close(pull).work is not None]
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Is a stream of this number among them?"""
+        """Are pages fetched for a stream of this number?"""
         return self._find(link_id, number) is not None
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forget a front's stream; without a number, all of them."""
+        """Forgets a front's stream; without a number, all of the front's streams."""
         for pull in list(self._pulls.values()):
             if pull.link_id == link_id and number in (None, pull.number):
                 self._close(pull)
@@ -140,7 +146,7 @@ class PagePulls:
         return pull
 
     def _ask(self, pull: PageFetch) -> bool:
-        """Ask for the next pages, where some are missing, may still come, and fit. Whether it asked."""
+        """Asks for the next pages, where some are missing, may still come, and fit. Returns whether it asked."""
         count = 0 if pull.over else pull.exchange.room(pull.pages)
         if count:
             own = pull.prompt
@@ -159,5 +165,6 @@ class PagePulls:
 
 
 def _name(key: int) -> str:
-    """The name under which the cache holds the pages of this pull. Names of requests have a number after an @."""
+    """Returns the name under which the cache holds the pages of this fetch. Names of requests have a number after an @.
+    """
     return f"pages for {key}"

@@ -1,4 +1,5 @@
-"""Encodes for other replicas, and their questions for the rows. A question for rows that are not there yet waits.
+"""Encodes images for other replicas, and answers their questions for the rows. A question for rows that are not encoded
+yet waits.
 
     expect(link_id, ahead)      a front has asked for encodes; pixels may still be on their way
     begin(link_id, job)         pixels are here
@@ -27,7 +28,7 @@ MOST_QUESTIONS = 4096
 
 
 class RowStore(Protocol):
-    """Where image rows lie, and what encodes. Keys are those of tiles (`types/images.py`)."""
+    """Keeps image rows and encodes tiles. Keys are the keys of tiles (`types/images.py`)."""
 
     @property
     def row_bytes(self) -> int:
@@ -37,31 +38,34 @@ class RowStore(Protocol):
         """Are all rows of this tile here?"""
 
     def read(self, key: int, first: int, count: int) -> bytes | None:
-        """A copy of rows [first, first + count) of a tile; None where its rows are not here."""
+        """Returns a copy of rows [first, first + count) of a tile; None where its rows are not here."""
 
     def keep(self, key: int, data: bytes) -> None:
-        """Keep all rows of a tile, which another replica has encoded."""
+        """Keeps all rows of a tile that another replica has encoded."""
 
     def work(self, tile: ImageTile, seconds: float) -> bool:
-        """Pieces of an encode that are predicted to take at most so long, at least one. -> is it over?"""
+        """Computes pieces of a tile's encode that are predicted to take at most `seconds`, at least one. Returns
+        whether the encode is over."""
 
     def predicted_s(self, tile: ImageTile) -> float:
-        """Seconds of its encode."""
+        """Returns the predicted seconds of the tile's encode."""
 
     def missing(self, request: Request) -> Iterable[ImageTile]:
-        """Tiles of a request whose rows would have to be encoded here: its cached prefix shows some of them."""
+        """Returns the tiles of a request whose rows would have to be encoded here. Tiles that its cached prefix shows
+        are left out."""
 
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    """heard_s: when it came."""
+    """A question for rows. heard_s: the time when it came."""
 
     asked: RowsAsked
     heard_s: float
 
 
 class RowFeeds:
-    """One thread at a time. store: None where images are not read. outbox: where answers are put."""
+    """Only one thread at a time may use it. store: None where images are not read. outbox: the queue into which answers
+    are put."""
 
     def __init__(self, store: RowStore | None, outbox: deque[tuple[LinkId, Frame]]) -> None:
         self._store, self._outbox = store, outbox
@@ -76,28 +80,29 @@ class RowFeeds:
 
     @property
     def waits(self) -> bool:
-        """Has a question no answer yet?"""
+        """Does a question still wait for its answer?"""
         return bool(self._questions)
 
     @property
     def left_s(self) -> float:
-        """Predicted seconds of the encodes to do."""
+        """The predicted seconds of the encodes to do."""
         store = self._store
         tiles = {tile.key: tile for job in self._jobs.values() for tile in job}
         return 0.0 if store is None else sum(store.predicted_s(t) for t in tiles.values() if not store.has(t.key))
 
     def expect(self, link_id: LinkId, ahead: TilesAhead) -> None:
-        """Questions for these tiles wait from now on."""
+        """Makes questions for these tiles wait from now on."""
         if self._store is not None:
             self._expected[link_id, ahead.number] = {span.key for span in ahead.images}
 
     def begin(self, link_id: LinkId, job: EncodeJob) -> None:
-        """Encode these tiles, after those of jobs that came before."""
+        """Queues these tiles to be encoded after those of earlier jobs."""
         if (link_id, job.number) in self._expected:
             self._jobs[link_id, job.number] = deque(job.tiles)
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forget a job of a front, or all of them, and with them the questions of a replica that is gone."""
+        """Forgets a job of a front. Without a number, forgets all jobs of the link, and the questions of a replica that
+        is gone."""
         for jobs in (self._expected, self._jobs):
             for key in [key for key in jobs if key[0] == link_id and number in (None, key[1])]:
                 del jobs[key]
@@ -106,7 +111,8 @@ class RowFeeds:
                 del self._questions[key]
 
     def work(self, seconds: float) -> bool:
-        """Pieces of the first encode that are predicted to take at most so long. -> was there any?"""
+        """Computes pieces of the first encode that are predicted to take at most `seconds`. Returns whether there were
+        any."""
         store = self._store
         if store is None or not self._jobs:
             return False
@@ -120,17 +126,18 @@ class RowFeeds:
         return True
 
     def ask(self, link_id: LinkId, asked: RowsAsked, now: float) -> None:
-        """Note a question."""
+        """Notes a question."""
         if self._store is None or len(self._questions) >= MOST_QUESTIONS:
             self._outbox.append((link_id, RowsSent(asked.number, over=True)))
         else:
             self._questions[link_id, asked.number] = _Question(asked, now)
 
     def answer(self, now: float, busy: set[LinkId]) -> bool:
-        """Answer what can be answered: rows that are here, or none where the time is over.
+        """Answers the questions that can be answered: with rows that are here, or with none where the time is over.
+        Returns whether any was answered.
 
-        There is one answer with rows for each link, as `PageFeeds.answer` has it. busy: links that have unsent bytes
-        already; those that are answered come into it. -> was anything answered?
+        There is one answer with rows for each link, as in `PageFeeds.answer`. busy: links that have unsent bytes
+        already; links that are answered are added to it.
         """
         before = len(self._questions)
         for (link_id, number), question in list(self._questions.items()):
@@ -145,7 +152,7 @@ class RowFeeds:
         return len(self._questions) < before
 
     def _sent(self, question: _Question, now: float) -> RowsSent | None:
-        """The answer to a question; None where it waits."""
+        """Returns the answer to a question; None where the question still waits."""
         asked, store = question.asked, self._store
         if store is None:
             return RowsSent(asked.number, over=True)
@@ -160,5 +167,6 @@ class RowFeeds:
 
 
 def rows_digest(key: bytes, first: int, found: bytes) -> bytes:
-    """Against damage on the way, and against rows of another tile or place. found: the hash of the rows' bytes."""
+    """Returns a digest that detects damaged rows, and rows of another tile or place. found: the hash of the rows'
+    bytes."""
     return page_digest(key + first.to_bytes(8, "little"), found)

@@ -1,4 +1,4 @@
-"""Requests whose image rows come from a replica that encodes for others. What does not come is encoded here.
+"""Fetches the image rows of requests from a replica that encodes for others. Rows that do not come are encoded here.
 
     begin(link_id, work, masks) -> does it wait?     asks: what to send, and where to
     came(number, answer, found) -> what goes on      None as answer: there will be none
@@ -20,7 +20,7 @@ from twostroke.types.images import ImageTile
 
 @dataclass(eq=False, slots=True)
 class _Fetch:
-    """The rows of one tile. data: those that have arrived."""
+    """The rows of one tile that are fetched. data: the rows that have arrived."""
 
     number: int
     source: PageSource
@@ -30,7 +30,7 @@ class _Fetch:
 
 @dataclass(eq=False, slots=True)
 class WaitingRequest:
-    """keys: the tiles whose rows it waits for."""
+    """A request that waits for image rows. keys: the tiles whose rows it waits for."""
 
     link_id: LinkId
     work: Assignment
@@ -39,8 +39,11 @@ class WaitingRequest:
 
 
 class RowPulls:
-    """One thread at a time. store: None where images are not read. numbers: those that no other question of this
-    replica has. Rows of a tile come once, however many requests wait for them."""
+    """Only one thread at a time may use it. store: None where images are not read. numbers: an iterator of numbers that
+    no other question of this replica has.
+
+    Rows of a tile come once, however many requests wait for them.
+    """
 
     def __init__(self, store: RowStore | None, numbers: Iterator[int]) -> None:
         self.asks: deque[tuple[PageSource, RowsAsked, float]] = deque()
@@ -50,11 +53,11 @@ class RowPulls:
         self.received_bytes = 0
 
     def __len__(self) -> int:
-        """How many requests wait for rows."""
+        """The number of requests that wait for rows."""
         return len(self._waiting)
 
     def begin(self, link_id: LinkId, work: Assignment, masks: Sequence[TokenMask]) -> bool:
-        """False where the request should be queued at once."""
+        """Begins to ask for the image rows of a request. Returns False where the request should be queued at once."""
         store, source = self._store, work.rows_from
         if store is None or source is None:
             return False
@@ -68,7 +71,7 @@ class RowPulls:
         return bool(tiles)
 
     def came(self, number: int, sent: RowsSent | None, found: bytes = b"") -> list[WaitingRequest]:
-        """-> the requests that wait for nothing more. found: the hash of the rows' bytes."""
+        """Takes an answer. Returns the requests that wait for nothing more. found: the hash of the rows' bytes."""
         fetch = next((each for each in self._fetches.values() if each.number == number), None)
         store = self._store
         if fetch is None or store is None:
@@ -88,7 +91,7 @@ class RowPulls:
         return self._over(fetch)
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forget a front's request; without a number, all of them."""
+        """Forgets a front's request; without a number, all of the front's requests."""
         self._waiting = [
             each for each in self._waiting if each.link_id != link_id or number not in (None, each.work.number)
         ]
@@ -96,7 +99,7 @@ class RowPulls:
         self._fetches = {key: fetch for key, fetch in self._fetches.items() if key in wanted}
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Is a request of this number among them?"""
+        """Does a request of this number wait for rows?"""
         return any(each.link_id == link_id and each.work.number == number for each in self._waiting)
 
     def _whole(self, fetch: _Fetch, sent: RowsSent, first: int, found: bytes) -> bool:
@@ -108,13 +111,13 @@ class RowPulls:
         return fits and sent.digest == rows_digest(wire_key(fetch.tile.key), first, found)
 
     def _ask(self, fetch: _Fetch, store: RowStore) -> None:
-        """Ask for all rows that are missing; the answer has as many as it may."""
+        """Asks for all rows that are missing. The answer has as many rows as it may."""
         first = len(fetch.data) // store.row_bytes
         asked = RowsAsked(fetch.number, wire_key(fetch.tile.key), first, fetch.tile.rows - first)
         self.asks.append((fetch.source, asked, store.predicted_s(fetch.tile)))
 
     def _over(self, fetch: _Fetch) -> list[WaitingRequest]:
-        """Nobody waits for this tile any more."""
+        """Ends the fetch of this tile. Returns the requests that wait for nothing more."""
         del self._fetches[fetch.tile.key]
         for each in self._waiting:
             each.keys.discard(fetch.tile.key)

@@ -1,5 +1,5 @@
-"""A replica as a process: one thread computes steps and sends what they give, one listens to fronts and sends the rest.
-"""
+"""Runs a replica as a process: one thread computes steps and sends their events, another listens to fronts and sends
+the rest."""
 
 from __future__ import annotations
 
@@ -50,15 +50,16 @@ BEAT_S = 0.25
 RETRY_S = 0.05
 MOST_FRONTS = 64
 BUSY_BYTES = 4 << 20
-"""A connection with more unsent is given no pages: with an answer it would have more than it may leave unsent."""
+"""A connection with more unsent bytes is given no pages: with an answer it would exceed the bytes that may be unsent.
+"""
 GREETING_S = 5.0
 ENCODE_S = 0.1
-"""Predicted seconds of an encode for others between two steps: frames wait for it."""
+"""The predicted seconds of encoding for others between two steps. Frames wait meanwhile."""
 
 
 @dataclass(eq=False, slots=True)
 class _Front:
-    """A connected front. since_s: when it connected. told: it has our ReplicaFacts."""
+    """A connected front. since_s: the time when it connected. told: whether it has been sent our ReplicaFacts."""
 
     link: FrameLink
     since_s: float
@@ -66,7 +67,8 @@ class _Front:
 
 
 class ReplicaServer:
-    """`serve` returns after `stop`. say: writes a line to the log. Raises what ends the engine."""
+    """Serves one replica. `serve` returns after `stop`, and raises what ends the engine. say: writes a line to the log.
+    """
 
     def __init__(
         self,
@@ -97,21 +99,22 @@ class ReplicaServer:
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of images that have come."""
+        """The bytes of images that have come."""
         return self._tiles.received_bytes
 
     def stop(self) -> None:
-        """End; streams that run are cut, and their front moves them. Any thread or signal handler may call it."""
+        """Ends `serve`; running streams are cut, and their front moves them. Any thread or signal handler may call it.
+        """
         self._stopping = True
         self._waker.wake()
 
     def drain(self) -> None:
-        """Take no new work; `serve` ends when nothing runs. Any thread or signal handler may call it."""
+        """Refuses new work; `serve` ends when nothing runs. Any thread or signal handler may call it."""
         self._draining = True
         self._waker.wake()
 
     def serve(self) -> None:
-        """Listen and compute, until `stop` or the end of draining. Raises what ended the engine."""
+        """Listens and computes, until `stop` or the end of draining. Raises what ended the engine."""
         self._listener.setblocking(False)
         steps = threading.Thread(target=self._compute, name="replica-steps", daemon=True)
         steps.start()
@@ -234,14 +237,14 @@ class ReplicaServer:
                 self._refuse(link_id, work, str(error))
 
     def _take_tiles(self, link_id: LinkId, ahead: TilesAhead) -> None:
-        """Ask for the pixels of what is to be encoded. What cannot be is not: who wants the rows encodes them."""
+        """Asks for the pixels of tiles to encode. Invalid tiles are ignored; whoever wants their rows encodes them."""
         if self._facts.sight and not self._draining:
             self._command(lambda: self._core.row_feeds.expect(link_id, ahead))
             with contextlib.suppress(ValueError):
                 self._go_on(self._tiles.begin(link_id, ahead))
 
     def _go_on(self, ready: Sequence[Waiting]) -> None:
-        """Their images are here, if they have any."""
+        """Begins the work in `ready`. Its images are here, if it has any."""
         for link_id, work in ready:
             if isinstance(work, EncodeJob):
                 self._command(partial(self._core.row_feeds.begin, link_id, work))
@@ -278,7 +281,7 @@ class ReplicaServer:
             self._refuse(link_id, work, str(error), 1.0)
 
     def _refuse(self, link_id: LinkId, work: Assignment, why: str, retry_after_s: float | None = None) -> None:
-        """Any thread may call it."""
+        """Refuses an Assignment. Any thread may call it."""
         self._send(link_id, Refused(work.number, why, retry_after_s))
 
     def _send_beats(self) -> None:
@@ -290,7 +293,7 @@ class ReplicaServer:
                 self._drop(link_id, "it did not finish its greeting")
 
     def _send(self, link_id: LinkId, frame: Frame) -> None:
-        """Any thread may call it."""
+        """Sends a frame to a front, if it is still connected. Any thread may call it."""
         front = self._fronts.get(link_id)
         if front is None:
             return
@@ -312,7 +315,7 @@ class ReplicaServer:
     # The thread that computes.
 
     def _command(self, command: Callable[[], None]) -> None:
-        """Let the thread that computes run a command between two steps. Any thread may call it."""
+        """Makes the thread that computes run a command between two steps. Any thread may call it."""
         with self._changed:
             self._commands.append(command)
             self._changed.notify_all()
@@ -343,7 +346,7 @@ class ReplicaServer:
             self._waker.wake()
 
     def _send_news(self) -> None:
-        """A turn of the other thread would make each token late. Pages have time, and many bytes."""
+        """Sends tokens from this thread, because waiting for the other would delay each one. Pages are not urgent."""
         outbox = self._core.outbox
         while outbox:
             link_id, frame = outbox.popleft()
@@ -357,7 +360,7 @@ class ReplicaServer:
         return {link for link, front in list(self._fronts.items()) if front.link.unsent_bytes > BUSY_BYTES}
 
     def _take_commands(self) -> bool:
-        """-> was there any?"""
+        """Runs the waiting commands. Returns whether there were any."""
         taken = bool(self._commands)
         while self._commands:
             self._commands.popleft()()
@@ -370,7 +373,7 @@ class ReplicaServer:
         return taken
 
     def _pages_came(self, number: int, sent: PagesSent | RowsSent | None) -> None:
-        """Take an answer with pages or image rows. Another thread calls it: what takes long is done there."""
+        """Takes an answer with pages or image rows. Another thread calls it, and does the long work there."""
         found = hash_of(sent.data) if isinstance(sent, RowsSent) else b""
         hashes = [hash_of(page.data) for page in sent.pages] if isinstance(sent, PagesSent) else []
 
@@ -384,7 +387,7 @@ class ReplicaServer:
         self._command(go_on)
 
     def _wait(self, stuck: bool) -> None:
-        """Wait until there is something to do; not for long where no step could be planned, or a question waits."""
+        """Waits for work, but only for a short time where no step could be planned or a question waits."""
         with self._changed:
             if not self._commands and not self._stopping and (stuck or not self._core.has_work):
                 soon = stuck or self._core.waits or self._load.disk_waits

@@ -1,11 +1,12 @@
-"""Assignments with images, and encodes for others, wait here for pixels that are missing. No socket, and no thread.
+"""Holds assignments with images, and encodes for others, until their missing pixels have come. No socket, and no
+thread.
 
     begin(link_id, work) -> assignments that wait for nothing, with their images
     came(link_id, sent)  -> the same, after a piece of a tile has come
     asks                 what to send, and over which connection
 
-Pixels travel once for each tile. At most WINDOW_BYTES are under way over a connection, in pieces, so that frames of
-other requests wait for one piece and not for a whole image.
+The pixels of each tile are sent once. At most WINDOW_BYTES are under way over a connection, in pieces, so that frames
+of other requests wait for one piece and not for a whole image.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from twostroke.types.images import ImageTile, key_of
 
 WINDOW_BYTES = 4 * TILE_PIECE_BYTES
 KEPT_BYTES = 64 << 20
-"""Pixels that are kept after the last request that had them: the next turn of a chat has the same images."""
+"""The bytes of pixels that are kept after the last request that had them: the next turn of a chat has the same images.
+"""
 HELD_BYTES = 256 << 20
 """While requests hold this many bytes of pixels, the replica asks for no further tile."""
 MOST_TILE_BYTES = 256 << 20
@@ -36,13 +38,16 @@ MOST_POSITIONS = 1 << 31
 
 Wanting = Assignment | TilesAhead
 Waiting = tuple[LinkId, Assignment | EncodeJob]
-"""A front's connection, and what has its images now."""
+"""A front's connection, and an assignment or job that has its images now."""
 
 
 @dataclass(eq=False, slots=True)
 class _Pull:
-    """A tile that the replica fetches. data: the pixels that have arrived. asked: the bytes that it has asked for.
-    source: the connection and the number of the Assignment that the asking names; None before the first one."""
+    """A tile that the replica fetches. data: the pixels that have arrived. asked: the number of bytes that it has asked
+    for.
+
+    source: the connection and the number of the Assignment that are named when it asks; None before it asks.
+    """
 
     span: WireSpan
     data: bytearray = field(default_factory=bytearray)
@@ -55,7 +60,8 @@ class _Pull:
 
 
 class TilePulls:
-    """One thread at a time. held_bytes, kept_bytes: see HELD_BYTES and KEPT_BYTES."""
+    """Fetches the pixels of tiles. Only one thread at a time may use it. held_bytes, kept_bytes: see HELD_BYTES and
+    KEPT_BYTES."""
 
     def __init__(self, held_bytes: int = HELD_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
         self.asks: deque[tuple[LinkId, TileAsked]] = deque()
@@ -69,11 +75,12 @@ class TilePulls:
         self._under_way: Counter[LinkId] = Counter()
 
     def __len__(self) -> int:
-        """How many assignments wait."""
+        """The number of assignments that wait."""
         return len(self._waiting)
 
     def begin(self, link_id: LinkId, work: Wanting) -> list[Waiting]:
-        """Ask for what is missing of an assignment. Raises ValueError for images that cannot be."""
+        """Asks for the missing tiles of an assignment. Returns the assignments that wait for nothing. Raises ValueError
+        for invalid images."""
         for span in work.images:
             _check(span, MOST_POSITIONS if isinstance(work, TilesAhead) else len(work.request.prompt_token_ids))
         for span in work.images:
@@ -85,7 +92,8 @@ class TilePulls:
         return self._ready()
 
     def came(self, link_id: LinkId, sent: TileSent) -> list[Waiting]:
-        """Take a piece. What was not asked for changes nothing."""
+        """Takes a piece of a tile. A piece that was not asked for changes nothing. Returns the assignments that wait
+        for nothing."""
         self._under_way[link_id] = max(0, self._under_way[link_id] - 1)
         pull = self._pulls.get(sent.key)
         if pull is not None and not sent.data and pull.source == (link_id, sent.number):
@@ -98,7 +106,7 @@ class TilePulls:
         return self._ready()
 
     def cancel(self, link_id: LinkId, number: int | None = None) -> None:
-        """Forget an assignment of a front; without a number, all of them."""
+        """Forgets an assignment of a front; without a number, all of the front's assignments."""
         self._waiting = [
             (link, work) for link, work in self._waiting if link != link_id or number not in (None, work.number)
         ]
@@ -111,7 +119,7 @@ class TilePulls:
         self.ask()
 
     def waits(self, link_id: LinkId, number: int) -> bool:
-        """Is an assignment of this number among them?"""
+        """Does an assignment of this number wait?"""
         return any(link == link_id and work.number == number for link, work in self._waiting)
 
     def _known(self, key: bytes) -> ImageTile | None:
@@ -121,7 +129,7 @@ class TilePulls:
         return found
 
     def _ready(self) -> list[Waiting]:
-        """Take out the assignments whose tiles are all here."""
+        """Takes out and returns the assignments whose tiles are all here."""
         ready, waiting = list[Waiting](), list[tuple[LinkId, Wanting]]()
         for link_id, work in self._waiting:
             tiles = {span.key: tile for span in work.images if (tile := self._known(span.key)) is not None}
@@ -150,13 +158,15 @@ class TilePulls:
             self._kept.popitem(last=False)
 
     def _ask_elsewhere(self, pull: _Pull, refused: tuple[LinkId, int] | None) -> None:
-        """Nothing more comes from where it was asked. refused: this assignment has ended at its front."""
+        """Lets a tile be asked for elsewhere, because no more comes from its source. refused: the assignment that has
+        ended at its front."""
         if refused is not None:
             self._waiting = [(link, work) for link, work in self._waiting if (link, work.number) != refused]
         pull.source, pull.asked = None, len(pull.data)
 
     def ask(self) -> None:
-        """Ask for the next pieces, as far as windows and room go. Requests that end give room, and nobody tells."""
+        """Asks for the next pieces, as far as windows and memory allow. It must be called again later, because requests
+        that end free memory without notice."""
         first = {span.key for _, work in self._waiting[:1] for span in work.images}
         for key, pull in sorted(self._pulls.items(), key=lambda each: each[0] not in first):
             if pull.source is None and (pull.data or self._has_room(pull, first)):
@@ -173,7 +183,8 @@ class TilePulls:
                 pull.asked += count
 
     def _has_room(self, pull: _Pull, first: set[bytes]) -> bool:
-        """first: the tiles of the assignment that came first, which has room where no request that runs has any."""
+        """Is there memory for this tile? first: the tiles of the oldest assignment. It gets memory where no running
+        request holds any."""
         idle = {key for key in self._kept if key not in self._whole}
         sizes = {key: len(tile.pixels) for key, tile in list(self._live.items()) if key not in idle}
         alone = pull.span.key in first and not sizes.keys() - self._whole.keys()

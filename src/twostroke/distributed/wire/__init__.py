@@ -1,1 +1,1 @@
-"""The messages of fronts and replicas, and how they map to the engine's own types. Pure."""
+"""Defines the messages of fronts and replicas, and maps them to the engine's own types. The modules are pure."""

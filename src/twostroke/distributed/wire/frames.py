@@ -1,11 +1,11 @@
-"""The messages of fronts and replicas: typed frames. distributed/cluster/framing.py makes bytes of them.
+"""The messages of fronts and replicas: typed frames. distributed/cluster/framing.py turns them into bytes.
 
     front -> replica    Hello, Proof, Assignment, PagesAhead, TilesAhead, Cancel, RecordAsked, TileSent
     replica -> front    Hello, Proof, ReplicaFacts, Refused, StepNews (one a step, for all streams), Beat, RecordSent,
                         TileAsked
     replica -> replica  as a front, and PagesAsked, RowsAsked; the answers are PagesSent, RowsSent
 
-The front gives a stream a new number with each Assignment. News of an older number is left out.
+The front gives a stream a new number with each Assignment. News of an older number is ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from twostroke.types.verified_guesses import NO_GUESSES, VerifiedGuesses
 WIRE_VERSION = 11
 NONCE_BYTES = 32
 TILE_PIECE_BYTES = 256 << 10
-"""The most bytes of a tile in one frame: frames of other requests go between two of them."""
+"""The most bytes of a tile in one frame, so that frames of other requests can be sent between two pieces."""
 ReplicaRole = Literal["both", "prefill", "decode", "encode"]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 TokenIds = tuple[Count, ...]
@@ -33,7 +33,8 @@ TileKey = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
 class Hello(msgspec.Struct, tag=True, frozen=True):
-    """The first frame of both sides. nonce: random bytes that the other side must prove the secret with."""
+    """The first frame of both sides. nonce: random bytes with which the other side must prove that it knows the secret.
+    """
 
     version: int
     nonce: bytes
@@ -61,9 +62,10 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 
 class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
-    """What a replica is. instance: a random name for this start of its process. model: a fingerprint of config and
-    weights.
+    """The facts about a replica. instance: a random name for this start of its process. model: a fingerprint of config
+    and weights.
 
+<<<<<<< HEAD
     pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
     there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts, or image rows
     for the others. page_bytes: the bytes of one page of positions as it is sent; 0 where pages cannot be sent.
@@ -73,6 +75,19 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     predicted seconds of an image row's encode, and its bytes as it is sent. encoder: what decides the bits of image
     rows; None where it reads no images. A replica of the role `encode` has no language model: its `arithmetic` is that
     of the encoder too.
+=======
+    pool_tokens: the tokens that its KV pool holds. token_s: the predicted seconds of one prompt token. role: the work
+    that it computes where there are other replicas: whole streams, or prompts whose streams continue elsewhere, or all
+    but such prompts, or image rows for the others. page_bytes: the bytes of one page of positions as it is sent; 0
+    where pages cannot be sent. objectives: its promises to each request.
+
+    adapters: their names, by slot. sight: a fingerprint of the rules by which images become tiles; empty where it reads
+    no images. adapter_salts: the salt of each adapter's prefixes, which follows from its contents. image_row_s,
+    image_row_bytes: the predicted seconds of an image row's encode, and its bytes as it is sent.
+
+    encoder: the arithmetic that decides the bits of image rows; None where it reads no images. A replica of the role
+    `encode` has no language model: its `arithmetic` is the encoder's too.
+>>>>>>> refs/heads/eng6
     """
 
     name: str
@@ -98,7 +113,7 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
 
 
 class PageSource(msgspec.Struct, array_like=True, frozen=True):
-    """A replica that has computed K and V of a request's beginning, and where it listens."""
+    """A replica that has computed K and V of a request's beginning, and the address on which it listens."""
 
     instance: str
     host: str
@@ -106,7 +121,7 @@ class PageSource(msgspec.Struct, array_like=True, frozen=True):
 
 
 class WireSpan(msgspec.Struct, array_like=True, frozen=True):
-    """An ImageSpan, with its tile but without the pixels of that. key: the tile's, as bytes."""
+    """An ImageSpan with its tile, but without the tile's pixels. key: the tile's key, as bytes."""
 
     first: Count
     key: TileKey
@@ -121,7 +136,8 @@ class WireSpan(msgspec.Struct, array_like=True, frozen=True):
 
 
 class KeySpan(msgspec.Struct, array_like=True, frozen=True):
-    """Positions [first, first + count) of a prompt, which hold rows of a tile. Pages are found by its key there."""
+    """The positions [first, first + count) of a prompt, which hold rows of a tile. Pages are found by the tile's key
+    there."""
 
     first: Count
     count: Count
@@ -129,13 +145,17 @@ class KeySpan(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Assignment(msgspec.Struct, tag=True, frozen=True):
-    """Compute a request. It has no mask: the replica makes one of its own from the grammar. Its arrival_s is minus how
-    long ago it came to the front. resumed: output tokens that another replica has made already. pages_from: ask there
-    first for pages that are not here; what does not come is computed. ahead: the number of the PagesAhead that has
-    asked for them already, or 0. beams: the numbers of the other members of a beam search, which end with it. promised:
-    refuse it rather than hold it where its first token cannot be promised in time: another replica may promise it.
-    images: those of the request, which has none itself; the replica asks for the pixels that it does not have.
-    rows_from: ask there for image rows that are not here; what does not come is encoded.
+    """Compute a request. It has no mask: the replica makes one of its own from the grammar. Its arrival_s is minus the
+    seconds since it came to the front.
+
+    resumed: output tokens that another replica has made already. pages_from: the replica to ask first for pages that
+    are not here; pages that do not come are computed. ahead: the number of the PagesAhead that has asked for them
+    already, or 0. beams: the numbers of the other members of a beam search, which end with it. promised: whether to
+    refuse it rather than hold it where its first token cannot be promised in time, because another replica may promise
+    it.
+
+    images: the images of the request, which has none itself; the replica asks for the pixels that it does not have.
+    rows_from: the replica to ask for image rows that are not here; rows that do not come are encoded.
     """
 
     number: int
@@ -150,8 +170,11 @@ class Assignment(msgspec.Struct, tag=True, frozen=True):
 
 
 class PagesAhead(msgspec.Struct, tag=True, frozen=True):
-    """A prompt that is being computed at `source` and whose stream is to go on here: ask for its pages as they become
-    full. An Assignment or a Cancel ends it. images: where the prompt shows them."""
+    """A prompt that is being computed at `source` and whose stream is to continue here. The receiver asks for its pages
+    as they become full. An Assignment or a Cancel ends it.
+
+    images: the positions at which the prompt shows images.
+    """
 
     number: int
     cache_salt: str
@@ -161,27 +184,35 @@ class PagesAhead(msgspec.Struct, tag=True, frozen=True):
 
 
 class TilesAhead(msgspec.Struct, tag=True, frozen=True):
-    """Encode these tiles: the replica that has the Assignment of this number will ask for their rows. A Cancel ends
-    it."""
+    """Encode these tiles: the replica that has the Assignment of this number will ask for their rows. A Cancel ends the
+    encodes."""
 
     number: int
     images: tuple[WireSpan, ...]
 
 
 class Cancel(msgspec.Struct, tag=True, frozen=True):
-    """End a stream; no more events of it are sent. An unknown number changes nothing."""
+    """End a stream. No more events of it are sent. An unknown number changes nothing."""
 
     number: int
 
 
 class ReplicaLoad(msgspec.Struct, frozen=True):
-    """A replica at one moment.
+    """The load of a replica at one moment.
 
+<<<<<<< HEAD
     prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each. step_s: the
     seconds of the last step. page_rate: bytes a second of pages that came from other replicas; 0 before the first.
     encode_s: predicted seconds of the encodes that it has to do for other replicas. disk_waits: is there something that
     it is to write to its disk? preemptions, query_tokens, hit_tokens, guesses, and the bytes that it has written to its
     disk and read from there: since the replica's start.
+=======
+    prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each such token.
+    step_s: the seconds of the last step. page_rate: the bytes a second of pages that came from other replicas; 0 before
+    the first. encode_s: the predicted seconds of the encodes that it has to do for other replicas.
+
+    preemptions, query_tokens, hit_tokens, guesses: counts since the replica's start.
+>>>>>>> refs/heads/eng6
     """
 
     running: int = 0
@@ -205,10 +236,8 @@ class ReplicaLoad(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, tag=True, frozen=True):
-    """The replica does not take an Assignment. retry_after_s: when it may; None where it never will.
-
-    may_hold: it would take the request without `promised`.
-    """
+    """The replica does not take an Assignment. retry_after_s: the seconds after which it may; None where it never will.
+    may_hold: whether it would take the request without `promised`."""
 
     number: int
     message: str
@@ -217,7 +246,8 @@ class Refused(msgspec.Struct, tag=True, frozen=True):
 
 
 class WireToken(msgspec.Struct, array_like=True, tag=0, frozen=True):
-    """One output token of a stream. memory: what its samplers know after it; another replica needs that to go on."""
+    """One output token of a stream. memory: the state of its samplers after it; another replica needs this state to
+    continue."""
 
     number: int
     token_id: int
@@ -226,7 +256,8 @@ class WireToken(msgspec.Struct, array_like=True, tag=0, frozen=True):
 
 
 class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
-    """Log probabilities of a stream's next prompt tokens. rows_sum: for a pooled prompt, as in PromptEvent."""
+    """Log probabilities of a stream's next prompt tokens. rows_sum: the sum of rows for a pooled prompt, as in
+    PromptEvent."""
 
     number: int
     logprobs: tuple[TokenLogprob, ...]
@@ -234,9 +265,8 @@ class WirePrompt(msgspec.Struct, array_like=True, tag=1, frozen=True):
 
 
 class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):
-    """A stream's first step. queue_s: seconds since its Assignment came. cached_tokens: tokens of its prompt that were
-    cached, so they are not computed.
-    """
+    """A stream's first step. queue_s: the seconds since its Assignment came. cached_tokens: the number of its prompt's
+    tokens that were cached, and so are not computed."""
 
     number: int
     queue_s: float
@@ -244,32 +274,33 @@ class WireStart(msgspec.Struct, array_like=True, tag=2, frozen=True):
 
 
 class WireEnd(msgspec.Struct, array_like=True, tag=3, frozen=True):
-    """A stream's end. event: its end, with the replica's request id and clock times."""
+    """A stream's end. event: the event of the end, with the replica's request id and clock times."""
 
     number: int
     event: FinishedEvent
 
 
 class StepNews(msgspec.Struct, tag=True, frozen=True):
-    """What one step gave: the streams that it began first, then the events of all streams."""
+    """The results of one step: first the streams that it began, then the events of all streams."""
 
     load: ReplicaLoad
     events: tuple[WireStart | WirePrompt | WireToken | WireEnd, ...]
 
 
 class Beat(msgspec.Struct, tag=True, frozen=True):
-    """The replica lives. draining: it takes no new work."""
+    """A sign that the replica is alive. draining: whether it takes no new work."""
 
     load: ReplicaLoad
     draining: bool = False
 
 
 class PagesAsked(msgspec.Struct, tag=True, frozen=True):
-    """Send the full pages [first, first + count) of a prompt, as many as are cached; where none is, wait a little for
-    one to be computed.
+    """Send the full pages [first, first + count) of a prompt, as many as are cached. Where none is cached, wait a
+    little for one to be computed.
 
     Each frame gets one answer, and nothing is sent that was not asked for. token_ids, cache_salt: those of the prompt.
-    Only the first frame with a `number` has them; they are empty in later ones. images: where the prompt shows them.
+    Only the first frame with a `number` has them; they are empty in later frames. images: the positions at which the
+    prompt shows images.
     """
 
     number: int
@@ -288,7 +319,8 @@ class WirePage(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PagesSent(msgspec.Struct, tag=True, frozen=True):
-    """Fewer than were asked for where no more are cached. over: nothing is known of this number any more."""
+    """The answer to PagesAsked, with fewer pages than were asked for where no more are cached. over: whether nothing is
+    known of this number any more."""
 
     number: int
     pages: tuple[WirePage, ...]
@@ -296,7 +328,7 @@ class PagesSent(msgspec.Struct, tag=True, frozen=True):
 
 
 class RowsAsked(msgspec.Struct, tag=True, frozen=True):
-    """Send image rows [first, first + count) of a tile; where they are not encoded yet, wait a little for them. Each
+    """Send image rows [first, first + count) of a tile. Where they are not encoded yet, wait a little for them. Each
     frame gets one answer."""
 
     number: int
@@ -306,8 +338,8 @@ class RowsAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class RowsSent(msgspec.Struct, tag=True, frozen=True):
-    """Image rows as numbers of 32 bits; none where they are not there yet. digest: see
-    distributed/replica/row_feeds.py. over: they will not come."""
+    """Image rows as numbers of 32 bits; none where they are not encoded yet. digest: see
+    distributed/replica/row_feeds.py. over: whether the rows will never come."""
 
     number: int
     first: Count = 0
@@ -317,8 +349,8 @@ class RowsSent(msgspec.Struct, tag=True, frozen=True):
 
 
 class TileAsked(msgspec.Struct, tag=True, frozen=True):
-    """Send bytes [first, first + count) of a tile's pixels. number: the number of an Assignment that has it. Each frame
-    gets one answer."""
+    """Send bytes [first, first + count) of a tile's pixels. number: the number of an Assignment that has the tile. Each
+    frame gets one answer."""
 
     number: int
     key: TileKey
@@ -327,7 +359,7 @@ class TileAsked(msgspec.Struct, tag=True, frozen=True):
 
 
 class TileSent(msgspec.Struct, tag=True, frozen=True):
-    """A piece of a tile's pixels; no data where that Assignment has ended."""
+    """A piece of a tile's pixels, without data where that Assignment has ended."""
 
     number: int
     key: TileKey
@@ -336,14 +368,16 @@ class TileSent(msgspec.Struct, tag=True, frozen=True):
 
 
 class RecordAsked(msgspec.Struct, tag=True, frozen=True):
-    """Asks where the time of an ended stream went at this replica. number, group: those of its Assignment."""
+    """Asks where the time of an ended stream went at this replica. number, group: the number and group of its
+    Assignment."""
 
     number: int
     group: str
 
 
 class RecordSent(msgspec.Struct, tag=True, frozen=True):
-    """Answers RecordAsked. explanation: the replica's own; None where it knows nothing of this stream any more."""
+    """Answers RecordAsked. explanation: the replica's own explanation; None where it knows nothing of this stream any
+    more."""
 
     number: int
     explanation: Explanation | None

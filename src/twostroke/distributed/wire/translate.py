@@ -1,4 +1,4 @@
-"""Makes frames of requests and events, and makes requests of frames."""
+"""Makes frames from requests and events, and requests from frames."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from twostroke.types.request import Request
 
 
 def wire_request(request: Request, now: float, memory: tuple[float, ...] = ()) -> Request:
-    """The form of a request within an Assignment for another process. memory: the samplers' state after its output.
+    """Returns the form of a request within an Assignment for another process. memory: the samplers' state after its
+    output.
 
-    Its images go apart from it, by `wire_spans`.
+    The request's images are sent separately, as `wire_spans` returns them.
     """
     come_s = min(0.0, request.arrival_s - now)
     return replace(request, mask=None, arrival_s=come_s, resumed_memory=memory, images=())
 
 
 def wire_key(key: int) -> bytes:
-    """The key of a tile as frames carry it."""
+    """Returns the key of a tile as frames carry it."""
     return (-1 - key).to_bytes(32, "big")
 
 
 def wire_spans(images: Sequence[ImageSpan]) -> tuple[WireSpan, ...]:
-    """The images of a request as its Assignment carries them: without pixels."""
+    """Returns the images of a request as its Assignment carries them, without pixels."""
     return tuple(
         WireSpan(
             span.first,
@@ -56,13 +57,13 @@ def wire_spans(images: Sequence[ImageSpan]) -> tuple[WireSpan, ...]:
 
 
 def key_spans(images: Sequence[ImageSpan]) -> tuple[KeySpan, ...]:
-    """Where the prompt of a question for pages shows images."""
+    """Returns the positions at which a prompt shows images, for a question for its pages."""
     return tuple(KeySpan(span.first, span.end - span.first, wire_key(span.tile.key)) for span in images)
 
 
 def keyed(token_ids: Sequence[int], images: Sequence[KeySpan]) -> tuple[int, ...]:
-    """The token ids of such a prompt, with the key of its tile at each position that holds an image row. Positions that
-    it does not have are left out: no page is found by them."""
+    """Returns the prompt's token ids, with the key of a tile at each position that holds an image row. Positions that
+    the prompt does not have are left out: no page is found by them."""
     keys = list(token_ids)
     for span in images:
         own = range(span.first, min(len(keys), span.first + span.count))
@@ -71,14 +72,15 @@ def keyed(token_ids: Sequence[int], images: Sequence[KeySpan]) -> tuple[int, ...
 
 
 class EncodeJob(Struct, frozen=True, eq=False):
-    """A TilesAhead whose pixels are here."""
+    """A TilesAhead with its pixels."""
 
     number: int
     tiles: tuple[ImageTile, ...]
 
 
 def seen_by(work: Assignment | TilesAhead, tiles: Mapping[bytes, ImageTile]) -> Assignment | EncodeJob:
-    """The assignment, whose request has its images; or the job. tiles: all of them, by the keys of frames."""
+    """Returns the assignment, whose request has its images, or the job. tiles: all tiles of it, by the keys of frames.
+    """
     if isinstance(work, TilesAhead):
         return EncodeJob(work.number, tuple(tiles[key] for key in dict.fromkeys(span.key for span in work.images)))
     spans = (
@@ -88,8 +90,8 @@ def seen_by(work: Assignment | TilesAhead, tiles: Mapping[bytes, ImageTile]) -> 
 
 
 def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMask | None], now: float) -> list[Request]:
-    """The replica's requests for an assignment, with the replica's own time: the request under the first name, and the
-    other beams of its search. masks: they have taken in `work.resumed`."""
+    """Returns the replica's requests for an assignment, with the replica's own time: the request under the first name,
+    and the other beams of its search. masks: the token masks, which have taken in `work.resumed`."""
     come_s, told = now + work.request.arrival_s, work.resumed
     first = replace(work.request, request_id=names[0], mask=masks[0], arrival_s=come_s, resumed_token_ids=told)
     silent = replace(first.params, prompt_logprobs=None)  # the first one has them
@@ -98,7 +100,7 @@ def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMas
 
 
 def wire_event(event: Event, numbers: Mapping[str, int]) -> WireToken | WirePrompt | WireEnd | None:
-    """An event under the number of its stream; None where the front does not ask for it any more."""
+    """Returns an event under the number of its stream; None where the front does not ask for the stream any more."""
     number = numbers.get(event.request_id)
     if number is None:
         return None

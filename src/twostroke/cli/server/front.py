@@ -14,16 +14,11 @@ from twostroke.cli.server.addresses import parse_address, require_secret
 from twostroke.cli.server.run_built import serve_built
 from twostroke.cli.shared.command import ExampleCommand, clear_errors, option_flags
 
-<<<<<<< HEAD
 OF_MODEL = (
     *options_of(TaskSettings),
     *(ImageSettings.mmproj, ImageSettings.image_tokens, ImageSettings.image_urls, DiskSettings.cache),
 )
 """Options of the engine that a front reads too."""
-=======
-OF_MODEL = (*options_of(TaskSettings), ImageSettings.mmproj, ImageSettings.image_tokens, ImageSettings.image_urls)
-"""The options of the engine that a front reads too."""
->>>>>>> refs/heads/eng6
 
 
 @click.command(

@@ -154,14 +154,9 @@ def _quantization(path: Path, said: str, dtype: str) -> str:
     return said or f"none: {dtype}"
 
 
-<<<<<<< HEAD
 def license_of(model: str, path: Path) -> str:
     """As the hub named it when the model was pulled; else as the files name it."""
     from twostroke.assembly.settings.env import read_machine
-=======
-def _license(path: Path, reference: str | None, kept: Path) -> str:
-    """Returns the licence that the hub named when the model was pulled, or else the one that its files name."""
->>>>>>> refs/heads/eng6
     from twostroke.weights.gguf.container import GgufFile
     from twostroke.weights.store.records import RECORDS, read_record
 
@@ -180,7 +175,6 @@ def _license(path: Path, reference: str | None, kept: Path) -> str:
     return "" if text is None else f"in {text}"
 
 
-<<<<<<< HEAD
 def license_file(path: Path) -> Path | None:
     """The file with the text of a model's licence."""
     folder = path.parent if path.is_file() else path
@@ -200,10 +194,6 @@ def _reference(model: str) -> str | None:
 
 def model_files(path: Path) -> dict[str, int]:
     """The files of a model by name, with the bytes that their links lead to."""
-=======
-def _files(path: Path) -> dict[str, int]:
-    """Returns the files of a model by name, each with the size of the file that its link leads to."""
->>>>>>> refs/heads/eng6
     from twostroke.weights.gguf.file_names import parts_of
 
     if path.is_file():

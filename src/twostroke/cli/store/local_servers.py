@@ -19,7 +19,6 @@ def local_servers() -> list[ServerRecord]:
 
 
 def having(servers: Sequence[ServerRecord], model: str) -> list[ServerRecord]:
-<<<<<<< HEAD
     """The servers that were started with this model, or serve it under this name."""
     wanted, names = _meaning(model), _spellings(model)
     return [each for each in servers if names & set(map(_plain, each.names)) or _meaning(each.model) == wanted]
@@ -36,16 +35,6 @@ def _spellings(model: str) -> set[str]:
     from twostroke.assembly.settings.names import meant
 
     return {_plain(model), _plain(meant(model)), _meaning(model).lower()}
-=======
-    """Returns the servers that were started with this model, or serve it under this name."""
-    wanted = _meaning(model)
-    return [each for each in servers if _plain(model) in map(_plain, each.names) or _meaning(each.model) == wanted]
-
-
-def name_there(server: ServerRecord, model: str) -> str:
-    """Returns the name by which requests to this server call the model."""
-    return next((name for name in server.names if _plain(name) == _plain(model)), server.names[0])
->>>>>>> refs/heads/eng6
 
 
 def _plain(name: str) -> str:

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """`twostroke stop`: end servers that this user has started on this machine, or let one of their models leave."""
-=======
-"""`twostroke stop`: ends servers that this user has started on this machine."""
->>>>>>> refs/heads/eng6
 
 from __future__ import annotations
 

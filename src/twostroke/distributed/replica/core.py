@@ -47,12 +47,8 @@ from twostroke.types.verified_guesses import NO_GUESSES, guesses_of
 
 NO_PROMISE = "Its first token cannot be promised in time here."
 PREFILL_TOKENS = 256
-<<<<<<< HEAD
 """The predicted seconds of a prompt's token are those of a chunk of this size."""
 NOTHING_COUNTED = DiskCounts()
-=======
-"""The size of the chunk from which the predicted seconds of one prompt token are taken."""
->>>>>>> refs/heads/eng6
 PREDICTED_S = 0.1
 """The age in seconds at which a prediction is made again. A prediction takes as long as sending a step's news."""
 
@@ -80,17 +76,10 @@ class ReplicaCore:
     """Only one thread at a time may use it. times: predicts steps. explainer: explains where time went; its ledger
     records each request and each step.
 
-<<<<<<< HEAD
     pages: None where pages cannot be sent; then every request is computed from its beginning. page_rate: bytes a
     second of pages that came, as measured by who calls `pages_came`. outbox: (link, frame), to be sent in this order.
     why_not: why a request cannot be computed here, or nothing. images: None where no images are read. disk: None where
     no pages are kept on one.
-=======
-    pages: the exchange of pages; None where pages cannot be sent, and then every request is computed from its
-    beginning. page_rate: the bytes a second of pages that came, as measured by the caller of `pages_came`. outbox:
-    pairs (link, frame), to be sent in this order. why_not: returns why a request cannot be computed here, or "".
-    images: None where no images are read.
->>>>>>> refs/heads/eng6
     """
 
     def __init__(

@@ -65,7 +65,6 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     """The facts about a replica. instance: a random name for this start of its process. model: a fingerprint of config
     and weights.
 
-<<<<<<< HEAD
     pool_tokens: what its KV pool holds. token_s: predicted seconds a token of a prompt. role: what it computes where
     there are others: whole streams, or prompts whose streams go on elsewhere, or all but such prompts, or image rows
     for the others. page_bytes: the bytes of one page of positions as it is sent; 0 where pages cannot be sent.
@@ -75,19 +74,6 @@ class ReplicaFacts(msgspec.Struct, tag=True, frozen=True):
     predicted seconds of an image row's encode, and its bytes as it is sent. encoder: what decides the bits of image
     rows; None where it reads no images. A replica of the role `encode` has no language model: its `arithmetic` is that
     of the encoder too.
-=======
-    pool_tokens: the tokens that its KV pool holds. token_s: the predicted seconds of one prompt token. role: the work
-    that it computes where there are other replicas: whole streams, or prompts whose streams continue elsewhere, or all
-    but such prompts, or image rows for the others. page_bytes: the bytes of one page of positions as it is sent; 0
-    where pages cannot be sent. objectives: its promises to each request.
-
-    adapters: their names, by slot. sight: a fingerprint of the rules by which images become tiles; empty where it reads
-    no images. adapter_salts: the salt of each adapter's prefixes, which follows from its contents. image_row_s,
-    image_row_bytes: the predicted seconds of an image row's encode, and its bytes as it is sent.
-
-    encoder: the arithmetic that decides the bits of image rows; None where it reads no images. A replica of the role
-    `encode` has no language model: its `arithmetic` is the encoder's too.
->>>>>>> refs/heads/eng6
     """
 
     name: str
@@ -200,19 +186,11 @@ class Cancel(msgspec.Struct, tag=True, frozen=True):
 class ReplicaLoad(msgspec.Struct, frozen=True):
     """The load of a replica at one moment.
 
-<<<<<<< HEAD
     prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each. step_s: the
     seconds of the last step. page_rate: bytes a second of pages that came from other replicas; 0 before the first.
     encode_s: predicted seconds of the encodes that it has to do for other replicas. disk_waits: is there something that
     it is to write to its disk? preemptions, query_tokens, hit_tokens, guesses, and the bytes that it has written to its
     disk and read from there: since the replica's start.
-=======
-    prefill_tokens: the tokens of prompts that are not computed yet. token_s: the predicted seconds of each such token.
-    step_s: the seconds of the last step. page_rate: the bytes a second of pages that came from other replicas; 0 before
-    the first. encode_s: the predicted seconds of the encodes that it has to do for other replicas.
-
-    preemptions, query_tokens, hit_tokens, guesses: counts since the replica's start.
->>>>>>> refs/heads/eng6
     """
 
     running: int = 0

@@ -1,4 +1,5 @@
-"""The whole plan of one model: expectation on one target, what of the catalogue would do, assumptions, plain JSON."""
+"""The whole plan of one model: expectation on one target, the hardware of the catalogue that suffices, assumptions,
+plain JSON."""
 
 from __future__ import annotations
 
@@ -22,12 +23,14 @@ from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 SCHEMA = 2
-"""2: load.itl_s and a candidate's itl_s are the 95th percentile of a request's gaps; the mean is mean_itl_s."""
+"""The version of the JSON. 2: load.itl_s and a candidate's itl_s are the 95th percentile of a request's gaps; the mean
+is mean_itl_s."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """lacks: what keeps the target from what was asked; empty where nothing does. images: those of each prompt."""
+    """The plan of one model. lacks: what the target lacks for what was asked; empty where it lacks nothing. images: the
+    images of each prompt."""
 
     source: str
     spec: Model

@@ -78,7 +78,7 @@ class Session:
         return int(fields["VmHWM"].split()[0]) * 1024 if "VmHWM" in fields else 0
 
     def close(self) -> None:
-        """End the process; closing twice is harmless."""
+        """Ends the process; closing twice is harmless."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             try:
                 self._process.stdin.close()

@@ -47,7 +47,7 @@ class ModelPlan:
 def make_plan(
     source: str, spec: Model, ask: Ask, target: Target, known: Sequence[HardwareSpec] = CATALOGUE
 ) -> ModelPlan:
-    """Raises ConfigError where no hardware can do what is asked, naming the objective."""
+    """Makes the plan. Raises ConfigError that names the objective, where no hardware can do what is asked."""
     expectation = expect(spec, ask, target)
     found = candidates(spec, ask, known)
     require_possible(spec, ask, found, expectation)
@@ -96,7 +96,7 @@ def _assumptions(spec: Model, ask: Ask, target: Target, room: Room) -> list[str]
 
 
 def plan_json(plan: ModelPlan) -> dict[str, Any]:
-    """Plain values; seconds, bytes, tokens a second. A change of meaning raises "schema"."""
+    """Returns the plan as plain values in seconds, bytes and tokens a second. A change of meaning raises "schema"."""
     expectation, ask = plan.expectation, plan.ask
     load, prices = expectation.load, expectation.prices
     return {

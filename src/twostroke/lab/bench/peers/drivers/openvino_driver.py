@@ -24,7 +24,7 @@ def group_size(model):
 
 
 class Driver:
-    """See protocol.py."""
+    """The driver of this engine; protocol.py lists the methods of a driver."""
 
     def prepare(self, model, weights):
         """Exports the checkpoint; returns the folder of the export."""

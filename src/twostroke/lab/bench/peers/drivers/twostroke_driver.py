@@ -16,7 +16,7 @@ def _is_own(weights):
 
 
 class Driver:
-    """See protocol.py."""
+    """The driver of this engine; protocol.py lists the methods of a driver."""
 
     def files(self, model, weights):
         """Returns the paths that a start reads. One is the cache of packed weights, which need not exist yet."""

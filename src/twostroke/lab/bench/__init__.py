@@ -1,1 +1,1 @@
-"""Measurements of engines: of a single one in two phases, of several next to each other, and of servers under load."""
+"""Measurements of one engine in its two phases, of several engines next to each other, and of servers under load."""

@@ -134,7 +134,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(slots=True)
 class _Taken:
-    """The seconds of each round, by way. wall: by the clock. processor: by the processor's clock."""
+    """The seconds of each round, by way. wall: seconds of the clock. processor: seconds of the processor's clock."""
 
     wall: dict[str, list[float]] = field(default_factory=dict)
     processor: dict[str, list[float]] = field(default_factory=dict)

@@ -91,10 +91,11 @@ class Replica:
     """One engine. Requests that arrive during a step are taken in when it ends, as the engine's step thread does.
 
     busy_s: the seconds spent in steps. steps: the number of steps. last_step_s: the seconds of the last step.
-    outstanding: requests submitted and not ended, whether they have arrived or not. skips: True does many steps at a
-    time where nothing but one more token for each stream can happen, with the same result (tests/sim/test_steady.py).
-    Nothing is skipped with a watch, which needs each step, or with adapters, whose number decides what a step reads.
-    Nothing is skipped with stages, whose plans overlap, or with a disk, which acts between steps.
+    outstanding: requests submitted and not ended, whether they have arrived or not. skips: whether many steps are done
+    at a time where nothing but one more token for each stream can happen, with the same result
+    (tests/sim/test_steady.py). Nothing is skipped with a watch, which needs each step, or with adapters, whose number
+    decides what a step reads. Nothing is skipped with stages, whose plans overlap, or with a disk, which acts between
+    steps.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ inputs.
 LENGTHS = (512, 256, 128)
 LEAST_RUNS = 8
 HELD_OUT_SHARE = 8
-"""One of this many runs is held out."""
+"""One run of every HELD_OUT_SHARE runs is held out."""
 MOST_HELD_OUT = 16
 MOST_BYTES = 64 << 20
 

@@ -34,7 +34,7 @@ class Layout(Protocol):
 
     @property
     def order(self) -> Order:
-        """Which columns may share a grid."""
+        """The rule for which columns may share a grid."""
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
         """Returns the group for a matrix of this shape, where `asked` is the usual one; None where the matrix cannot be

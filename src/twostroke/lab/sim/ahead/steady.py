@@ -4,9 +4,9 @@ Skipped steps leave queues and cache as planned and committed ones would. Only t
 differ (a test in tests/sim compares both). Two kinds of steps can be skipped:
 
 `steps`: all running sequences are streams, and the steps give nothing but their tokens.
-- No sequence ends before the last of the steps. In that one the sequences end that reach their length.
+- No sequence ends before the last of the steps. In the last step, sequences that reach their length end.
 - Pages suffice, some perhaps taken from the prefix tree in the same order, so no sequence is preempted.
-- No waiting sequence can be admitted: there is no place in a step, or no room. Room only shrinks while none ends.
+- No waiting sequence can be admitted: there is no place in a step, or no room. Room only shrinks until one ends.
 
 `begin_one`: the other sequences are planned as usual, next to streams that are not looked at. The streams' pages are
 available.
@@ -90,8 +90,9 @@ class SteadyDecode:
         return self._cache.pages_left
 
     def _join(self) -> None:
-        """Adds the running sequences that decode to the streams. Before, the page with a prompt's last token may be in
-        the tree already, and is then given back at once. From the first output token on, each page is unique."""
+        """Adds the running sequences that decode to the streams. A sequence that reads its prompt is not added: the
+        page with the prompt's last token may be in the tree already, and is then given back at once. From the first
+        output token on, each page is unique."""
         streams, running = self._streams, self._queues.running
         if len(streams) == len(running):
             return

@@ -272,7 +272,7 @@ class Row:
 
     @property
     def times_best(self) -> float | None:
-        """The ratio of our figure to the best peer's; above 1 ours is better."""
+        """How many times better our figure is than the best peer's; None without our figure or without peers."""
         others = [value for name, value in self.values.items() if name != OURS.name and value is not None]
         return None if self.ours is None else ratio_to_best(self.case, self.ours, others)
 

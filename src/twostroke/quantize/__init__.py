@@ -1,1 +1,1 @@
-"""Quantizing a model with calibration: `mathematics` and `layouts` are NumPy alone, `driver` runs the model."""
+"""Quantizing a model with calibration. `mathematics` and `layouts` need NumPy alone; `driver` runs the model."""

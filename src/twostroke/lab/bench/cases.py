@@ -1,4 +1,4 @@
-"""What is compared, and what the machine's limit for it is."""
+"""The cases that are compared, and the machine's limit for each."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from twostroke.ops.quant.formats import STORED, WEIGHT_NAMES, format_choice
 from twostroke.types.spec.formats import KVKind, WeightFormat, WeightKind
 
 INTEGER_WEIGHTS = ("int8", "int4")
-"""Weights that each engine makes from the checkpoint. This engine makes the others of its own; what has no name of
-these is a type of GGUF files."""
+"""Weight formats that each engine makes from the checkpoint. This engine alone makes its other formats. A name that is
+no format of this engine is a type of GGUF files."""
 SHORT_PROMPT = 128
 """Tokens of a prompt that is read within some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command of a driver. higher: more is better (tokens a second); else seconds or bytes. times: asked so often
-    in a turn, and the median counts, where one answer is over before the machine changes its pace. busy: programs that
-    use a core all the while and never rest."""
+    """One command of a driver. higher: True where more is better (tokens a second), False for seconds and bytes. times:
+    how often the case is asked in a turn. The median counts; more than once is for cases that end before the machine
+    changes its pace. busy: the number of programs that use a core without a pause meanwhile."""
 
     name: str
     command: str
@@ -37,30 +37,31 @@ class Case:
 
 
 def prefill(tokens: int) -> Case:
-    """One prompt of `tokens` tokens."""
+    """Returns the case of one prompt of `tokens` tokens."""
     return Case(f"prefill {tokens}", "prefill", {"tokens": tokens}, times=5 if tokens <= SHORT_PROMPT else 1)
 
 
 def decode(batch: int, context: int, new_tokens: int = 64) -> Case:
-    """`batch` streams that begin at the same context."""
+    """Returns the case of `batch` streams that begin at the same context."""
     name = f"decode {batch} x {context}"
     return Case(name, "decode", {"batch": batch, "context": context, "new_tokens": new_tokens})
 
 
 def beside_busy(case: Case, programs: int = 1) -> Case:
-    """The case while other programs use the cores, too. The limit stays that of the machine alone."""
+    """Returns the case with other programs that use the cores, too. Its limit stays that of the machine alone."""
     beside = "a busy program" if programs == 1 else f"{programs} busy programs"
     return replace(case, name=f"{case.name} beside {beside}", busy=programs)
 
 
 def gap(context: int, new_tokens: int = 32) -> Case:
-    """The gap between two tokens of one stream that 95% of its gaps do not exceed."""
+    """Returns the case that measures the gap between two tokens of one stream that 95% of its gaps do not exceed."""
     arguments = {"context": context, "new_tokens": new_tokens}
     return Case(f"p95 of gaps 1 x {context}", "gap", arguments, "s", higher=False)
 
 
 BESIDE_BUSY = beside_busy(decode(1, 512, new_tokens=32))
-"""It has fewer tokens than other cases: an engine whose threads wait for each other takes seconds for one."""
+"""The case next to a busy program. It has fewer tokens than other cases: an engine whose threads wait for each other
+takes seconds for one token."""
 GAP_BESIDE_BUSY = beside_busy(gap(512))
 CACHED = Case("cached prompt 512", "cached", {"tokens": 512}, "s", higher=False)
 START = Case("start to first token", "start", {}, "s", higher=False)
@@ -71,7 +72,7 @@ KL = Case("KL beside float32", "logprobs", {}, "nats", higher=False)
 SAME = Case("same best token as float32", "logprobs", {}, "share")
 BITS = Case("bits of all weights", "weight_bytes", {}, "bits", higher=False)
 FIDELITY = (ERROR, KL, SAME, BITS)
-"""What a published checkpoint is asked besides its speed; fidelity.py defines each figure."""
+"""What is measured of a published checkpoint in addition to its speed; fidelity.py defines each figure."""
 STANDARD: tuple[Case, ...] = (
     *(prefill(tokens) for tokens in (128, 512, 2048)),
     *(decode(batch, 512) for batch in (1, 4, 8, 16, 32)),
@@ -81,7 +82,8 @@ STANDARD: tuple[Case, ...] = (
     CACHED,
 )
 NARROW: tuple[Case, ...] = (decode(16, 512), decode(32, 512), decode(1, 4096))
-"""Where K and V are much of what is read: this engine is measured once more with them in int8."""
+"""Cases in which K and V are a large part of the bytes read. This engine is measured once more in these cases with K
+and V in int8."""
 QUICK: tuple[Case, ...] = (
     prefill(128),
     prefill(512),
@@ -95,27 +97,29 @@ QUICK: tuple[Case, ...] = (
 
 
 def with_kv(case: Case, kv: KVKind) -> Case:
-    """The case as it is called where this engine keeps K and V in this format, the others as they do."""
+    """Returns the case with the format of K and V in its name. This engine keeps K and V in this format; other engines
+    keep their own."""
     return replace(case, name=f"{case.name}, K and V {kv.name.lower()}")
 
 
 def is_file(weights: str) -> bool:
-    """Do all engines read the same GGUF file?"""
+    """Returns whether all engines read the same GGUF file."""
     return weights not in WEIGHT_NAMES
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The rate that the machine could reach at most, and which of its limits that is."""
+    """The rate that the machine could reach at most, in tokens a second. words: the name of the limit that decides the
+    rate."""
 
     tokens_per_s: float
     words: str
 
 
 def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limits: Limits) -> Bound | None:
-    """The roofline of a case with weights and K and V in these formats; None for cases that have none.
+    """Returns the roofline of a case with weights and K and V in these formats; None for cases that have none.
 
-    chosen: None for weights as a file has them.
+    chosen: the format of the weights; None for weights in the formats of a file.
     """
     stored = format_choice(STORED)
     counter = WorkCounter(work_table(spec, StoredFormats(stored if chosen is None else lambda weight: chosen, kv)))
@@ -140,12 +144,13 @@ def bound(case: Case, spec: Model, chosen: WeightFormat | None, kv: KVKind, limi
 
 
 def _products(counter: WorkCounter, rows: int, logit_rows: int) -> Work:
-    """The products of a step. Of experts, those that as many rows choose on average are read."""
+    """Returns the work of the products of a step. The experts that are read are as many as `rows` rows choose on
+    average."""
     return counter.weights(rows) + counter.head(logit_rows)
 
 
 def shown(value: float, unit: str) -> str:
-    """A figure with its unit, short."""
+    """Returns a figure with its unit as a short text."""
     if unit == "share":
         return f"{value:.1%}"
     if unit == "bits":
@@ -160,7 +165,7 @@ def shown(value: float, unit: str) -> str:
 
 
 def as_json(case: Case) -> dict[str, Any]:
-    """Plain values."""
+    """Returns the case as plain values."""
     return {
         "name": case.name,
         "command": case.command,

@@ -48,13 +48,14 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 TOKENIZER_CONFIG = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
-"""Without it other loaders guess a class by the architecture, and that adds tokens beyond the vocabulary."""
+"""The tokenizer's config. Without it other loaders guess a class by the architecture, and that class adds tokens beyond
+the vocabulary."""
 
 
 def read_shape(shape: str) -> dict[str, Any]:
-    """The config of a shape: one of SHAPES, a config.json, or a folder that has one.
+    """Returns the config of a shape. `shape` is one of SHAPES, a config.json, or a folder that has one.
 
-    Raises ConfigError where it is none of them, CorruptModel where the file is broken.
+    Raises ConfigError where it is none of the three, CorruptModel where the file is broken.
     """
     if shape in SHAPES:
         return SHAPES[shape]
@@ -69,7 +70,7 @@ def read_shape(shape: str) -> dict[str, Any]:
 
 
 def shape_folder(shape: str, cache_folder: Path) -> Path:
-    """Where the checkpoint of a shape is kept. Raises what `read_shape` raises."""
+    """Returns the folder in which the checkpoint of a shape is kept. Raises what `read_shape` raises."""
     config = read_shape(shape)
     if shape in SHAPES:
         return cache_folder / "random" / shape
@@ -102,7 +103,7 @@ def write_checkpoint(shape: str, folder: Path, progress: Progress | None = None)
 
 
 def write_tokenizer(path: Path, vocab_size: int) -> None:
-    """A byte-level tokenizer: two special tokens, 256 bytes, and names that no text reaches."""
+    """Writes a byte-level tokenizer: two special tokens, 256 bytes, and names of tokens that no text produces."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

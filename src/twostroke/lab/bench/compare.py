@@ -1,8 +1,8 @@
-"""This engine and its peers, side by side: the same checkpoint, the same prompts, in turn, medians, ratios.
+"""Compares this engine with its peers: the same checkpoint, the same prompts, in turn, medians, ratios.
 
 In each round every engine that takes part is asked every case before the next engine's turn. An engine's process runs
-for one turn only, so that nothing else holds memory or a core while it is measured. Its start is timed.
-A shared machine's limits change within minutes, so they are measured again around each of this engine's cases.
+for one turn only, so that nothing else holds memory or a core while it is measured. Its start is timed. A shared
+machine's limits change within minutes, so they are measured again around each of this engine's cases.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from twostroke.types.spec.formats import KVKind
 Note = Callable[[str], None]
 WARM_TOKENS = 16
 TOLERANCE = 0.05
-"""A figure may be above the limit around it by this share: the machine changes its pace between the two."""
+"""A figure may exceed the limit measured around it by this share, because the machine's speed may change between the
+two measurements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +62,18 @@ class Contestant:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether K and V are in another format than elsewhere."""
+        """Whether K and V are in another format than bf16."""
         return self.kv is not KVKind.BF16
 
     def asked(self, cases: Sequence[Case]) -> list[Case]:
-        """The cases that this engine is asked."""
+        """Returns the cases that this engine is asked."""
         return [case for case in cases if case in NARROW or not self.is_narrow]
 
 
 @dataclass(slots=True)
 class Column:
-    """What one contestant reached. values: figures by case name, one for each round. limits: the machine's limits
-    measured around each of them, for this engine alone. faults: why a case has no figures, keyed by case name.
-    """
+    """The figures of one contestant. values: figures by case name, one for each round. limits: the machine's limits
+    measured around each figure, for this engine alone. faults: why a case has no figures, keyed by case name."""
 
     contestant: Contestant
     values: dict[str, list[float]] = field(default_factory=dict)
@@ -82,19 +82,19 @@ class Column:
 
     @property
     def turns(self) -> int:
-        """The most rounds that any case had."""
+        """The number of rounds of the case that had the most."""
         return max((len(found) for found in self.values.values()), default=0)
 
     def median(self, case: Case) -> float | None:
-        """The median of the rounds, or None."""
+        """Returns the median of the case over the rounds; None where it has no figure."""
         found = self.values.get(case.name)
         return statistics.median(found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every contestant is given. model: a folder, or a GGUF file. vocabulary: random ids lie below it. parameters:
-    those of the model; 0 where they are not counted."""
+    """The settings that every contestant gets. model: a folder, or a GGUF file. vocabulary: random token ids lie below
+    this number. parameters: the number of the model's parameters; 0 where they are not counted."""
 
     model: str
     threads: int
@@ -107,9 +107,8 @@ class Setup:
 
 
 class Comparison:
-    """Runs the rounds. clock: seconds. measure: the machine's limits, now. truth: the log probabilities of a published
-    checkpoint in float32; None for random weights, which make no text likely.
-    """
+    """Runs the rounds. clock: returns seconds. measure: returns the machine's limits at the moment. truth: the log
+    probabilities of a published checkpoint in float32; None for random weights, which make no text likely."""
 
     def __init__(
         self,
@@ -124,8 +123,8 @@ class Comparison:
         self._truth = truth
 
     def run(self, contestants: Sequence[Contestant], rounds: int) -> Iterator[list[Column]]:
-        """`rounds` turns of each contestant, in turn: what was found so far, after each of them. A fault of one case or
-        engine ends that alone."""
+        """Gives each contestant `rounds` turns, by turns, and yields the columns so far after each turn. A fault of one
+        case or engine ends only that case or engine."""
         columns = [Column(contestant) for contestant in contestants]
         for round_index in range(1, rounds + 1):
             for column in columns:
@@ -157,7 +156,8 @@ class Comparison:
                 self._compare(session, column, self._truth)
 
     def _compare(self, session: Session, column: Column, truth: Truth) -> None:
-        """Once: an engine's arithmetic is the same in each round."""
+        """Measures how far the engine is from float32. Once is enough: an engine's arithmetic is the same in each
+        round."""
         self._count_bits(session, column)
         try:
             heard = session.ask(ERROR.command, texts=truth.texts, top=TOP)
@@ -191,7 +191,7 @@ class Comparison:
         session.ask("prefill", tokens=WARM_TOKENS)
 
     def _cold_start(self, column: Column, log: Path) -> None:
-        """A start of its own, after the files that the engine reads were dropped from memory."""
+        """Times a separate start, after the files that the engine reads were dropped from memory."""
         contestant = column.contestant
         try:
             with self._session(contestant, log) as session:
@@ -206,7 +206,7 @@ class Comparison:
         column.values.setdefault(COLD_START.name, []).append(self._clock() - began_s)
 
     def _prepare(self, contestant: Contestant, log: Path) -> None:
-        """Exports happen outside the timed start."""
+        """Exports the checkpoint for the engine, so that the timed start contains no export."""
         with self._session(contestant, log) as session:
             try:
                 session.ask("prepare", model=self._setup.model, weights=contestant.weights)
@@ -233,7 +233,8 @@ class Comparison:
 
 
 def ratio_to_best(case: Case, ours: float, others: Sequence[float]) -> float | None:
-    """How many times better than the best of the others; None without others, and where nothing is to be divided."""
+    """Returns how many times better our figure is than the best of the others. Returns None without others, and where a
+    figure to divide by is 0."""
     if not others or not ours or not min(others):
         return None
     return ours / max(others) if case.higher else min(others) / ours
@@ -255,12 +256,13 @@ class Row:
 
     @property
     def share_of_limit(self) -> float | None:
-        """Our figure over the limit."""
+        """Our figure divided by the limit; None where one of the two is missing."""
         return self.ours / self.bound.tokens_per_s if self.ours is not None and self.bound is not None else None
 
     @property
     def contradiction(self) -> str | None:
-        """What is wrong where our figure is above the limit: one of the two was measured badly."""
+        """A sentence for the case that our figure is above the limit: one of the two was measured badly. None
+        elsewhere."""
         if self.ours is None or self.bound is None or self.ours <= self.bound.tokens_per_s * (1 + TOLERANCE):
             return None
         return (
@@ -270,12 +272,12 @@ class Row:
 
     @property
     def times_best(self) -> float | None:
-        """Our figure against the best peer's."""
+        """How many times better our figure is than the best peer's; None without our figure or without peers."""
         others = [value for name, value in self.values.items() if name != OURS.name and value is not None]
         return None if self.ours is None else ratio_to_best(self.case, self.ours, others)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the row as plain values."""
         return {
             "case": self.case.name,
             "unit": self.case.unit,
@@ -291,8 +293,8 @@ class Row:
 def rows(
     columns: Sequence[Column], cases: Sequence[Case], bounds: Callable[[Case, Contestant, Limits], Bound | None]
 ) -> list[Row]:
-    """The table, one kind of weights after the other. Cases with K and V in other formats come last, next to the same
-    figures of the other engines."""
+    """Returns the rows of the table, one kind of weights after the other. Cases with K and V in other formats come
+    last, next to the same figures of the other engines."""
     made = []
     for weights in dict.fromkeys(column.contestant.weights for column in columns):
         plain = [
@@ -315,7 +317,7 @@ def _has(columns: Sequence[Column], case: Case) -> bool:
 
 
 def _row(case: Case, columns: Sequence[Column], bounds: Callable[[Case, Contestant, Limits], Bound | None]) -> Row:
-    """columns: the columns with the same weights, this engine's first."""
+    """Returns the row of one case. columns: the columns with the same weights, this engine's first."""
     contestant = columns[0].contestant
     values = {column.contestant.peer.name: column.median(case) for column in columns}
     found = [limits for column in columns for limits in column.limits.get(case.name, ())]

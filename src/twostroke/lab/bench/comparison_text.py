@@ -1,4 +1,4 @@
-"""A comparison in words: a table for each kind of weights, and what the shares mean."""
+"""A comparison as text: a table for each kind of weights, and what the shares mean."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twostroke.lab.bench.compare import Column, Row
 
 
 def text(model: str, limits: Limits, found: Sequence[Row], columns: Sequence[Column], rounds: int) -> str:
-    """Markdown that also reads well in a terminal."""
+    """Returns the comparison as Markdown that also reads well in a terminal."""
     lines = [f"{model}, medians of {rounds} rounds in turn."]
     if any(row.bound is not None for row in found):
         lines.append(

@@ -1,6 +1,6 @@
-"""Ranks or stages of a model next to one process with as many threads as all of them together.
+"""Compares the ranks or stages of a model with one process that has as many threads as all of them together.
 
-Both are loaded at once and take turns in each round, so that what else the machine does meets both alike. The figure is
+Both are loaded at once and take turns in each round, so that other load of the machine slows both alike. The figure is
 the median, over the rounds, of the ratio within a round.
 """
 
@@ -15,12 +15,13 @@ from twostroke.lab.bench.phases import Note, PhaseBench, PhaseCase, PhasesAsked
 from twostroke.llm import LLM
 
 GOAL = 0.9
-"""Asked of two ranks of one thread: this share of the rate of one process with two threads."""
+"""The share of the rate of one process with two threads that two ranks of one thread each must reach."""
 
 
 @dataclass(frozen=True, slots=True)
 class DividedFigures:
-    """One case. whole, divided: tokens a second of one process and of all together, medians over the rounds.
+    """The figures of one case. whole, divided: tokens a second of the one process and of all divided processes
+    together, medians over the rounds.
 
     ratio: the median of divided / whole in the same round; least_ratio, most_ratio: the least and the largest of the
     rounds. exchange_share: the share of the leader's time in the steps of the case that it spent in the exchange.
@@ -44,13 +45,13 @@ class DividedFigures:
         return self.ratio >= GOAL
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the figures as plain values."""
         return {**asdict(self), "good": self.good}
 
 
 @dataclass(eq=False)
 class _Turns:
-    """What one case has given so far, a value for each round."""
+    """The measurements of one case so far, a value for each round."""
 
     whole: list[float]
     divided: list[float]
@@ -59,16 +60,16 @@ class _Turns:
 
 
 class DividedBench:
-    """whole: an engine in one process. divided: the same model and formats in several processes. clock: returns
-    seconds.
-    """
+    """Compares two engines. whole: an engine in one process. divided: the same model and formats in several processes.
+    clock: returns seconds."""
 
     def __init__(self, whole: LLM, divided: LLM, clock: Callable[[], float]) -> None:
         self._whole, self._divided, self._clock = whole, divided, clock
         self._benches = (PhaseBench(whole, clock), PhaseBench(divided, clock))
 
     def run(self, asked: PhasesAsked, note: Note) -> list[DividedFigures]:
-        """Every case. A warm-up round is thrown away. Raises ConfigError where a case is longer than the context."""
+        """Measures every case. The first round is a warm-up and does not count. Raises ConfigError where a case is
+        longer than the context."""
         found = {case: _Turns([], [], [], []) for case in self._benches[0].cases(asked)}
         self._whole.settle()
         self._divided.settle()
@@ -100,7 +101,7 @@ def _figures(case: PhaseCase, turns: _Turns) -> DividedFigures:
 
 
 def table(found: Sequence[DividedFigures]) -> list[str]:
-    """Lines of text."""
+    """Returns the table as lines of text."""
     lines = [
         f"{'phase':<8} {'streams':>7} {'tokens':>7} {'one':>10} {'divided':>10} {'ratio':>6}   least .. most;"
         " of the leader's time"

@@ -1,4 +1,4 @@
-"""Dropping files from the system's memory, so that the next read comes from the disk."""
+"""Drops files from the system's memory, so that the next read comes from the disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from twostroke.system import here
 
 
 def evict(paths: Iterable[str]) -> None:
-    """Drop the clean, unmapped pages of files, and of everything in folders. A path that is not there is left out."""
+    """Drops the clean, unmapped pages of the files, and of all files in the folders. Paths that do not exist are
+    skipped."""
     for path in paths:
         if os.path.isdir(path):
             evict(os.path.join(path, name) for name in os.listdir(path))

@@ -2,8 +2,8 @@
 
 The error of a position is the mean, weighted by float32's probabilities, of |log p(engine) - log p(float32)| over the
 engine's TOP likeliest tokens. It is 0 where nothing is rounded; 0.1 means that probabilities are wrong by a tenth. The
-KL divergence, in nats, takes all other tokens as one. A best token is the same where both engines have the same
-likeliest one.
+KL divergence, in nats, counts all other tokens as a single one. The best token is the same where both engines have the
+same likeliest token.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from twostroke.ops.operands import F32Array
 
 TOP = 20
-"""As many tokens of a position as the OpenAI API gives log probabilities of."""
+"""The number of likeliest tokens of a position that are compared: the most that the OpenAI API gives log probabilities
+for."""
 TINY = 1e-12
 Heard = tuple[Sequence[int], Sequence[float]]
 """The likeliest tokens of a position, the first likeliest, and their log probabilities."""
@@ -24,7 +25,9 @@ Heard = tuple[Sequence[int], Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """error, kl: means of all positions; p99: what 99% of the errors do not exceed. same: the share of positions."""
+    """How far an engine is from float32. error, kl: the means over all positions. p99: the value that 99% of the errors
+    do not exceed. same: the share of positions at which the best token is the same. positions: the number of positions.
+    """
 
     error: float
     p99: float
@@ -34,21 +37,21 @@ class Fidelity:
 
 
 def error_of(truth: F32Array, heard: Heard) -> float:
-    """truth: float32's log probabilities of all tokens, (V,)."""
+    """Returns the error of a position. truth: float32's log probabilities of all tokens, (V,)."""
     exact, found = _pair(truth, heard)
     weights = np.exp(exact)
     return float(np.sum(weights * np.abs(exact - found)) / max(TINY, float(weights.sum())))
 
 
 def kl_of(truth: F32Array, heard: Heard) -> float:
-    """KL(float32 || engine) of the tokens that were heard of, and of all others as one."""
+    """Returns KL(float32 || engine) of a position. All tokens that are not in `heard` count as a single one."""
     exact, found = _pair(truth, heard)
     rest, own_rest = (max(TINY, 1.0 - float(np.exp(each).sum())) for each in (exact, found))
     return float(np.sum(np.exp(exact) * (exact - found)) + rest * np.log(rest / own_rest))
 
 
 def fidelity(positions: Iterable[tuple[F32Array, Heard]]) -> Fidelity:
-    """The means over all positions, of which there is at least one."""
+    """Returns the means over all positions. There must be at least one."""
     rows = [
         (error_of(truth, heard), kl_of(truth, heard), int(truth.argmax()) == heard[0][0]) for truth, heard in positions
     ]
@@ -63,7 +66,7 @@ def fidelity(positions: Iterable[tuple[F32Array, Heard]]) -> Fidelity:
 
 
 def log_softmax(logits: F32Array) -> F32Array:
-    """The logarithms of the softmax of each row, (n, V)."""
+    """Returns the logarithms of the softmax of each row, (n, V)."""
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     found: F32Array = (shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))).astype(np.float32)
     return found

@@ -1,4 +1,4 @@
-"""A comparison as a picture: one group of bars a case, one bar an engine, the limit as a line. SVG, by hand."""
+"""A comparison as an SVG picture: a group of bars for each case, a bar for each engine, the limit as a line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BAR, GAP, LEFT, WIDTH, TOP = 14, 18, 190, 860, 64
 
 
 def figure(title: str, found: Sequence[Row]) -> str:
-    """An SVG document of the rows measured in tokens a second; each case has a scale of its own."""
+    """Returns an SVG document of the rows measured in tokens a second; each case has its own scale."""
     drawn = [row for row in found if row.case.higher and any(value is not None for value in row.values.values())]
     names = list(dict.fromkeys(name for row in drawn for name in row.values))
     parts = [_legend(names), f'<text x="16" y="24" font-size="16" font-weight="bold">{escape(title)}</text>']

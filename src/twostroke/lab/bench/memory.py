@@ -1,4 +1,4 @@
-"""Peak memory of this process."""
+"""The peak memory of this process."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from twostroke.system import here
 
 
 def peak_bytes() -> int:
-    """The largest resident size so far, mapped files included."""
+    """Returns the largest resident size of this process so far in bytes, mapped files included."""
     return here.peak_bytes()

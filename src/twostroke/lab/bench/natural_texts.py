@@ -36,13 +36,13 @@ TEXTS = (
     "both pedals and the crank bolts. If it comes more often, clean the chain and look for a stiff link.\n",
 )
 MOST_TOKENS = 160
-"""The length of a run: each text is cut after as many."""
+"""The length of a run in tokens: each text is cut after this many."""
 MOST_RUNS = 8
-"""So many runs of a user's file are taken: rows of a large vocabulary take a megabyte for each token."""
+"""The most runs that are taken of a user's file: the logits of a large vocabulary take a megabyte for each token."""
 
 
 class TextSet(Struct, frozen=True):
-    """Texts on which engines are compared, and how many runs of MOST_TOKENS are taken of each."""
+    """Texts on which engines are compared. most_runs: how many runs of MOST_TOKENS are taken of each text at most."""
 
     texts: tuple[str, ...]
     most_runs: int
@@ -52,7 +52,7 @@ OWN_TEXTS = TextSet(TEXTS, 1)
 
 
 def texts_of(files: Sequence[Path]) -> TextSet:
-    """The texts of a user's files; without files, those of this module. Raises ConfigError."""
+    """Returns the texts of a user's files; without files, the texts of this module. Raises ConfigError."""
     if not files:
         return OWN_TEXTS
     found = []

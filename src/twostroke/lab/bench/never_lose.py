@@ -1,7 +1,7 @@
-"""What guessing costs where it cannot win: the same requests with it and without, by turns in one engine.
+"""What guessing costs where it cannot win: the same requests with guesses and without, by turns in one engine.
 
-Of each round both ways answer the same requests, in turns that begin now with the one and now with the other. Their
-times make one ratio, which a slow moment of the machine changes less than either time. The result is the median of the
+In each round both ways answer the same requests. The way that begins changes from round to round. The two times of a
+round make one ratio, which a slow moment of the machine changes less than either time. The result is the median of the
 ratios, with the interval that contains the true median in 95 of 100 measurements. This holds for any noise, because n
 independent numbers lie above or below their median like n coins. The verdict goes by the interval, so that noise is
 called noise. Every answer is compared with that of the other way.
@@ -30,12 +30,13 @@ OWN_TEXT = SamplingParams(temperature=0.0, ignore_eos=True)
 Note = Callable[[str], None]
 MakeLLM = Callable[..., LLM]
 PROMISED = {"ttft": "20s", "itl": "1s"}
-"""Objectives that are always kept: what is measured is their bookkeeping."""
+"""Objectives that are always met, so that only the cost of their bookkeeping is measured."""
 QUESTION = "how does prefill differ from decode"
 
 
 class BoundVerdict(StrEnum):
-    """HOLDS: the interval lies above the bound. LOSES: below it. OPEN: the bound lies within it."""
+    """The verdict on a ratio. HOLDS: the interval lies above the bound. LOSES: it lies below the bound. OPEN: the bound
+    lies within it."""
 
     HOLDS = "holds"
     LOSES = "loses"
@@ -44,9 +45,8 @@ class BoundVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The requests of one measurement. lengths: the lengths of their prompts, which are random tokens; empty for one
-    request with a question. promised: objectives are on.
-    """
+    """The requests of one measurement. lengths: the lengths of their prompts, which are random tokens; empty for a
+    single request with a question. tokens: the tokens of each answer. promised: whether objectives are on."""
 
     name: str
     lengths: tuple[int, ...]
@@ -57,7 +57,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times as fast the guessing way was. low, high: the interval around the median."""
+    """How many times as fast the guessing way was. low, high: the ends of the interval around the median."""
 
     median: float
     low: float
@@ -65,7 +65,7 @@ class Ratio:
 
     @property
     def verdict(self) -> BoundVerdict:
-        """See BoundVerdict."""
+        """The verdict that follows from the interval."""
         if self.low >= BOUND:
             return BoundVerdict.HOLDS
         return BoundVerdict.LOSES if self.high < BOUND else BoundVerdict.OPEN
@@ -87,7 +87,7 @@ class SituationFigures:
 
 @dataclass(frozen=True, slots=True)
 class NeverLose:
-    """All situations. bound: see BOUND."""
+    """The figures of all situations. bound: the ratio that must be reached (BOUND)."""
 
     model: str
     way: str
@@ -97,7 +97,7 @@ class NeverLose:
     bound: float = BOUND
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, with the verdicts."""
+        """Returns the figures as plain values, with the verdicts."""
         rows = [
             {**asdict(row), "verdict": row.wall.verdict, "processor_verdict": row.processor.verdict}
             for row in self.rows
@@ -106,7 +106,8 @@ class NeverLose:
 
 
 def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
-    """tokens: the tokens that one stream writes; many streams write a quarter of them each."""
+    """Returns the situations to measure. tokens: the tokens that one stream writes; with many streams, each writes a
+    quarter of them."""
     few = max(8, tokens // 4)
     mixed = tuple(300 if index % 2 else 16 for index in range(6))
     return (
@@ -119,8 +120,8 @@ def situations(tokens: int, streams: int) -> tuple[Situation, ...]:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Two of the values, between which their distribution's median lies with CONFIDENCE; the least and the largest
-    where there are too few for that."""
+    """Returns two of the values, between which their distribution's median lies with probability CONFIDENCE. Returns
+    the least and the largest where there are too few values."""
     ordered, count = sorted(values), len(values)
     outside, cut = 0.0, 0
     for index in range(count // 2):
@@ -133,7 +134,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 @dataclass(slots=True)
 class _Taken:
-    """Seconds of each round, by both clocks, by way."""
+    """The seconds of each round, by way. wall: seconds of the clock. processor: seconds of the processor's clock."""
 
     wall: dict[str, list[float]] = field(default_factory=dict)
     processor: dict[str, list[float]] = field(default_factory=dict)
@@ -144,7 +145,7 @@ class _Taken:
 
 
 class NeverLoseBench:
-    """Runs the situations. clock, processor_clock: seconds."""
+    """Runs the situations. clock, processor_clock: functions that return seconds."""
 
     def __init__(self, way: str, rounds: int, clock: Callable[[], float], processor_clock: Callable[[], float]) -> None:
         self._way, self._rounds = way, rounds
@@ -152,7 +153,8 @@ class NeverLoseBench:
         self._random = random.Random(0)
 
     def run(self, llm: LLM, situation: Situation) -> SituationFigures:
-        """One round more is run first and not counted. Raises TwostrokeError where an answer differs."""
+        """Measures one situation. A first round is run and not counted. Raises TwostrokeError where an answer differs.
+        """
         totals = llm._built.guesser.totals
         guessed, accepted = totals.guessed, totals.accepted
         taken = _Taken()
@@ -171,7 +173,8 @@ class NeverLoseBench:
         )
 
     def _requests(self, llm: LLM, situation: Situation, index: int) -> list[Prompt]:
-        """New ones in each round: finished answers would help the guessing way."""
+        """Returns the prompts of a round. They are new in each round, because finished answers would help the guessing
+        way."""
         params = replace(situation.params, max_tokens=situation.tokens)
         if not situation.lengths:
             return [Prompt(tuple(llm.chat_tokens(f"{QUESTION} {index}")), params)]
@@ -191,7 +194,8 @@ class NeverLoseBench:
 
 
 def never_lose(make: MakeLLM, bench: NeverLoseBench, asked: Sequence[Situation], note: Note) -> list[SituationFigures]:
-    """make: an LLM, with objectives as further options; it is loaded once with them and once without."""
+    """Measures all situations. make: loads an LLM and takes objectives as further options. The LLM is loaded once with
+    objectives and once without, where situations ask for each."""
     rows: list[SituationFigures] = []
     for promised in (False, True):
         some = [each for each in asked if each.promised is promised]

@@ -1,4 +1,4 @@
-"""oracle: a proposer for benches. It knows the answers, and a set share of its guesses is wrong."""
+"""The proposer `oracle`, which is for benches. It knows the answers, and a set share of its guesses is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twostroke.types.request import Request
 
 
 class OracleProposer:
-    """Satisfies `speculate.proposer.Proposer`. rate: share of the output positions at which its guess is right."""
+    """Satisfies `speculate.proposer.Proposer`. rate: the share of the output positions at which its guess is right."""
 
     name = "oracle"
     computes, longest = False, LONGEST_GUESS
@@ -21,7 +21,7 @@ class OracleProposer:
         self._answers: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def tell(self, prompt: Sequence[int], answer: Sequence[int]) -> None:
-        """Take note of what the model answers to a prompt."""
+        """Records the model's answer to a prompt."""
         self._answers[tuple(prompt)] = tuple(answer)
 
     def propose(self, wanted: Sequence[GuessWanted]) -> list[Guess]:
@@ -35,8 +35,8 @@ class OracleProposer:
         return Guess([self._token(answer[place], place) for place in range(at, min(at + most, len(answer)))])
 
     def _token(self, token_id: int, place: int) -> int:
-        """Whether it errs depends on the place alone."""
+        """Returns the guess for a place. Whether it is wrong depends on the place alone."""
         return token_id if draw(0, place) < self._rate * 2**DRAW_BITS else (token_id + 1) % self._vocab_size
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Do nothing."""
+        """Does nothing."""

@@ -1,8 +1,8 @@
-"""Prefill and decode, measured apart on the real engine.
+"""Measures prefill and decode separately on the real engine.
 
-Prefill: one request, tokens of its prompt / (first token - first scheduled). Decode: B requests; tokens that came in
-while all B were decoding / that time. Random token ids, greedy, end tokens ignored; every prompt is new, so no prefix
-is shared.
+Prefill: one request, tokens of its prompt / (first token - first scheduled). Decode: B requests; tokens that came while
+all B were decoding / that time. Random token ids, greedy, end tokens ignored; every prompt is new, so no prefix is
+shared.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from twostroke.types.sampling_params import SamplingParams
 Note = Callable[[str], None]
 
 PhaseCase = tuple[str, int, int]
-"""("prefill" or "decode", sequences, tokens)"""
+"""A triple ("prefill" or "decode", number of sequences, number of tokens)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhasesAsked:
-    """What is measured. context: where decode starts. new_tokens: that each stream decodes."""
+    """The cases to measure. context: the number of tokens in the cache where decode starts. new_tokens: the tokens that
+    each stream decodes. rounds: the rounds that count."""
 
     prompt_lengths: tuple[int, ...]
     batches: tuple[int, ...]
@@ -40,13 +41,14 @@ class PhasesAsked:
 
     @property
     def longest(self) -> int:
-        """The tokens of the longest case."""
+        """The number of tokens of the longest case."""
         return max(*self.prompt_lengths, self.context) + self.new_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseFigures:
-    """One case: medians over the rounds. batch: sequences. tokens: prompt length (prefill) or context (decode)."""
+    """The figures of one case, medians over the rounds. batch: the number of sequences. tokens: prompt length (prefill)
+    or context (decode)."""
 
     phase: str
     batch: int
@@ -59,13 +61,14 @@ class PhaseFigures:
 
     @property
     def share_of_limit(self) -> float:
-        """What was reached of what the machine allows."""
+        """The share of the machine's limit that was reached."""
         return self.tokens_per_s / self.limit_tokens_per_s
 
 
 @dataclass(frozen=True, slots=True)
 class PhasesReport:
-    """All cases, and what memory it took. expected_bytes: packed weights and KV pool."""
+    """The figures of all cases, and the memory used. peak_bytes: the largest resident size. expected_bytes: packed
+    weights and KV pool."""
 
     model: str
     settings: dict[str, Any]
@@ -76,7 +79,7 @@ class PhasesReport:
     expected_bytes: int
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the report as plain values."""
         return asdict(self)
 
 
@@ -89,7 +92,8 @@ class PhaseBench:
         self._random = random.Random(seed)
 
     def run(self, asked: PhasesAsked, note: Note) -> PhasesReport:
-        """Measure every case next to the machine's limits, alternating; a warm-up round is thrown away.
+        """Measures every case next to the machine's limits, alternating; the first round is a warm-up and does not
+        count.
 
         Raises ConfigError where a case is longer than the engine's context.
         """
@@ -109,7 +113,7 @@ class PhaseBench:
         return PhasesReport(self._llm.model_name, settings, limits, asked.rounds, figures, peak, expected)
 
     def cases(self, asked: PhasesAsked) -> list[PhaseCase]:
-        """Raises ConfigError where one is longer than the engine's context."""
+        """Returns the cases that are asked for. Raises ConfigError where a case is longer than the engine's context."""
         room, longest = self._llm.resolved.steps.context, asked.longest
         if longest > room:
             raise ConfigError(
@@ -119,7 +123,7 @@ class PhaseBench:
         return [*prefills, *(("decode", batch, asked.context) for batch in asked.batches)]
 
     def speed(self, case: PhaseCase, new_tokens: int) -> float:
-        """Tokens a second of one case, once."""
+        """Measures one case once. Returns tokens a second."""
         return self._prefill(case[2]) if case[0] == "prefill" else self._decode(case[1], case[2], new_tokens)
 
     def _limits(self, note: Note) -> Limits:
@@ -165,7 +169,8 @@ class PhaseBench:
 
 
 def steady_rate(arrivals: Sequence[tuple[float, str]]) -> float:
-    """Tokens a second between the moment when every request had its first token and the first request's last one."""
+    """Returns tokens a second from the moment when every request has its first token to the earliest end of a request.
+    """
     first: dict[str, float] = {}
     last: dict[str, float] = {}
     for at_s, request_id in arrivals:

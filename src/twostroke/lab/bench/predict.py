@@ -1,4 +1,4 @@
-"""Is the cost model right? Each phase predicted from the doctor's measurement, and measured on the real engine."""
+"""Checks the cost model: each phase is predicted from the doctor's measurement, and measured on the real engine."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from twostroke.llm import LLM
 from twostroke.models.common.work import work_of
 
 ROUND_S = 0.3
-"""A round of a case is repeated until it has taken so long; its figure is the median."""
+"""The least seconds of a round: the case is repeated until then. The round's figure is the median."""
 
 TRIES = 4
-"""A round in which other programs took part of the cores is tried again, so often at most; the quietest counts."""
+"""The most tries of a round in which other programs took part of the cores. The try that was disturbed least counts."""
 
 GOAL = 0.15
-"""A prediction is good where it is within this share of what was measured."""
+"""A prediction is good where it differs from the measured value by at most this share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +45,22 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Predicted by measured; above 1 the prediction is too fast."""
+        """The predicted rate divided by the measured rate; above 1 the prediction is too fast."""
         return self.predicted / self.measured
 
     @property
     def good(self) -> bool:
-        """Whether the prediction is within GOAL."""
+        """Whether the prediction differs from the measurement by at most GOAL."""
         return abs(self.ratio - 1) <= GOAL
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the comparison as plain values."""
         return {**asdict(self), "ratio": self.ratio, "good": self.good}
 
 
 def predicted_steps(cost: StepCost, case: PhaseCase, step_tokens: int, new_tokens: int) -> dict[str, float]:
-    """Part -> seconds of what a case measures: the steps of a prompt, or one decode step amid the answers."""
+    """Returns part -> predicted seconds of what a case measures: all steps of a prompt, or one decode step in the
+    middle of the answers."""
     phase, streams, tokens = case
     if phase == "decode":
         steps = [[Segment.decode(tokens + new_tokens // 2)] * streams]
@@ -81,7 +82,8 @@ def compare(
     note: Note,
     moment: Callable[[], Moment | None] = read_moment,
 ) -> list[Comparison]:
-    """Every case on one loaded model. Raises ConfigError for cases longer than its context or formats not measured."""
+    """Compares every case on one loaded model. Raises ConfigError for cases longer than its context, and for formats
+    that were not measured."""
     resolved = llm.resolved
     weights, step_tokens = resolved.model.weights, resolved.steps.max_step_tokens
     cost = step_cost(work_of(llm.spec, weights, resolved.cache.kind), calibration)
@@ -108,14 +110,14 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One figure, and what other programs took of the cores meanwhile."""
+    """The figure of one round. others_share: the share of the cores that other programs used meanwhile."""
 
     tokens_per_s: float
     others_share: float
 
 
 def _quiet_round(speed: Callable[[], float], clock: Callable[[], float], moment: Callable[[], Moment | None]) -> Round:
-    """The first of TRIES that no other program disturbed, else the least disturbed one."""
+    """Returns the first of TRIES rounds that no other program disturbed, else the least disturbed one."""
     tried: list[Round] = []
     while len(tried) < TRIES:
         before, began_s = moment(), clock()
@@ -129,7 +131,7 @@ def _quiet_round(speed: Callable[[], float], clock: Callable[[], float], moment:
 
 
 def table(found: Sequence[Comparison]) -> list[str]:
-    """Lines of text: predicted, measured, their ratio."""
+    """Returns lines of text with the predicted rates, the measured rates and their ratios."""
     lines = [
         f"{'weights':<8} {'phase':<8} {'streams':>7} {'tokens':>7} {'predicted':>10} {'measured':>10} {'ratio':>6}"
     ]

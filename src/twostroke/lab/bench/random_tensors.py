@@ -1,7 +1,7 @@
-"""A safetensors file of random numbers for any model: the tensors that its program reads, and no others.
+"""Writes a safetensors file of random numbers for any model: the tensors that its program reads, and no others.
 
 The numbers are uniform, made of the raw 16-bit pieces of PCG64 by exact arithmetic: a file is the same bytes on every
-machine and with every NumPy. Each tensor draws for itself, so one tensor more changes no other.
+machine and with every NumPy. Each tensor has its own draws, so that a further tensor changes no other.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ EMBEDDING_STD, BIAS_STD, NORM_STD = 0.02, 0.02, 0.1
 """The standard deviations of embedding tables, of biases and other vectors, and of norms' factors, whose mean is one.
 """
 UNIFORM_STD = 2.0**15 / math.sqrt(3.0)
-"""The standard deviation of whole numbers from -2^15 to 2^15 - 1, each as likely."""
+"""The standard deviation of whole numbers from -2^15 to 2^15 - 1 that are all equally likely."""
 ELEMENT_BYTES = {"F32": 4, "BF16": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """One tensor: uniform numbers of this mean and standard deviation."""
+    """One tensor of uniform numbers with this mean and standard deviation."""
 
     tensor: Tensor
     mean: float
@@ -49,9 +49,9 @@ def write_tensors(
     embedding_std: float = EMBEDDING_STD,
     progress: Progress | None = None,
 ) -> None:
-    """Write the file. dtype: "BF16" or "F32". Matrices are scaled so that activations keep their size.
+    """Writes the file. dtype: "BF16" or "F32". Matrices are scaled so that activations keep their size.
 
-    One tensor at a time is in memory. The file has its name once it is whole.
+    Only one tensor at a time is in memory. The file gets its name once it is complete.
     """
     draws = list({draw.tensor.name: draw for draw in _draws(model.program, embedding_std)}.values())
     header: dict[str, dict[str, object]] = {}
@@ -90,8 +90,8 @@ def _draws(program: Program, embedding_std: float) -> Iterator[_Draw]:
 
 
 def _factors(program: Program) -> set[Vector]:
-    """The vectors that rows are multiplied by: ops call them `weight`, or a program reads one number for each column. A
-    difference of exponentials has small parts."""
+    """Returns the vectors by which rows are multiplied. Ops call such a vector `weight`, or a program reads one number
+    for each column. A difference of exponentials has small parts."""
     return {
         item
         for call in program.calls

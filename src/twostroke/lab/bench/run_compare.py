@@ -1,4 +1,4 @@
-"""The whole of `bench compare`: checkpoint, limits, which engines take part, the rounds, the result."""
+"""Runs `bench compare` from its options to its result: checkpoint, limits, the engines that take part, the rounds."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from twostroke.weights.json_file import read_object
 
 SEQUENCES = 32
 WRITER = "llama_cpp"
-"""The peer that writes GGUF files, and the only one that is asked to read them."""
+"""The peer that writes GGUF files. It is the only peer that is asked to read them."""
 ROOM_TOKENS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What to compare. folder: a checkpoint or a GGUF file, or None for random weights of `shape`. weights: formats of
-    ours or types of GGUF files; nothing for the usual. cases: nothing for errors alone. kv: formats of K and V in this
-    engine, next to bf16."""
+    ours or types of GGUF files; empty for the usual ones. cases: empty to measure errors alone. kv: formats of K and V
+    in this engine that are measured in addition to bf16."""
 
     shape: str
     folder: Path | None
@@ -58,8 +58,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that was measured. rounds: those begun; raw figures say which engines had their turn. limits: the
-    highest of those measured, at the beginning and around each case. positions: how many tokens the errors are of."""
+    """Everything that was measured. rounds: the number of rounds begun; the raw figures show which engines had their
+    turn. limits: the highest limits measured, at the beginning and around each case. positions: the number of tokens
+    over which the errors are means."""
 
     model: str
     machine: str
@@ -71,19 +72,20 @@ class Result:
 
     @property
     def contradictions(self) -> list[str]:
-        """Figures that cannot both be true, in words. Where there are some, the report is wrong."""
+        """Returns a sentence for each pair of figures that cannot both be true. Where there is one, the report is
+        wrong."""
         return [row.contradiction for row in self.rows if row.contradiction is not None]
 
     def text(self) -> str:
-        """The comparison as text for people."""
+        """Returns the comparison as text for people."""
         return text(self.model, self.limits, self.rows, self.columns, self.rounds)
 
     def figure(self) -> str:
-        """An SVG picture."""
+        """Returns the comparison as an SVG picture."""
         return figure(f"{self.model}, {self.limits.threads} threads, tokens a second", self.rows)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, every round's figure among them."""
+        """Returns the result as plain values, every round's figure among them."""
         return {
             "model": self.model,
             "machine": self.machine,
@@ -98,8 +100,8 @@ class Result:
 
 
 def run(asked: Asked, clock: Callable[[], float], note: Note, progress: Progress | None) -> Iterator[Result]:
-    """Measure: what is known after each turn of an engine, the whole last. Raises ConfigError for unknown names,
-    ModelError; a line says how to install a peer that is missing."""
+    """Yields the result so far after each turn of an engine, and the complete result last. Raises ConfigError for
+    unknown names, ModelError. A line tells how to install a peer that is missing."""
     machine = read_machine()
     peers_folder = asked.peers_folder or machine.cache_folder / "peers"
     kinds = [kind for kind in asked.weights if is_file(kind)]
@@ -165,7 +167,8 @@ def _spec_of(path: Path, cache_folder: Path) -> Model:
 
 
 def _writer(files: Sequence[str], peers_folder: Path) -> Path | None:
-    """The Python of the peer that writes these files. Raises ConfigError where it is missing."""
+    """Returns the Python of the peer that writes these files; None where there are no files. Raises ConfigError where
+    it is missing."""
     python = python_of(peers_folder, find_peer(WRITER)) if files else None
     if files and python is None:
         raise ConfigError(
@@ -176,7 +179,7 @@ def _writer(files: Sequence[str], peers_folder: Path) -> Path | None:
 
 
 def _write_files(setup: Setup, files: Sequence[str], python: Path) -> None:
-    """llama.cpp writes and quantizes them next to the checkpoint."""
+    """Lets llama.cpp write and quantize the files next to the checkpoint."""
     with Session(find_peer(WRITER), python, setup.variables, setup.log_folder / f"{WRITER}.log") as session:
         for kind in files:
             session.ask("prepare", model=setup.model, weights=kind)

@@ -1,4 +1,5 @@
-"""What is compared: random weights of a shape, a published checkpoint's folder, or a GGUF file as it is."""
+"""The model that engines are compared on: random weights of a shape, a published checkpoint's folder, or a GGUF file as
+it is."""
 
 from __future__ import annotations
 
@@ -21,15 +22,16 @@ from twostroke.weights.gguf.unfold import unfold
 from twostroke.weights.hub.hub import resolve_model
 
 EXACT = {"bfloat16": GgufMix("BF16", 32, "BF16", "BF16")}
-"""What keeps weights of a dtype as they are. Others are written in float32. Readers take a file's dtype from it."""
+"""The mix of formats that keeps weights of a dtype exactly. Weights of other dtypes are written in float32. Readers
+take a file's dtype from the mix."""
 ANY_EXACT = GgufMix("F32", 0, "F32", "F32")
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """model: the folder or file that engines get. folder: the folder with config.json and the tokenizer. weights: the
-    formats to compare. is_published: the weights mean something, so that texts are likely or unlikely.
-    """
+    """The model of a comparison. model: the folder or file that engines get. folder: the folder with config.json and
+    the tokenizer. weights: the formats to compare. is_published: whether the weights were trained, so that texts are
+    likely or unlikely."""
 
     model: Path
     folder: Path
@@ -38,26 +40,25 @@ class Subject:
 
     @property
     def is_file(self) -> bool:
-        """A GGUF file, which engines read as it is."""
+        """Whether the model is a GGUF file, which engines read as it is."""
         return self.model != self.folder
 
     @property
     def name(self) -> str:
-        """For the head of the report."""
+        """The model's name for the head of the report."""
         return self.model.name
 
     @property
     def has_texts(self) -> bool:
-        """Can it be held against float32 on texts?"""
+        """Whether the model can be compared with float32 on texts."""
         return self.is_published and (self.folder / "tokenizer.json").is_file()
 
 
 def find_subject(
     model: Path | None, shape: str, weights: Sequence[str], cache: Path, progress: Progress | None
 ) -> Subject:
-    """model: a folder or a file; None for random weights of `shape`, which are written. weights: the formats that were
-    asked for; empty for the usual ones. Raises ConfigError, ModelError.
-    """
+    """Finds the model of a comparison. model: a folder or a file; None for random weights of `shape`, which are
+    written. weights: the formats that were asked for; empty for the usual ones. Raises ConfigError, ModelError."""
     usual = tuple(weights) or INTEGER_WEIGHTS
     if model is None:
         folder = write_checkpoint(shape, shape_folder(shape, cache), progress).resolve()
@@ -75,7 +76,8 @@ def find_subject(
 
 
 def write_exact_file(subject: Subject) -> str | None:
-    """The folder's weights as a GGUF file next to it, for engines that read no folders. -> why there is none."""
+    """Writes the folder's weights as a GGUF file next to it, for engines that read no folders. Returns the reason where
+    no file can be written, else None."""
     target = Path(f"{subject.model}-exact.gguf")
     if target.exists():
         return None

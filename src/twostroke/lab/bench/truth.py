@@ -24,21 +24,21 @@ from twostroke.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Truth:
-    """texts: the texts as token ids. rows: (n, V) log probabilities of what follows each token but the last, text by
-    text.
-    """
+    """Log probabilities in float32. texts: the texts as token ids. rows: (n, V) log probabilities of the token after
+    each token but the last, text after text."""
 
     texts: list[list[int]]
     rows: F32Array
 
     def fidelity(self, heard: Sequence[Sequence[Heard]]) -> Fidelity:
-        """heard: for each text and each token but its last, what the engine returned for the next token."""
+        """Returns how far an engine is from float32. heard: for each text and each token but its last, what the engine
+        returned for the next token."""
         positions = [each for text in heard for each in text]
         return fidelity(zip(self.rows, positions, strict=True))
 
 
 def token_ids(folder: Path, texts: TextSet = OWN_TEXTS) -> list[list[int]]:
-    """The runs of the texts, as the checkpoint's tokenizer writes them. Each begins as a prompt does."""
+    """Returns the runs of the texts as token ids of the checkpoint's tokenizer. Each begins as a prompt does."""
     tokenizer = Tokenizer.from_folder(folder)
     first = tokenizer.encode_prompt("")
     width = MOST_TOKENS - len(first)
@@ -51,8 +51,8 @@ def token_ids(folder: Path, texts: TextSet = OWN_TEXTS) -> list[list[int]]:
 
 @contextmanager
 def exact_truth(folder: Path, threads: int, asked: TextSet = OWN_TEXTS) -> Iterator[Truth]:
-    """The truth of a folder's checkpoint. It lies in a file without a name: rows of a large vocabulary take hundreds of
-    megabytes, which no engine should miss while it is measured. Raises ModelError."""
+    """Yields the truth of a folder's checkpoint. Its rows are in a file without a name: rows of a large vocabulary take
+    hundreds of megabytes, which must stay free for the engines that are measured. Raises ModelError."""
     texts = token_ids(folder, asked)
     count = sum(len(ids) - 1 for ids in texts)
     with staged_folder(folder, threads) as staged, TemporaryFile() as file:
@@ -65,7 +65,7 @@ def exact_truth(folder: Path, threads: int, asked: TextSet = OWN_TEXTS) -> Itera
 
 
 def _logits(staged: StagedModel, runs: Sequence[I32Array]) -> Iterator[F32Array]:
-    """Some rows at a time, all but the last of each run."""
+    """Yields the logits, some rows at a time, for all rows but the last of each run."""
     given: list[F32Array] = []
     last = len(staged.stages) - 1
     for index in range(last):

@@ -1,1 +1,1 @@
-"""What a model will cost on a machine, before anything but its config.json is read."""
+"""Predicts what a model will cost on a machine. Only its config.json is read."""

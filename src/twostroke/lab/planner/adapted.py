@@ -1,4 +1,4 @@
-"""A model with places for adapters, to be planned: its products have small matrices next to them."""
+"""A model with places for adapters, for a plan: its products have small matrices next to them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from twostroke.ops.program.model import Model
 
 
 def with_places(spec: Model, count: int, rank: int) -> Model:
-    """The model with places for `count` adapters of this rank next to every product of its layers; with 0 the model as
-    it is. The head is left out: few adapters change it."""
+    """Returns the model with places for `count` adapters of this rank next to every product of its layers; with 0 the
+    model as it is. The head is left out: few adapters change it."""
     if count == 0:
         return spec
     head = {part for call in spec.plain.head if isinstance(call, Linear) for part in call.weight.parts}

@@ -1,4 +1,4 @@
-"""What the user wants of a model: formats, lengths, streams, objectives, a price."""
+"""What the user asks of a model: formats, lengths, streams, objectives, a price."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ DEFAULT_OUTPUT_SHARE, DEFAULT_OUTPUT_TOKENS = 4, 512
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request is `prompt_tokens` read and `output_tokens` written; `concurrency` of them run all the time.
+    """What the user asks of a model. A request reads `prompt_tokens` and writes `output_tokens`; `concurrency` requests
+    run all the time.
 
     ttft_s, itl_s: objectives (types/objectives.py), None where there are none. price_per_hour: the price of the whole
     machine, in any currency. acceptance: the share of guessed tokens that is right; 0 where nothing is guessed.
     adapters: the number of places for adapters, each of adapter_rank; every request uses one. key_factors: the digest
-    of the key factors that are stored next to the model and are used with kv_format; empty without any.
-    encoder_bytes: the memory of what encodes images.
+    of the key factors that are stored next to the model and are used with kv_format; empty without any. encoder_bytes:
+    the memory of the image encoder in bytes.
     """
 
     weights: str
@@ -42,23 +43,24 @@ class Ask:
     encoder_bytes: int = 0
 
     def adapters_of(self, streams: int) -> int:
-        """The expected number of different adapters in a step of `streams` streams. All adapters are equally likely."""
+        """Returns the expected number of different adapters in a step of `streams` streams. All adapters are equally
+        likely."""
         count = self.adapters
         return max(1, round(count * (1 - (1 - 1 / count) ** streams))) if count and streams else 0
 
     @property
     def one_adapter(self) -> int:
-        """What one sequence has: a number, -1 for none."""
+        """The adapter of a single sequence: number 0, or -1 where there are no adapters."""
         return 0 if self.adapters else -1
 
     @property
     def context_tokens(self) -> int:
-        """Tokens of prompt and answer together."""
+        """The tokens of prompt and answer together."""
         return self.prompt_tokens + self.output_tokens
 
     @property
     def arithmetic(self) -> WeightKind:
-        """The kind of products that most of the work is."""
+        """The arithmetic in which most products are computed."""
         return WeightKind.INT8 if self.weights == STORED else weight_format(self.weights).kind.arithmetic
 
     @property
@@ -68,16 +70,16 @@ class Ask:
 
     @property
     def kv_words(self) -> str:
-        """The format of K and V for people: whether keys are calibrated too."""
+        """The format of K and V for people, with a note where keys are calibrated."""
         return f"{self.kv_format}, calibrated keys" if self.key_factors else self.kv_format
 
     def format_for(self, weight: Weight) -> WeightFormat:
-        """A `FormatChoice`."""
+        """Returns the format of a weight; the method is a `FormatChoice`."""
         return format_choice(self.weights)(weight)
 
 
 def usual_weights(spec: Model) -> str:
-    """What the engine takes where nothing is asked for."""
+    """Returns the weight format that the engine takes where none is asked for."""
     stored = any(weight.stored for weight in spec.program.weights)
     return usual_format(stored, spec.dtype, spec.task is Task.GENERATE)[0]
 
@@ -90,9 +92,9 @@ def make_ask(
     output_tokens: int | None = None,
     concurrency: int = 1,
 ) -> Ask:
-    """Fill in what was not given, as the engine would. Nothing is promised, and nothing has a price.
+    """Makes an `Ask` and fills in what was not given, as the engine would. It has no objectives and no price.
 
-    Raises ConfigError naming the option that cannot be.
+    Raises ConfigError that names the impossible option.
     """
     chosen = weights or usual_weights(spec)
     kept = kv_format or usual_kv_format(chosen, spec.has_latents, spec.widest_head)

@@ -1,4 +1,4 @@
-"""Finds which hardware of the catalogue suffices, and makes the error where none does."""
+"""Finds the hardware of the catalogue that suffices, and makes the error where none does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The smallest number of devices that does, or the largest that was tried. lacks: objectives it misses."""
+    """An entry of the catalogue with the smallest number of devices that suffices, or the largest number that was
+    tried. lacks: the objectives that it misses."""
 
     hardware: HardwareSpec
     expectation: Expectation
@@ -29,7 +30,7 @@ class Candidate:
 
 
 def lacking(ask: Ask, expectation: Expectation) -> tuple[str, ...]:
-    """What keeps this target from what was asked: "memory", "ttft", "itl"; empty where nothing does."""
+    """Returns what the target lacks for what was asked: "memory", "ttft", "itl"; empty where it lacks nothing."""
     found = []
     if expectation.room.sequences < ask.concurrency:
         found.append("memory")
@@ -44,12 +45,12 @@ def lacking(ask: Ask, expectation: Expectation) -> tuple[str, ...]:
 
 
 def candidates(spec: Model, ask: Ask, known: Sequence[HardwareSpec] = CATALOGUE) -> list[Candidate]:
-    """One for each entry of the catalogue that is on sale, in its order."""
+    """Returns a candidate for each entry of the catalogue that is on sale, in the catalogue's order."""
     return [_smallest(spec, ask, hardware) for hardware in known if not hardware.projected]
 
 
 def require_possible(spec: Model, ask: Ask, found: Sequence[Candidate], here: Expectation | None) -> None:
-    """Raises ConfigError naming the objective that neither the catalogue nor `here` meets."""
+    """Raises ConfigError that names the objective, where neither the catalogue nor `here` meets all objectives."""
     if any(each.does for each in found) or (here is not None and not lacking(ask, here)):
         return
     tried = [each.expectation for each in found] + ([here] if here is not None else [])
@@ -89,7 +90,7 @@ def require_possible(spec: Model, ask: Ask, found: Sequence[Candidate], here: Ex
 
 
 def seconds(value: float) -> str:
-    """0.05 -> "50 ms"."""
+    """Returns a time as text: 0.05 -> "50 ms"."""
     if value >= 1:
         return f"{value:,.3g} s" if value < 100 else f"{value:,.0f} s"
     return f"{1e3 * value:.3g} ms" if value >= 1e-3 else f"{1e6 * value:.3g} us"

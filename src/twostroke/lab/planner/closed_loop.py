@@ -1,4 +1,4 @@
-"""The closed loop: `concurrency` requests run all the time, each followed by the next at once."""
+"""The closed loop: `concurrency` requests run all the time, and each is followed by the next at once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 class Load:
     """The load of a closed loop, in which the same number of requests is always running.
 
-    itl_s: what 95% of a request's gaps do not pass, as `bench serve` and the scheduler mean an objective.
-    longest_gap_s: the longest of them. prefill_gap_share: the share of its gaps that hold another prompt's chunk.
+    itl_s: the value that 95% of a request's gaps do not exceed, as `bench serve` and the scheduler define the
+    objective. longest_gap_s: the longest gap of a request. prefill_gap_share: the share of its gaps that contain
+    another prompt's chunk.
     """
 
     streams: int
@@ -34,7 +35,7 @@ class Load:
 
 
 def decoding(ask: Ask, streams: int) -> list[Segment]:
-    """This many streams in the middle of their answers, with as many different adapters as is expected."""
+    """Returns `streams` streams in the middle of their answers, with the expected number of different adapters."""
     position, different = ask.prompt_tokens + ask.output_tokens // 2, ask.adapters_of(streams)
     if not different:
         return [Segment.decode(position)] * streams
@@ -42,10 +43,10 @@ def decoding(ask: Ask, streams: int) -> list[Segment]:
 
 
 def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> list[float]:
-    """Seconds of each step that reads a part of one prompt, with `others` streams decoding in it.
+    """Returns the seconds of each step that reads a part of one prompt, with `others` streams decoding in it.
 
-    A chunk next to streams is sized as the engine sizes it. It is as long as the ITL objective allows, or without one
-    as the default rule allows.
+    The engine's own rule sizes a chunk next to streams. The chunk is as long as the ITL objective allows, or without an
+    objective as long as the default rule allows.
     """
     streams = decoding(ask, others)
 
@@ -72,10 +73,10 @@ def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> l
 
 
 def closed_loop(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Load:
-    """One turn of the loop: every stream reads one prompt and writes one answer.
+    """Returns the load of the loop. In one turn every stream reads one prompt and writes one answer.
 
-    A chunk's step is a decode step for the other streams. So of a stream's gaps (streams - 1) * chunks hold a chunk of
-    another request, as far as the answer is that long. The rest are plain decode steps.
+    A chunk's step is a decode step for the other streams. Therefore (streams - 1) * chunks of a stream's gaps contain a
+    chunk of another request, or all its gaps where the answer has fewer. The other gaps are plain decode steps.
     """
     others = streams - 1
     steps_s = prompt_steps_s(ask, cost, step_tokens, others)

@@ -1,4 +1,5 @@
-"""The plan of a model that several processes hold together: what each needs, what fits, what steps cost."""
+"""The plan of a model that several processes hold together: the memory of each, the sequences that fit, the time of
+steps."""
 
 from __future__ import annotations
 
@@ -19,18 +20,19 @@ from twostroke.ops.quant.formats import format_choice
 from twostroke.types.errors import ConfigError, OutOfMemory
 
 MOST_LISTED = 8
-"""Ranks whose parts are computed one by one; of more, the leader's, which is as large as any."""
+"""The most ranks whose parts are computed one by one. For more ranks only the leader's part is computed, which is as
+large as any."""
 MOST_TRIED = 6
-"""Counts that are tried of each way, from the least that weights alone allow."""
+"""How many numbers of processes are tried of each way, from the least that the weights alone allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
     """One rank's or stage's part, in bytes. kv_bytes_per_token: the bytes in layers that keep every position.
 
-    sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: that it sends
-    in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: bytes sent in a decode step and in a prefill
-    step of the plan.
+    sequence_bytes: K, V and states of one sequence of the context. row_bytes, logit_row_bytes, meetings: what the part
+    sends in a step, see ExchangeWork. decode_sent_bytes, prefill_sent_bytes: the bytes sent in a decode step and in a
+    prefill step of the plan.
     """
 
     name: str
@@ -66,15 +68,14 @@ class DividedStep:
 
     @classmethod
     def of(cls, name: str, rows: int, found: StepPrediction) -> DividedStep:
-        """The step that a DividedCost predicts."""
+        """Makes the step of a prediction by a DividedCost."""
         return cls(name, rows, found.seconds, sum(part.seconds for part in found.parts if part.name == "exchange"))
 
 
 @dataclass(frozen=True, slots=True)
 class DividedPlan:
-    """target: the machine of each process. sequences: how many sequences of the asked context fit. whole_sequences: how
-    many fit where one process with this memory has the whole model.
-    """
+    """The plan over several processes. target: the machine of each process. sequences: how many sequences of the asked
+    context fit. whole_sequences: how many fit where one process with this memory has the whole model."""
 
     source: str
     ask: Ask
@@ -89,9 +90,8 @@ class DividedPlan:
 
 
 def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divided: ParallelPlan) -> DividedPlan:
-    """target: the machine of each process. Raises ConfigError where the model cannot be divided so. Raises OutOfMemory
-    where not one sequence fits, with the counts of processes that would suffice.
-    """
+    """Makes the plan. target: the machine of each process. Raises ConfigError where the model cannot be divided in this
+    way. Raises OutOfMemory where not one sequence fits, with the numbers of processes that would suffice."""
     division, step_tokens = divided.division, max(target.step_tokens, ask.concurrency)
     sizes = EngineSizes(ask.weights, ask.kv_kind, ask.context_tokens, ask.concurrency, step_tokens)
     needs = memory_needs(spec, division.parts(spec), sizes)
@@ -121,7 +121,7 @@ def make_divided_plan(source: str, spec: Model, ask: Ask, target: Target, divide
 
 
 def _loop_cost(spec: Model, ask: Ask, target: Target, divided: ParallelPlan, cost: StepCost) -> StepCost:
-    """What streams wait for, from one token to the next."""
+    """Returns the cost of the time that streams wait from one token to the next."""
     stages = stage_costs(spec, ask.weights, ask.kv_kind, target.machine, divided)
     return RoundCost(cost, StageTimes(stages)) if stages else cost
 
@@ -158,7 +158,7 @@ def _part_plan(
 
 
 def _sequences(needs: MemoryNeeds, memory_bytes: int) -> int:
-    """How many sequences of the asked context fit into the process that needs the most memory."""
+    """Returns how many sequences of the asked context fit into the process that needs the most memory."""
     left = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - needs.fixed_bytes
     return max(0, left // needs.caches.sequence_bytes(needs.caches.context_tokens))
 
@@ -180,7 +180,7 @@ def _too_big(spec: Model, needs: MemoryNeeds, sizes: EngineSizes, memory_bytes: 
 
 
 def _smallest(spec: Model, way: str, sizes: EngineSizes, memory_bytes: int) -> Iterator[Division]:
-    """The smallest division of this way whose parts fit; none where there is none among those tried."""
+    """Yields the smallest division of this way whose parts fit; nothing where no division that is tried fits."""
     whole = memory_needs(spec, [spec], sizes)
     room = int(memory_bytes * (1 - KEPT_FREE_SHARE)) - whole.process_bytes
     if room <= 0:

@@ -1,4 +1,4 @@
-"""A plan over several processes, as people read it and as plain JSON."""
+"""A plan over several processes, as text for people and as plain JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_COLUMNS = 8
 
 
 def divided_text(plan: DividedPlan) -> str:
-    """Sections, each a few lines."""
+    """Returns the plan as sections of a few lines each."""
     return "\n\n".join(
         "\n".join(lines)
         for lines in (_head(plan), list(_table(plan)), list(_steps(plan)), load_lines(plan.ask, plan.load), _said(plan))
@@ -40,7 +40,7 @@ def divided_text(plan: DividedPlan) -> str:
 
 
 def divided_json(plan: DividedPlan) -> dict[str, Any]:
-    """Plain values; seconds and bytes. A change of meaning raises "schema"."""
+    """Returns the plan as plain values in seconds and bytes. A change of meaning raises "schema"."""
     division, link = plan.divided.division, plan.divided.link
     return {
         "schema": SCHEMA,
@@ -67,7 +67,7 @@ def _head(plan: DividedPlan) -> list[str]:
 
 
 def _table(plan: DividedPlan) -> Iterator[str]:
-    """A column for each kind of part: neighbours that need the same stand in one."""
+    """Yields the lines of a table with a column for each kind of part. Neighbours that need the same share a column."""
     grouped = [list(parts) for _, parts in groupby(plan.parts, lambda part: [of(part) for _, of in LINES])]
     for first in range(0, len(grouped), MOST_COLUMNS):
         columns = grouped[first : first + MOST_COLUMNS]

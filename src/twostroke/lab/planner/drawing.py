@@ -1,4 +1,4 @@
-"""A picture as shapes, whatever file format it is stored in."""
+"""A picture as a list of shapes, independent of the file format in which it is stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BLACK, GREY, FAINT = "#000000", "#555555", "#e4e4e4"
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """Straight pieces through `points` (pixels from the left and the top)."""
+    """A line of straight pieces through `points` (pixels from the left and the top)."""
 
     points: tuple[tuple[float, float], ...]
     colour: str = BLACK
@@ -29,7 +29,8 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """One line of text, its baseline at y. anchor: "start", "middle" or "end" lies at x. pixels: the font's size."""
+    """One line of text, its baseline at y. anchor: the end of the line that lies at x: "start", "middle" or "end".
+    pixels: the font's size."""
 
     x: float
     y: float
@@ -42,7 +43,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing on white. Later shapes lie over earlier ones. Colours are #rrggbb."""
+    """A drawing on white. Later shapes cover earlier ones. Colours are #rrggbb."""
 
     width: int
     height: int

@@ -18,7 +18,7 @@ Pixels = NDArray[np.float32]
 
 
 def as_png(drawing: Drawing) -> bytes:
-    """The file's bytes; 8 bits a channel, RGB."""
+    """Returns the file's bytes; 8 bits a channel, RGB."""
     pixels = np.full((drawing.height * SCALE, drawing.width * SCALE, 3), 255, np.float32)
     for shape in drawing.shapes:
         if isinstance(shape, Words):
@@ -48,7 +48,7 @@ def _stroke(pixels: Pixels, stroke: Stroke) -> None:
 
 
 def _capsule(pixels: Pixels, begin: tuple[float, ...], end: tuple[float, ...], radius: float, colour: str) -> None:
-    """All points no further than `radius` from the line between two points."""
+    """Draws all points that are no further than `radius` from the line between two points."""
     (x0, y0), (x1, y1) = begin, end
     height, width = pixels.shape[:2]
     left, right = max(0, int(min(x0, x1) - radius - 1)), min(width, int(max(x0, x1) + radius + 2))

@@ -8,7 +8,7 @@ from twostroke.lab.planner.drawing import Dot, Drawing, Stroke, Words
 
 
 def as_svg(drawing: Drawing) -> bytes:
-    """The document, UTF-8."""
+    """Returns the document in UTF-8."""
     body = "\n".join(_shape(shape) for shape in drawing.shapes)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawing.width}" height="{drawing.height}" '

@@ -1,4 +1,4 @@
-"""What a model does on one target: memory, TTFT, ITL, throughput, the side of the ridge, the cost of a token."""
+"""What a model reaches on one target: memory, TTFT, ITL, throughput, the side of the ridge, the cost of a token."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Room:
 
     active_parameters: the parameters that one token uses; of experts only the chosen ones count. kv_bytes_per_token:
     the bytes in layers that keep every position. window_bytes_per_sequence: the most bytes in layers that keep a
-    window. kv_bytes_per_sequence: the bytes of both. state_bytes: what a sequence keeps besides K and V, whatever its
-    length. adapter_bytes: the bytes of all places for adapters. encoder_bytes: the memory of what encodes images.
+    window. kv_bytes_per_sequence: the bytes of both. state_bytes: the bytes of a sequence's states, which do not depend
+    on its length. adapter_bytes: the bytes of all places for adapters. encoder_bytes: the memory of the image encoder.
     """
 
     parameters: int
@@ -54,21 +54,22 @@ class Room:
 
     @property
     def needed_bytes(self) -> int:
-        """Weights, places for adapters, what encodes images, buffers and one sequence."""
+        """The bytes of weights, places for adapters, the image encoder, buffers and one sequence."""
         model_bytes = self.weight_bytes + self.adapter_bytes + self.encoder_bytes
         return model_bytes + self.buffer_bytes + self.sequence_bytes
 
     @property
     def sequence_bytes(self) -> int:
-        """K, V and states of one sequence."""
+        """The bytes of K, V and states of one sequence."""
         return self.kv_bytes_per_sequence + self.state_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One kind of step. rate: tokens a second of all streams. ceiling: what the limits allow.
+    """One kind of step. rate_tokens_per_s: the tokens a second of all streams. ceiling_tokens_per_s: the rate that the
+    limits allow.
 
-    intensity: FLOPs a byte. side: "memory" below the ridge, "arithmetic" above it.
+    memory_share: the share of the predicted seconds in which memory is the bound.
     """
 
     name: str
@@ -82,12 +83,12 @@ class Phase:
 
     @property
     def intensity_flops_per_byte(self) -> float:
-        """FLOPs for each byte of weights and K and V; activations stay in caches."""
+        """The FLOPs for each byte of weights and K and V. Activations stay in caches and do not count."""
         return self.work.flops / (self.work.weight_bytes + self.work.kv_bytes)
 
     @property
     def side(self) -> str:
-        """What bounds the work: arithmetic or memory, by its side of the roofline's ridge."""
+        """The bound of the work, by its side of the roofline's ridge: "memory" below it, "arithmetic" above it."""
         return ARITHMETIC if self.intensity_flops_per_byte > self.ridge_flops_per_byte else MEMORY
 
 
@@ -101,16 +102,17 @@ class Prices:
 
     @property
     def ratio(self) -> float:
-        """How many times an output token costs what an input token does."""
+        """The price of an output token divided by the price of an input token."""
         return self.output_per_million / self.input_per_million
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """All of it, for one target. load and prices are None where nothing fits (or no price is known).
+    """Everything that is predicted for one target. load and prices are None where no sequence fits; prices also where
+    no price is known.
 
-    prefill: one step of `prefill_tokens` of a prompt. ttft_alone_s: all steps of it. guessed: decode_one and decode,
-    with guesses, where the ask has an acceptance.
+    prefill: one step with `prefill_tokens` of a prompt. ttft_alone_s: the seconds of all steps of the prompt. guessed:
+    decode_one and decode with guesses, where the ask has an acceptance.
     """
 
     target: Target
@@ -126,18 +128,18 @@ class Expectation:
 
 
 def step_budget(ask: Ask, target: Target) -> int:
-    """Rows of one step: the target's, or twice the streams where those are many."""
+    """Returns the rows of one step: the target's number, or twice the number of streams where that is larger."""
     return max(target.step_tokens, 2 * ask.concurrency)
 
 
 @lru_cache(maxsize=8)
 def _parameters(spec: Model) -> tuple[int, int]:
-    """All parameters, and those that one token uses: counted once for all targets."""
+    """Returns the number of all parameters, and of those that one token uses. They are counted once for all targets."""
     return spec.parameters(), spec.plain.active_parameters
 
 
 def room_for(spec: Model, ask: Ask, target: Target) -> Room:
-    """Memory, with the share that the engine leaves free."""
+    """Returns the memory of the model on the target, with the share that the engine leaves free."""
     budget, context = step_budget(ask, target), ask.context_tokens
     caches = spec.cache_needs(ask.kv_kind, context, ask.concurrency, budget)
     sequence_bytes = caches.sequence_bytes(context)
@@ -156,7 +158,7 @@ def room_for(spec: Model, ask: Ask, target: Target) -> Room:
 
 
 def expect(spec: Model, ask: Ask, target: Target) -> Expectation:
-    """Everything about one target. Raises ConfigError where its measurement lacks the format."""
+    """Predicts everything for one target. Raises ConfigError where its measurement lacks the format."""
     cost = step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine)
     room = room_for(spec, ask, target)
     streams = max(1, min(ask.concurrency, room.sequences))

@@ -1,4 +1,5 @@
-"""Whether a model fits on this machine, by the arithmetic of `plan`: memory, the longest context, a token's time."""
+"""Tells whether a model fits on this machine, by the arithmetic of `plan`: memory, the longest context, a token's time.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ from twostroke.types.spec.hardware_guess import guessed_cpu
 
 @dataclass(frozen=True, slots=True)
 class MemoryFit:
-    """needed_bytes: weights, buffers and one sequence of the context that is planned. usable_bytes: the memory that is
-    available now, less what the engine leaves free. context: the longest sequence that fits. tokens_per_s: the
-    rate of one stream; None for a model that generates no text. measured: whether the rate follows from a measurement
-    of this machine."""
+    """How a model fits on this machine. needed_bytes: weights, buffers and one sequence of the context that is planned.
+    usable_bytes: the memory that is available now, less what the engine leaves free. context: the tokens of the longest
+    sequence that fits. tokens_per_s: the rate of one stream; None for a model that generates no text. measured: whether
+    the rate follows from a measurement of this machine."""
 
     needed_bytes: int
     usable_bytes: int
@@ -38,7 +39,7 @@ class MemoryFit:
 
     @property
     def words(self) -> str:
-        """One line for people."""
+        """Returns the fit as one line for people."""
         need = f"needs {self.needed_bytes / 1e9:,.2f} GB"
         if not self.fits:
             return f"no: {need}, and {self.usable_bytes / 1e9:,.2f} GB of memory are free for it"
@@ -49,8 +50,8 @@ class MemoryFit:
 
 
 def this_machine() -> tuple[Target, bool]:
-    """This machine as it was measured, and True; as it is guessed, and False. Nothing is measured now. Raises
-    BackendError where there are no kernels."""
+    """Returns this machine and whether it was measured: its stored measurement and True, or a guess and False. Measures
+    nothing. Raises BackendError where there are no kernels."""
     machine = read_machine()
     here = ThisMachine.read(machine=machine)
     kept = here.kept()
@@ -61,7 +62,7 @@ def this_machine() -> tuple[Target, bool]:
 
 
 def fit_of(found: PlannedModel) -> MemoryFit:
-    """The fit of a model whose description was read. Raises TwostrokeError where nothing can be planned."""
+    """Returns the fit of a model whose description was read. Raises TwostrokeError where nothing can be planned."""
     target, measured = this_machine()
     spec = found.spec
     ask = make_ask(spec)
@@ -74,7 +75,7 @@ def fit_of(found: PlannedModel) -> MemoryFit:
 
 
 def _longest(spec: Model, ask: Ask, room: Room, usable_bytes: int) -> int:
-    """Tokens of the longest sequence that fits next to weights and buffers."""
+    """Returns the tokens of the longest sequence that fits next to weights and buffers."""
     if room.needed_bytes > usable_bytes:
         return 0
     left = usable_bytes - room.needed_bytes
@@ -83,7 +84,7 @@ def _longest(spec: Model, ask: Ask, room: Room, usable_bytes: int) -> int:
 
 
 def fit_or_reason(found: PlannedModel) -> MemoryFit | str:
-    """The fit, or why none can be computed."""
+    """Returns the fit, or the reason why none can be computed."""
     try:
         return fit_of(found)
     except TwostrokeError as error:

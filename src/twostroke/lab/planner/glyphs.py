@@ -23,7 +23,7 @@ _FIRST, _UNKNOWN = ord(" "), ord("?")
 
 
 def columns_of(letter: str) -> bytes:
-    """Five columns of dots and an empty one; a question mark for letters that are not there."""
+    """Returns five columns of dots and an empty one; a question mark for letters that the font does not have."""
     known = letter if _FIRST <= ord(letter) < _FIRST + len(_COLUMNS) // GLYPH_COLUMNS else chr(_UNKNOWN)
     at = (ord(known) - _FIRST) * GLYPH_COLUMNS
     return _COLUMNS[at : at + GLYPH_COLUMNS] + b"\x00"

@@ -1,4 +1,4 @@
-"""Decode with guesses, of which a given share is right: how many a step should verify, and what that gains."""
+"""Decode with guesses of which a given share is right: how many a step should verify, and what they gain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from twostroke.engine.speculate.verify_time import VerifyTime, decoding_rows
 
 @dataclass(frozen=True, slots=True)
 class GuessedDecode:
-    """guesses: draft tokens of each stream and step; 0 where none pay. rate: tokens a second of all streams."""
+    """Decode with guesses. guesses: the draft tokens of each stream and step; 0 where none pay. rate_tokens_per_s: the
+    tokens a second of all streams."""
 
     streams: int
     acceptance: float
@@ -21,9 +22,11 @@ class GuessedDecode:
 
 
 def guessed_decode(cost: StepCost, streams: int, position: int, acceptance: float, adapters: int = 0) -> GuessedDecode:
-    """adapters: different ones of the streams.
+    """Returns the best number of guesses and the rate with them. adapters: the number of different adapters of the
+    streams.
 
-    What guesses cost to find is not in it: nothing for those that are looked up, steps of its own for a draft.
+    The time of finding guesses is not included. It is nothing for guesses that are looked up; a draft model needs steps
+    of its own.
     """
 
     def segments(count: int, at: int, guesses: int) -> list[Segment]:

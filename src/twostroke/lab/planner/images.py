@@ -1,6 +1,6 @@
-"""Images in a plan: how many tokens one of a given size becomes, what its encode takes, what the encoder needs.
+"""Images in a plan: the tokens of an image of a given size, the time of its encode, the memory of the encoder.
 
-Nothing but config.json, and the processor's settings where they are next to it, is read.
+Nothing is read but config.json, and the processor's settings where they are next to it.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.weights.json_file import read_object
 
 _TOKEN = re.compile(r"<[^<>\s]+>|\[[A-Z_]+\]|\s+|[^\s<>\[\]]{1,4}")
-"""Where there is no tokenizer: a mark is one token, and so is white space; words count a token for four characters."""
+"""Counts tokens where there is no tokenizer. A mark is one token, and so is white space; words count a token for four
+characters."""
 
 
 class ImageSize(Struct, frozen=True):
-    """Pixels."""
+    """The size of an image in pixels."""
 
     width: int
     height: int
@@ -45,8 +46,9 @@ class ImageSize(Struct, frozen=True):
 
 
 class PlannedImage(Struct, frozen=True):
-    """rows: the tokens that show each of its parts, which are encoded apart. tokens: these and the marks around.
-    sent_bytes: those of its rows on their way from a replica that encodes for others."""
+    """An image in a plan. rows: the number of tokens that show each of its parts, which are encoded separately. tokens:
+    the number of these tokens and of the marks around them. encode_s: the seconds of its encode. sent_bytes: the bytes
+    of its rows on their way from a replica that encodes for others."""
 
     width: int
     height: int
@@ -56,14 +58,15 @@ class PlannedImage(Struct, frozen=True):
     sent_bytes: int = 0
 
     def as_json(self) -> dict[str, float]:
-        """Plain values."""
+        """Returns the image as plain values."""
         counts = {"parts": len(self.rows), "rows": sum(self.rows), "tokens": self.tokens}
         size = {"width": self.width, "height": self.height}
         return {**size, **counts, "encode_s": self.encode_s, "sent_bytes": self.sent_bytes}
 
 
 class PlannedSight(Struct, frozen=True):
-    """What reads images. most_rows: the most rows of a part. count: the tokens of a text."""
+    """The part of a model that reads images. most_rows: the most rows of a part. count: returns the number of tokens of
+    a text."""
 
     encoder: SightEncoder
     processor: Processor
@@ -77,17 +80,17 @@ class PlannedSight(Struct, frozen=True):
         return 4 * sum(value.width for value in (program.logits, *program.kept))
 
     def num_bytes(self, weights: str) -> int:
-        """The memory of the encoder, with the rows that are kept."""
+        """Returns the bytes of the encoder, with the cached rows of images."""
         found = encoder_bytes(self.encoder, self.most_rows, weights)
         return found.weights + found.buffers + IMAGE_CACHE
 
     def cost(self, weights: str, machine: HardwareSpec | Calibration) -> EncodeCost:
-        """What encodes cost. Raises ConfigError where the machine was not measured with these weights."""
+        """Returns the cost of encodes. Raises ConfigError where the machine was not measured with these weights."""
         work = work_of(self.encoder.model, weights, encoder_kv(weights))
         return encode_cost(self.encoder, step_cost(work, machine))
 
     def image(self, size: ImageSize, weights: str, machine: HardwareSpec | Calibration) -> PlannedImage:
-        """An image of this size. Raises ConfigError as `cost` does."""
+        """Returns the plan of an image of this size. Raises ConfigError as `cost` does."""
         cut = self.processor.cut(size.width, size.height)
         lines = cut.lines(self.encoder.sight.patching)
         rows = [each * columns for each, columns in lines]
@@ -99,7 +102,7 @@ class PlannedSight(Struct, frozen=True):
 
 
 def parse_size(text: str) -> ImageSize:
-    """ "1024x768". Raises ValueError."""
+    """Parses a size such as "1024x768". Raises ValueError."""
     found = re.fullmatch(r"\s*([1-9]\d{0,4})\s*[xX*]\s*([1-9]\d{0,4})\s*", text)
     if found is None:
         raise ValueError("write WIDTHxHEIGHT in pixels, such as 1024x768")
@@ -107,9 +110,9 @@ def parse_size(text: str) -> ImageSize:
 
 
 def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> PlannedSight | None:
-    """What reads a model's images; None where nothing does. folder: where its config.json is.
+    """Returns the part of a model that reads images; None where there is none. folder: the folder of its config.json.
 
-    wanted: raises ConfigError in place of None.
+    wanted: True to raise ConfigError in place of None.
     """
     resolver = Resolver({})
     resolver.put(ModelSettings.model, source, "asked for")
@@ -128,7 +131,7 @@ def find_sight(source: str, spec: Model, folder: Path, *, wanted: bool) -> Plann
 
 
 def counter(folder: Path) -> Callable[[str], int]:
-    """Counts the tokens of a text, by the model's tokenizer where it is here."""
+    """Returns a function that counts the tokens of a text, by the model's tokenizer where `folder` has one."""
     if not (folder / "tokenizer.json").is_file():
         return lambda text: len(_TOKEN.findall(text))
     tokenizer, _ = texts_of(Resolver({}), folder)
@@ -142,8 +145,8 @@ def with_images(
     machine: HardwareSpec | Calibration,
     most_tokens: int | None = None,
 ) -> tuple[PlannedImage, ...]:
-    """The images of each prompt. texts: their sizes. most_tokens: what a prompt may have; None for the ask's. Raises
-    ConfigError for a wrong size, and where the prompt is shorter than its images."""
+    """Returns the images of each prompt. texts: their sizes. most_tokens: the most tokens of a prompt; None for the
+    ask's number. Raises ConfigError for a wrong size, and where the prompt is shorter than its images."""
     if sight is None:
         return ()
     try:
@@ -161,7 +164,7 @@ def with_images(
 
 
 def image_lines(images: tuple[PlannedImage, ...], encoder_bytes: str, ttft: str) -> list[str]:
-    """The section of a plan. encoder_bytes, ttft: in words."""
+    """Returns the section of a plan about images. encoder_bytes, ttft: figures as text."""
     lines = [f"encoder of images   {encoder_bytes:>12}   weights, buffers and the rows of images that are kept"]
     for each in images:
         parts = f" in {len(each.rows)} parts" if len(each.rows) > 1 else ""

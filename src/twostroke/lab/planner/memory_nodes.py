@@ -1,7 +1,7 @@
-"""A machine of several memory nodes: whether one process, a rank on each node or a replica on each of them does most.
+"""A machine of several memory nodes: whether one process, a rank on each node or a replica on each node is the fastest.
 
-The figures are predictions from the guess of a processor that was not measured, because only their ratios count. Nobody
-has run any of it on such a machine.
+The figures are predictions from the guess of a processor that was not measured, because only their ratios count. None
+of the ways has been run on such a machine.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ GUESSED_LINK = LinkRates(GUESSED_MEETING_S, GUESSED_BYTES_PER_S, "as a guess")
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """way: ONE, RANKS or REPLICAS, `count` of them. reason: words for the user. rates: the predicted tokens a second
-    of each possible way. streams: the sequences that decode together in this prediction."""
+    """The chosen way. way: ONE, RANKS or REPLICAS, `count` of them. reason: words for the user. rates: the predicted
+    tokens a second of each possible way. streams: the sequences that decode together in this prediction."""
 
     way: str
     count: int
@@ -46,24 +46,24 @@ class NodeChoice:
 
     @property
     def options(self) -> dict[str, str]:
-        """The engine's options that ask for it."""
+        """The engine's options that ask for the chosen way."""
         return {"tensor_parallel": str(self.count)} if self.way == RANKS else {}
 
     @property
     def replicas(self) -> int | None:
-        """How many replicas; None for none."""
+        """The number of replicas; None where the way is another one."""
         return self.count if self.way == REPLICAS else None
 
     @property
     def flag(self) -> str:
-        """The option of `serve` that asks for it."""
+        """The option of `serve` that asks for the chosen way."""
         flags = {RANKS: f"--tensor-parallel {self.count}", REPLICAS: f"--replicas {self.count}"}
         return flags.get(self.way, "--one-process")
 
 
 def nodes_of(machine: Machine, level: str, threads: int | None = None) -> Nodes | None:
-    """The nodes of this machine; None where there is one, or fewer threads than nodes, as under a quota. threads: those
-    that are asked for; None for one on each core."""
+    """Returns the nodes of this machine. Returns None where there is one, or fewer threads than nodes, as under a
+    quota. threads: the number of threads that is asked for; None for one on each core."""
     topology, count, all_threads = machine.topology, len(machine.placing.nodes), threads or machine.cores
     if topology is None or count < 2 or all_threads < count:
         return None
@@ -78,8 +78,8 @@ def choose_way(
     link: LinkRates | None = None,
     refused: Mapping[str, str] = MappingProxyType({}),
 ) -> NodeChoice:
-    """What decodes most at `ask.concurrency` streams. refused: ways that cannot be, with the reason. link: the measured
-    exchange of processes of this machine; None takes a guess."""
+    """Returns the way that decodes the most tokens a second at `ask.concurrency` streams. refused: impossible ways,
+    with the reason. link: the measured exchange of processes of this machine; None takes a guess."""
     streams, count = ask.concurrency, nodes.count
     why = {**_impossible(spec, room, count), **refused}
     rates = {ONE: _rate(spec, ask, streams, _spread(nodes))}
@@ -97,7 +97,7 @@ def choose_way(
 
 
 def node_words(spec: Model, ask: Ask, target: Target) -> str:
-    """What to start on this machine and why; empty where it has one memory node."""
+    """Returns what to start on this machine and why; an empty text where it has one memory node."""
     if target.nodes is None:
         return ""
     found = choose_way(spec, ask, room_for(spec, ask, target), target.nodes, target.link)
@@ -105,7 +105,7 @@ def node_words(spec: Model, ask: Ask, target: Target) -> str:
 
 
 def _impossible(spec: Model, room: Room, count: int) -> dict[str, str]:
-    """The ways that this model or this memory excludes, with the reason."""
+    """Returns the ways that this model or this memory excludes, with the reason."""
     found = {}
     try:
         _division(count).own(spec)
@@ -126,12 +126,13 @@ def _division(count: int) -> Division:
 
 
 def _node(nodes: Nodes) -> HardwareSpec:
-    """One node, which reads its own memory."""
+    """Returns the hardware of one node, which reads its own memory."""
     return guessed_cpu(nodes.threads, nodes.level)
 
 
 def _spread(nodes: Nodes) -> HardwareSpec:
-    """All nodes under one process: memory lies anywhere, and all but one of N parts of it are far."""
+    """Returns the hardware of all nodes under one process. Its memory is spread over the nodes, so that N - 1 of N
+    parts are on a far node."""
     node, count = _node(nodes), nodes.count
     slower = (1 + (count - 1) * nodes.far) / count
     return replace(
@@ -146,18 +147,20 @@ def _spread(nodes: Nodes) -> HardwareSpec:
 def _rate(
     spec: Model, ask: Ask, streams: int, machine: HardwareSpec, divided: ParallelPlan | None = None
 ) -> float:
-    """Tokens a second of so many streams that decode together on one machine, or on ranks of such machines."""
+    """Returns the tokens a second of `streams` streams that decode together on one machine, or on ranks of such
+    machines."""
     cost = cost_of(spec, ask.weights, ask.kv_kind, machine, divided)
     return streams / cost.predict(decoding(ask, streams)).seconds
 
 
 def _evenness(streams: int, busy: int) -> float:
-    """The share of the streams that the busiest replica would have if all had as many as it."""
+    """Returns the number of streams divided by the number that would run if every replica had as many as the busiest
+    one."""
     return streams / (busy * math.ceil(streams / busy))
 
 
 def _reason(way: str, rates: dict[str, float], nodes: Nodes, streams: int, why: dict[str, str]) -> str:
-    """Why this way, with the gain, and why others were left out."""
+    """Returns why this way was chosen, with its gain, and why others were left out."""
     far = (nodes.count - 1) / nodes.count
     of_streams = "one stream" if streams == 1 else f"{streams} streams"
     left_out = "".join(f"; {name} cannot be: {reason}" for name, reason in why.items() if name != way)

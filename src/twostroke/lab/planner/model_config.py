@@ -1,7 +1,7 @@
 """Reads a model's config.json alone. The model is the embedded one, a folder, a hub id, or a GGUF file, whose keys take
 the place of config.json.
 
-Of a hub id nothing else is downloaded; of a folder with quantized weights their headers are read.
+For a hub id nothing else is downloaded. For a folder with quantized weights the headers of the weights are read.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from twostroke.weights.tensors import with_prefix
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """source: what was asked for. spec: its shape. quantized: how its weights are quantized, for people; "" for plain
-    ones, and where only config.json is here. keys: the factors of keys that lie next to its weights. folder: where its
-    config.json is."""
+    """A model to plan. source: the name that was asked for. spec: its shape. quantized: how its weights are quantized,
+    for people; "" for plain weights, and where only config.json is present. keys: the factors of keys that are stored
+    next to its weights. folder: the folder of its config.json."""
 
     source: str
     spec: Model
@@ -46,7 +46,8 @@ class PlannedModel:
 def read_model(
     model: str, revision: str | None = None, endpoint: str | None = None, cache_dir: Path | None = None
 ) -> PlannedModel:
-    """Raises ModelNotFound; ConfigError naming the field where config.json lacks what a plan needs."""
+    """Reads the model. Raises ModelNotFound. Raises ConfigError that names the field where config.json lacks what a
+    plan needs."""
     gguf, name = False, meant(model)
     if name == EMBEDDED:
         path = spark_path() / "config.json"
@@ -70,12 +71,13 @@ def read_model(
 
 
 def read_header(source: str, path: Path) -> PlannedModel:
-    """The model of a GGUF file whose header alone may be here. Nothing is kept. Raises ModelError."""
+    """Reads the model of a GGUF file of which only the header may be present. Stores nothing. Raises ModelError."""
     return _planned(source, unfold(path, None) / "config.json", gguf=True)
 
 
 def _planned(model: str, path: Path, gguf: bool) -> PlannedModel:
-    """What config.json at `path` says, and headers of quantized weights next to it. gguf: a GGUF file says it all."""
+    """Reads the config.json at `path`, and the headers of quantized weights next to it. gguf: whether it comes from a
+    GGUF file, which describes everything."""
     if not gguf and scheme_in(path.parent) is not None and _has_weights(path.parent):
         return _quantized(model, path.parent)
     if gguf:
@@ -94,7 +96,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _quantized(model: str, folder: Path) -> PlannedModel:
-    """The formats of a folder's matrices are known from their headers alone."""
+    """Reads a folder with quantized weights. The formats of its matrices are known from the headers alone."""
     spec = read_folder(folder)
     with Checkpoint.open(folder) as checkpoint:
         return PlannedModel(model, spec, kept_sentence(spec, with_prefix(checkpoint, spec)) or "")

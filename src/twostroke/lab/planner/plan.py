@@ -1,4 +1,5 @@
-"""The whole plan of one model: expectation on one target, what of the catalogue would do, assumptions, plain JSON."""
+"""The whole plan of one model: expectation on one target, the hardware of the catalogue that suffices, assumptions,
+plain JSON."""
 
 from __future__ import annotations
 
@@ -22,12 +23,14 @@ from twostroke.types.spec.hardware import HardwareSpec
 from twostroke.types.spec.hardware_catalogue import CATALOGUE
 
 SCHEMA = 2
-"""2: load.itl_s and a candidate's itl_s are the 95th percentile of a request's gaps; the mean is mean_itl_s."""
+"""The version of the JSON. 2: load.itl_s and a candidate's itl_s are the 95th percentile of a request's gaps; the mean
+is mean_itl_s."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """lacks: what keeps the target from what was asked; empty where nothing does. images: those of each prompt."""
+    """The plan of one model. lacks: what the target lacks for what was asked; empty where it lacks nothing. images: the
+    images of each prompt."""
 
     source: str
     spec: Model
@@ -44,7 +47,7 @@ class ModelPlan:
 def make_plan(
     source: str, spec: Model, ask: Ask, target: Target, known: Sequence[HardwareSpec] = CATALOGUE
 ) -> ModelPlan:
-    """Raises ConfigError where no hardware can do what is asked, naming the objective."""
+    """Makes the plan. Raises ConfigError that names the objective, where no hardware can do what is asked."""
     expectation = expect(spec, ask, target)
     found = candidates(spec, ask, known)
     require_possible(spec, ask, found, expectation)
@@ -93,7 +96,7 @@ def _assumptions(spec: Model, ask: Ask, target: Target, room: Room) -> list[str]
 
 
 def plan_json(plan: ModelPlan) -> dict[str, Any]:
-    """Plain values; seconds, bytes, tokens a second. A change of meaning raises "schema"."""
+    """Returns the plan as plain values in seconds, bytes and tokens a second. A change of meaning raises "schema"."""
     expectation, ask = plan.expectation, plan.ask
     load, prices = expectation.load, expectation.prices
     return {

@@ -1,4 +1,4 @@
-"""A plan as people read it."""
+"""A plan as text for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LACK_WORDS = {"memory": "does not hold them", "ttft": "TTFT too long", "itl": "I
 
 
 def plan_text(plan: ModelPlan) -> str:
-    """Sections, each a few lines."""
+    """Returns the plan as sections of a few lines each."""
     sections = [
         *(_head(plan), _memory(plan), _images(plan), _phases(plan), _load(plan), _prices(plan), _catalogue(plan)),
         ["What would change it:", *(f"  - {saving.words}" for saving in plan.savings)],
@@ -32,7 +32,7 @@ def plan_text(plan: ModelPlan) -> str:
 
 
 def size(num_bytes: float) -> str:
-    """Bytes in the unit that fits."""
+    """Returns a number of bytes as text, in the unit that fits."""
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if num_bytes >= factor:
             return (
@@ -42,7 +42,7 @@ def size(num_bytes: float) -> str:
 
 
 def rate(tokens_per_s: float) -> str:
-    """Tokens a second."""
+    """Returns a rate as text, in tokens a second."""
     return f"{tokens_per_s:,.1f} tok/s" if tokens_per_s < 100 else f"{tokens_per_s:,.0f} tok/s"
 
 
@@ -103,7 +103,8 @@ def _images(plan: ModelPlan) -> list[str]:
 
 
 def _cache_lines(room: Room, context_tokens: int) -> Iterator[str]:
-    """What grows with a sequence, and what windows and states bound."""
+    """Yields a line for the memory that grows with a sequence, and lines for the memory that windows and states bound.
+    """
     if room.kv_bytes_per_token:
         yield f"K and V a token     {size(room.kv_bytes_per_token):>12}"
     if room.window_bytes_per_sequence:
@@ -152,7 +153,7 @@ def _load(plan: ModelPlan) -> list[str]:
 
 
 def load_lines(ask: Ask, load: Load) -> list[str]:
-    """The closed loop's figures, and which objectives they meet."""
+    """Returns the closed loop's figures, and which objectives they meet."""
     lines = [
         f"{ask.concurrency} at a time, {ask.prompt_tokens:,} tokens in and {ask.output_tokens:,} out: "
         f"TTFT {seconds(load.ttft_s)}; ITL {seconds(load.itl_s)} for 95% of a request's gaps, "
@@ -180,7 +181,7 @@ def _prices(plan: ModelPlan) -> list[str]:
 
 
 def price_reason(found: Expectation, ratio: float) -> str:
-    """Why an output token does not cost what an input token costs."""
+    """Returns a sentence about why an output token does not cost what an input token costs."""
     streams = found.decode.streams
     tokens = f"{streams} token{'s' if streams > 1 else ''}"
     return (
@@ -199,7 +200,7 @@ def _catalogue(plan: ModelPlan) -> list[str]:
 
 
 def _candidate_lines(found: list[Candidate]) -> Iterator[str]:
-    """The fastest first, and of the rest only the names."""
+    """Yields a line for each of the fastest candidates, the fastest first, and only the names of the rest."""
     ordered = sorted(found, key=lambda each: -_written(each))
     for each in ordered[:MOST_CANDIDATES]:
         target, load = each.expectation.target, each.expectation.load
@@ -217,7 +218,7 @@ def _written(candidate: Candidate) -> float:
 
 
 def _lacking_lines(found: list[Candidate]) -> Iterator[str]:
-    """One line for each reason."""
+    """Yields one line for each reason why hardware would not do."""
     by_lack: dict[str, list[str]] = {}
     for each in found:
         by_lack.setdefault(", ".join(LACK_WORDS[lack] for lack in each.lacks), []).append(each.hardware.name)

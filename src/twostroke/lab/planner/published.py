@@ -1,4 +1,4 @@
-"""Round figures that articles give, next to what the formula gives."""
+"""Round figures that articles give, next to the results of the formula."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from twostroke.ops.program.model import Model
 
 @dataclass(frozen=True, slots=True)
 class RoundFigure:
-    """layers, kv_elements: the shape of the model that was published with it (kv_elements: elements of K in one layer
-    and token). tokens: the tokens in the KV cache.
+    """A published figure of a KV cache. layers, kv_elements: the shape of the model that was published with it
+    (kv_elements: elements of K in one layer and token). tokens: the tokens in the KV cache.
 
-    published_bytes: the published figure; the formula decides.
+    published_bytes: the published figure in bytes; the formula decides.
     """
 
     said: str
@@ -23,11 +23,11 @@ class RoundFigure:
     published_bytes: float
 
     def formula_bytes(self) -> int:
-        """2 x layers x kv_heads x head_dim x 2 bytes x tokens."""
+        """The bytes by the formula: 2 x layers x kv_heads x head_dim x 2 bytes x tokens."""
         return 2 * self.layers * self.kv_elements * 2 * self.tokens
 
     def words(self) -> str:
-        """The published figure, and the right one."""
+        """Returns a sentence with the published figure and the right one."""
         exact = self.formula_bytes()
         ratio = streams_for_bytes(self.published_bytes, exact)
         about = f"about {ratio:.0f} sequences' worth" if ratio >= 10 else f"{ratio:.1f} times that"
@@ -43,7 +43,8 @@ ROUND_FIGURES = (
 
 
 def weight_words(spec: Model, weights: str, weight_bytes: int) -> str | None:
-    """Parameters times bits is less than what is stored; None where the difference is under 1%."""
+    """Returns a sentence about stored weights that are larger than parameters times bits; None where the difference is
+    under 1%."""
     bits = {"f32": 32, "bf16": 16, "int8": 8, "int4": 4}.get(weights)
     if bits is None:
         return None  # as a file has them
@@ -57,7 +58,7 @@ def weight_words(spec: Model, weights: str, weight_bytes: int) -> str | None:
 
 
 def figures_for(spec: Model, weights: str, weight_bytes: int) -> list[str]:
-    """The published figures for a model of this shape, corrected."""
+    """Returns the published figures for a model of this shape, corrected."""
     kinds = spec.paged_kinds
     shape = (spec.num_layers, kinds[0].kv_heads * kinds[0].head_dim if kinds else 0)
     found = [figure.words() for figure in ROUND_FIGURES if (figure.layers, figure.kv_elements) == shape]

@@ -23,18 +23,18 @@ class Axes:
         self.low, self.high = math.floor(math.log10(lowest)), math.ceil(math.log10(highest))
 
     def x(self, intensity: float) -> float:
-        """Pixels from the left."""
+        """Returns the pixels from the left."""
         share = (math.log10(intensity) - DECADES_X[0]) / (DECADES_X[1] - DECADES_X[0])
         return LEFT + min(1.0, max(0.0, share)) * (WIDTH - LEFT - RIGHT)
 
     def y(self, flops_per_s: float) -> float:
-        """Pixels from the top."""
+        """Returns the pixels from the top."""
         share = (math.log10(flops_per_s) - self.low) / (self.high - self.low)
         return HEIGHT - BOTTOM - min(1.0, max(0.0, share)) * (HEIGHT - TOP - BOTTOM)
 
 
 def roofline(title: str, found: Expectation) -> Drawing:
-    """The picture of one expectation."""
+    """Draws the picture of one expectation."""
     peak = found.prefill.ridge_flops_per_byte * found.target.read_bytes_per_s
     slope = found.target.read_bytes_per_s
     phases = list({phase.streams: phase for phase in (found.decode_one, found.decode)}.values())

@@ -1,4 +1,5 @@
-"""What would make it faster or smaller, by how much: narrower weights and K and V, speculation, pages."""
+"""Changes that would make a model faster or smaller, and by how much: narrower weights and K and V, speculation, pages.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +30,13 @@ NARROWER = {
     **dict.fromkeys(("int8", "int6", "int5"), ("int4",)),
 }
 ACCEPTANCE, DRAFT_TOKENS, DRAFT_SHARE = 0.8, 4, 0.05
-"""A draft model that is right often and small next to the model."""
+"""The assumptions for speculation: a draft model that is right often and small next to the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """gain: how many times faster one stream decodes; 1 where it saves memory alone."""
+    """A change that saves time or memory. gain: how many times faster one stream decodes; 1 where the change saves only
+    memory."""
 
     name: str
     gain: float
@@ -42,13 +44,13 @@ class Saving:
 
 
 def savings(spec: Model, ask: Ask, target: Target) -> tuple[Saving, ...]:
-    """Each against the plan as it is, one at a time."""
+    """Returns the savings. Each is a single change, compared with the plan as it is."""
     found = [*_narrower_weights(spec, ask, target), *_narrower_kv(spec, ask, target), _speculation(spec, ask, target)]
     return (*found, _pages(spec, ask), _disk(spec, ask, target)) if spec.paged_kinds else tuple(found)
 
 
 def needed_read_words(spec: Model, ask: Ask) -> str | None:
-    """The bandwidth that the ITL asked for takes at the least; None where none was asked for."""
+    """Returns a sentence about the least bandwidth that the ITL objective takes; None without an ITL objective."""
     if ask.itl_s is None:
         return None
     token_bytes = _token_bytes(spec, ask)
@@ -60,17 +62,19 @@ def needed_read_words(spec: Model, ask: Ask) -> str | None:
 
 
 def _token_bytes(spec: Model, ask: Ask) -> int:
-    """Weights, K and V in the middle of an answer, and states, which are read and written."""
+    """Returns the bytes that a token moves: weights, K and V in the middle of an answer, and states, which are read and
+    written."""
     return spec.weight_bytes(ask.format_for) + _kv_bytes(spec, ask) + 2 * spec.state_bytes()
 
 
 def _kv_bytes(spec: Model, ask: Ask) -> int:
-    """K and V that a token in the middle of an answer reads."""
+    """Returns the bytes of K and V that a token in the middle of an answer reads."""
     return spec.kv_bytes_seen(ask.kv_kind, ask.prompt_tokens + ask.output_tokens // 2)
 
 
 def _decode_s(spec: Model, ask: Ask, target: Target, rows: int = 1) -> float:
-    """Seconds of a step with `rows` new positions of one stream. Raises ConfigError for a format not measured."""
+    """Returns the seconds of a step with `rows` new positions of one stream. Raises ConfigError for a format not
+    measured."""
     cost = step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine)
     position = ask.prompt_tokens + ask.output_tokens // 2
     return cost.predict([Segment(position, rows, True, Role.DECODE, adapter=ask.one_adapter)]).seconds
@@ -125,7 +129,7 @@ def _pages(spec: Model, ask: Ask) -> Saving:
 
 
 def _disk(spec: Model, ask: Ask, target: Target) -> Saving:
-    """A prompt that was sent before, after its pages have left the memory."""
+    """Returns the saving for a prompt that was sent before, after its pages have left the memory."""
     price = DiskPrice(step_cost(work_of(spec, ask.weights, ask.kv_kind), target.machine), target.step_tokens)
     num_bytes = spec.kv_bytes_seen(ask.kv_kind, ask.prompt_tokens) + spec.state_bytes()
     reading_s, computing_s = price.reading_s(num_bytes), price.computing_s(0, ask.prompt_tokens)

@@ -1,4 +1,4 @@
-"""What a plan is made for: this machine as measured or as guessed, or an entry of the catalogue."""
+"""The machine for which a plan is made: this machine as measured or as guessed, or an entry of the catalogue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURE = "twostroke doctor --fresh"
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The memory nodes of a machine. threads: those that compute on each of them. far: see Topology."""
+    """The memory nodes of a machine. threads: the number of threads that compute on each node. far: see Topology."""
 
     count: int
     threads: int
@@ -37,11 +37,12 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """memory_bytes: the memory of all devices together, or what is available here now. step_tokens: a step's token
-    budget. nodes: memory nodes that a process would spread over; None for one.
+    """The machine for which a plan is made. memory_bytes: the memory of all devices together, or the memory that is
+    available on this machine now. step_tokens: a step's token budget. nodes: memory nodes over which a process would
+    spread; None for a single node.
 
-    read_bytes_per_s: peak of the catalogue, or measured here. link: how processes of this machine exchange; None where
-    nobody knows.
+    read_bytes_per_s: the catalogue's peak, or the measured rate of this machine. link: how processes of this machine
+    exchange; None where it is unknown.
     """
 
     name: str
@@ -56,20 +57,20 @@ class Target:
 
     @property
     def is_gpu(self) -> bool:
-        """Is it a GPU of the catalogue?"""
+        """Whether the target is a GPU of the catalogue."""
         return isinstance(self.machine, HardwareSpec) and self.machine.kind is HardwareClass.GPU
 
     def peak_ops_per_s(self, kind: WeightKind) -> float:
-        """The peak rate of products with weights of this kind."""
+        """Returns the peak rate of products with weights of this kind."""
         return self.machine.product_rate(kind)
 
     def ridge_flops_per_byte(self, kind: WeightKind) -> float:
-        """Steps of more FLOPs a byte are bound by arithmetic."""
+        """Returns the FLOPs a byte of the roofline's ridge. Steps with more FLOPs a byte are bound by arithmetic."""
         return self.peak_ops_per_s(kind) / self.read_bytes_per_s
 
 
 def catalogue_target(hardware: HardwareSpec) -> Target:
-    """An entry of the catalogue, perhaps split over several devices."""
+    """Returns the target of an entry of the catalogue, which may be split over several devices."""
     shares = hardware.efficiency
     said = [
         f"{hardware.title}: {hardware.source}" + (f"; {hardware.note}" if hardware.note else ""),
@@ -84,7 +85,7 @@ def catalogue_target(hardware: HardwareSpec) -> Target:
 
 
 def here_target(calibration: Calibration, available_bytes: int) -> Target:
-    """The target that is this machine."""
+    """Returns the target of this machine, as it was measured."""
     said = [
         f"{calibration.title}, {calibration.threads} threads, as measured by `twostroke doctor`: times are put "
         "together from the kernels' measured times, not from peaks",
@@ -99,7 +100,8 @@ def here_target(calibration: Calibration, available_bytes: int) -> Target:
 
 
 def guessed_target(guess: HardwareSpec, available_bytes: int, why: TwostrokeError) -> Target:
-    """This machine where it could not be measured. why: what kept the doctor from it."""
+    """Returns the target of this machine where it could not be measured. why: the error that kept the doctor from
+    measuring."""
     reason = " ".join(each for each in (why.what, why.why) if each)
     said = (
         f"this machine was not measured, so all its times follow from a guess. {reason} `{MEASURE}` measures it",
@@ -111,7 +113,8 @@ def guessed_target(guess: HardwareSpec, available_bytes: int, why: TwostrokeErro
 
 
 def named_target(asked: str) -> Target:
-    """ "h100-sxm", or "4xh100-sxm". Raises ConfigError with the nearest name, or for too many devices."""
+    """Returns the target of a name such as "h100-sxm" or "4xh100-sxm". Raises ConfigError with the nearest name, or for
+    too many devices."""
     match = re.fullmatch(r"\s*(\d{1,4})\s*[xX*]\s*(.+)", asked)
     devices, name = (int(match[1]), match[2]) if match else (1, asked)
     hardware = find_hardware(name, CATALOGUE)
@@ -127,5 +130,5 @@ def named_target(asked: str) -> Target:
 
 
 def device_counts(hardware: HardwareSpec) -> tuple[int, ...]:
-    """Powers of two that are tried."""
+    """Returns the numbers of devices that are tried: powers of two."""
     return tuple(count for count in (1, 2, 4, 8) if count <= MAX_DEVICES[hardware.kind])

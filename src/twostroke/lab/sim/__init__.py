@@ -1,1 +1,1 @@
-"""The production heart under a virtual clock, with predictions in place of a model."""
+"""The production scheduler and cache under a virtual clock, with predictions in place of a model."""

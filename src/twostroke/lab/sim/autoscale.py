@@ -1,4 +1,4 @@
-"""How many replicas there should be: enough for the requests that are under way, with patience before one is ended."""
+"""Decides how many replicas there should be: enough for the requests under way, with some delay before one is ended."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Autoscale:
-    """low to high replicas; one for every `per_replica` requests under way, looked at every every_s seconds.
+    """The rule. low, high: the least and the most replicas. per_replica: the requests under way for which there is one
+    replica. every_s: the seconds between two looks at the load.
 
-    start_s: until a new one takes requests. patience_s: fewer must have been enough all this time before one is ended.
+    start_s: the seconds until a new replica takes requests. patience_s: how long fewer replicas must have been enough
+    before one is ended.
     """
 
     low: int
@@ -22,15 +24,15 @@ class Autoscale:
 
 
 class Autoscaler:
-    """Says how many are wanted; keeps how long fewer would have done."""
+    """Decides how many replicas are wanted, and keeps how long fewer would have been enough."""
 
     def __init__(self, rule: Autoscale) -> None:
         self.rule = rule
         self._fewer_since_s: float | None = None
 
     def wanted(self, under_way: int, have: int, now_s: float) -> int:
-        """How many replicas to have: more at once where more are needed, one fewer at a time after the rule's
-        patience."""
+        """Returns how many replicas to have. More are started at once where more are needed; after the rule's patience
+        one fewer at a time is wanted."""
         rule = self.rule
         needed = min(rule.high, max(rule.low, math.ceil(under_way / rule.per_replica)))
         if needed >= have:

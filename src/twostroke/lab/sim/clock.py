@@ -1,4 +1,4 @@
-"""A clock that goes on only when it is set."""
+"""A clock that advances only when it is told to."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class VirtualClock:
         return self.now_s
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. Raises ValueError for a step back."""
+        """Lets time pass. Raises ValueError for a negative number of seconds."""
         if seconds < 0:
             raise ValueError(f"time does not go back by {-seconds} s")
         self.now_s += seconds
 
     def advance_to(self, at_s: float) -> None:
-        """Let time pass until at_s; a moment that is past changes nothing."""
+        """Lets time pass until at_s. A time in the past changes nothing."""
         self.now_s = max(self.now_s, at_s)

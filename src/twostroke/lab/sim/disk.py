@@ -1,4 +1,5 @@
-"""A disk in a simulation: production decides what is read and written, and each transfer takes predicted seconds."""
+"""A disk in a simulation. Production code decides what is read and written, and each transfer takes predicted seconds.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ from twostroke.lab.sim.clock import VirtualClock
 
 
 class SimulatedDisk(Struct, frozen=True):
-    """limit_bytes: what it keeps at most. read_rate, write_rate: bytes a second. copy_rate: bytes a second between the
-    pool and a buffer, while no step is computed. page_bytes: the bytes of a page in each group of layers. state_bytes:
-    the bytes of one state."""
+    """The figures of a disk. limit_bytes: the most bytes that it keeps. read_rate, write_rate: bytes a second.
+    copy_rate: bytes a second between the pool and a buffer, while no step is computed. page_bytes: the bytes of a page
+    in each group of layers. state_bytes: the bytes of one state."""
 
     limit_bytes: int
     read_rate: float
@@ -39,7 +40,7 @@ class SimulatedDisk(Struct, frozen=True):
     state_bytes: int = 0
 
     def attach(self, cache: CacheManager, cost: StepCost, step_tokens: int, clock: VirtualClock) -> AttachedDisk:
-        """An empty disk for this cache."""
+        """Makes an empty disk for this cache."""
         store = _Store(self.limit_bytes, clock)
         reader, writer = _Reader(store, self.read_rate, clock), _Writer(store, self.write_rate, clock)
         store.settle = writer.settle
@@ -57,7 +58,7 @@ class AttachedDisk(Struct, frozen=True):
 
     @property
     def next_s(self) -> float:
-        """When the next transfer ends; infinity where there is none."""
+        """The time at which the next transfer ends; infinity where there is none."""
         return min(self.reader.next_s, self.writer.next_s)
 
 
@@ -73,12 +74,12 @@ class _Parts:
         return len(self._zeros[group])
 
     def read_part(self, group: int, place: int) -> bytes:
-        """See PartMemory. The copy takes its time."""
+        """See PartMemory. The copy takes simulated time."""
         self._clock.advance(len(self._zeros[group]) / self._disk.copy_rate)
         return self._zeros[group]
 
     def write_part(self, group: int, place: int, data: bytes) -> None:
-        """See PartMemory. The copy takes its time."""
+        """See PartMemory. The copy takes simulated time."""
         self._clock.advance(len(data) / self._disk.copy_rate)
 
 
@@ -88,7 +89,7 @@ class _File(Struct):
 
 
 class _Store:
-    """Satisfies PartStore. Ids are places: there is nobody to hide them from."""
+    """Satisfies PartStore. Ids are plain places, because a simulation has nobody to hide them from."""
 
     def __init__(self, limit_bytes: int, clock: VirtualClock) -> None:
         self.counts = DiskCounts()
@@ -107,7 +108,7 @@ class _Store:
         return self._index.find(part_id)
 
     def add(self, writing: DiskWriting, at_s: float) -> None:
-        """A file is written whole."""
+        """Adds a file that is written as a whole."""
         for name in writing.files:
             self.use(name, at_s + writing.stay_s)
         size = size_of(writing.parts)
@@ -129,12 +130,12 @@ class _Store:
         self.counts.written_bytes += size
 
     def use(self, name: str, at_s: float) -> None:
-        """The file is used at this time, or is to stay until then."""
+        """Records that the file is used at this time, or is to stay until then."""
         if name in self._files:
             self._files[name].used_s = max(self._files[name].used_s, at_s)
 
     def _make_room(self, size: int) -> None:
-        """The files that were used longest ago leave."""
+        """Removes the files that were used longest ago."""
         known = (FoundFile(name, file.size, int(1e9 * file.used_s)) for name, file in self._files.items())
         for file in leaving(known, self._limit, size):
             self._index.forget(file.name)
@@ -143,7 +144,7 @@ class _Store:
 
 
 class _Reader:
-    """Satisfies PartReader: one reading after the other."""
+    """Satisfies PartReader. It does one reading after the other."""
 
     def __init__(self, store: _Store, rate: float, clock: VirtualClock) -> None:
         self._store, self._rate, self._clock = store, rate, clock
@@ -152,7 +153,7 @@ class _Reader:
 
     @property
     def next_s(self) -> float:
-        """When the next answer is there; infinity where none is owed."""
+        """The time of the next answer; infinity where none is owed."""
         return self._owed[0][0] if self._owed else math.inf
 
     def ask(self, reading: DiskReading) -> None:
@@ -164,7 +165,7 @@ class _Reader:
         return any(reading.key == key for at_s, reading, _ in self._owed if at_s > self._clock())
 
     def take(self, seconds: float = 0.0) -> list[DiskAnswer]:
-        """See PartReader. The clock of a simulation does not wait here."""
+        """See PartReader. A simulation's clock does not wait here."""
         found = []
         while self._owed and self._owed[0][0] <= self._clock():
             at_s, reading, took_s = self._owed.popleft()
@@ -180,7 +181,7 @@ class _Reader:
 
 
 class _Writer:
-    """Satisfies PartWriter: one file after the other."""
+    """Satisfies PartWriter. It writes one file after the other."""
 
     def __init__(self, store: _Store, rate: float, clock: VirtualClock) -> None:
         self._store, self._rate, self._clock = store, rate, clock
@@ -190,7 +191,7 @@ class _Writer:
 
     @property
     def next_s(self) -> float:
-        """When the next file is written; infinity where none waits."""
+        """The time at which the next file is written; infinity where none waits."""
         return self._queue[0][0] if self._queue else math.inf
 
     @property
@@ -219,7 +220,7 @@ class _Writer:
         """See PartWriter."""
 
     def settle(self) -> None:
-        """What is written by now can be found."""
+        """Adds the files that are written by now to the store, where they can be found."""
         while self._queue and self._queue[0][0] <= self._clock():
             at_s, writing = self._queue.popleft()
             self._queued_bytes -= size_of(writing.parts)

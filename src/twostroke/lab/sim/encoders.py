@@ -1,4 +1,5 @@
-"""Replicas of a simulated fleet that encode images for the others, as production's front chooses them."""
+"""Replicas of a simulated fleet that encode images for the others. They are chosen as production's front chooses them.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +16,16 @@ from twostroke.types.request import Request
 
 
 class Encoders:
-    """Each encodes one image after the other. link, traffic: rows travel as pages do."""
+    """The replicas that encode. Each encodes one image after the other. link, traffic: image rows travel as pages do.
+    """
 
     def __init__(self, members: Sequence[Member], images: SimulatedImages, link: Link, traffic: Traffic) -> None:
         self._members, self._images, self._link, self._traffic = members, images, link, traffic
         self._free_s = {member.replica.name: 0.0 for member in members}
 
     def rows_there_s(self, request: Request, receiver: Member, at_s: float) -> float | None:
-        """When the image rows of a request are at the replica that computes it; None where that one encodes them.
-        at_s: when the request comes."""
+        """Returns the time at which the image rows of a request are at the replica that computes the request; None
+        where that replica encodes them itself. at_s: the arrival time of the request."""
         tiles = [span.tile for span in request.images]
         rows, own_s = sum(tile.rows for tile in tiles), sum(map(self._images.cost.tile_s, tiles))
         if not rows:

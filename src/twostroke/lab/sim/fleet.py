@@ -32,11 +32,13 @@ REFUSED = "longer than the context or the KV pool"
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """replicas take requests. decoders: where there are some, the others only read prompts and send K and V to them.
-    encoders: replicas that encode images for the others (`--role encode`).
+    """The replicas of a fleet. replicas: the number that take requests. decoders: the number that decode; where there
+    are some, the others only read prompts and send K and V to them. encoders: the number that encode images for the
+    others (`--role encode`).
 
-    autoscale: replicas come and go instead of being `replicas`; not with decoders (ConfigError). What the setup
-    promises is kept where it can be: with decoders, the TTFT by those that read, the ITL by those that decode.
+    autoscale: the rule by which replicas come and go, in place of `replicas`; not with decoders (ConfigError). The
+    setup's objectives are kept where they can be: with decoders, the TTFT by the replicas that read, the ITL by those
+    that decode.
     """
 
     setup: ReplicaSetup
@@ -66,8 +68,8 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class FleetOutcome:
-    """seen: what each request experienced, in order of arrival. readers, decoders, encoders: all replicas that were
-    ever started.
+    """The outcome of a run. seen: what each request experienced, in order of arrival. readers, decoders, encoders: all
+    replicas that were ever started.
 
     end_s: when the last request ended. scaling: (time, replicas that are paid for from then on). recomputed_tokens:
     prompt tokens that decoders computed again although they had been sent, because they were evicted meanwhile.
@@ -89,12 +91,12 @@ class FleetOutcome:
 
     @property
     def replica_s(self) -> float:
-        """Time of all replicas that is paid for: starting and idle time included."""
+        """The seconds of all replicas that are paid for, with starting and idle time."""
         return sum((self.end_s if member.to_s is None else member.to_s) - member.from_s for member in self.members)
 
 
 class Fleet:
-    """A fleet for one run. watch: is called with each step of each replica."""
+    """A fleet for one run. watch: called with each step of each replica."""
 
     def __init__(self, plan: FleetPlan, router: Router, watch: StepWatch | None = None, *, skips: bool = True) -> None:
         self._plan, self._router, self._watch, self._skips = plan, router, watch, skips
@@ -122,10 +124,9 @@ class Fleet:
     def run(
         self, workload: Iterable[WorkloadRequest], users: int | None = None, until_s: float | None = None
     ) -> FleetOutcome:
-        """Serve requests until the last has ended. Requests come at their times, which rise, or in a closed loop of
-        `users` users. In a closed loop each user asks the next question when the last is answered. Nothing comes after
-        until_s.
-        """
+        """Serves requests until the last has ended. Requests come at their times, which rise, or in a closed loop of
+        `users` users. In a closed loop each user asks the next question when the last is answered. No request comes
+        after until_s."""
         self._requests = enumerate(workload)
         self._until_s = math.inf if until_s is None else until_s
         if users is None:
@@ -142,7 +143,7 @@ class Fleet:
         return FleetOutcome(seen, self._readers, self._decoders, *rest, self._encoding)
 
     def on_event(self, replica: Replica, event: Event) -> None:
-        """See Listener. An end is known to routers when it happens, which is at the end of the step."""
+        """See Listener. Routers learn of an end when it happens, which is at the end of the step."""
         if not isinstance(event, FinishedEvent):
             self._notebook.on_event(replica, event)
             return
@@ -166,14 +167,14 @@ class Fleet:
         self._time.at(found[1].arrival_s, arrive)
 
     def _ask_next(self, now_s: float) -> None:
-        """One user of a closed loop asks; a question that is refused is followed by the next at once."""
+        """Lets one user of a closed loop ask. A question that is refused is followed by the next at once."""
         for number, asked in self._requests if now_s <= self._until_s else ():
             if self._arrive(number, replace(asked, arrival_s=now_s)):
                 return
         self._arrivals_left = False
 
     def _arrive(self, number: int, asked: WorkloadRequest) -> bool:
-        """Route a request; False where it is refused."""
+        """Routes a request. Returns False where it is refused."""
         name = str(number)
         seen = self._notebook.open(name, asked)
         if not self._plan.setup.can_serve(asked.prompt_tokens, asked.output_tokens):
@@ -196,7 +197,7 @@ class Fleet:
         return True
 
     def _submit_with_rows(self, member: Member, request: Request, rows_s: float) -> None:
-        """The request waits for its image rows, which are there at rows_s."""
+        """Submits the request once its image rows have arrived, at rows_s."""
         member.requests += 1  # routers count it from now on
 
         def deliver(now_s: float) -> None:
@@ -238,7 +239,8 @@ class Fleet:
             self._ask_next(event.at_s)
 
     def _hand_over(self, number: int, asked: WorkloadRequest, sender: Member, at_s: float) -> None:
-        """The prompt has been read: its K and V go to a decoder, which takes the request when they are there."""
+        """Hands over a request whose prompt has been read. Its K and V go to a decoder, which takes the request when
+        they have arrived."""
         receiver = self._decode_router.choose(asked, self._decoders)
         read = heart_request(asked, number, str(number), self._plan.setup.adapters)
         request = replace(
@@ -271,7 +273,7 @@ class Fleet:
         return member
 
     def _scale(self, now_s: float) -> None:
-        """Look at the load; start or drain replicas."""
+        """Looks at the load, and starts or drains replicas."""
         if self._scaler is None or not (self._arrivals_left or self._live):
             return
         self._time.at(now_s + self._scaler.rule.every_s, self._scale)

@@ -1,4 +1,4 @@
-"""Less garbage collection while a simulation runs: it makes many small objects that stay, and almost no cycles.
+"""Collects garbage less often while a simulation runs, which makes many small objects that stay, and almost no cycles.
 
 Python's collector walks all young objects after each 700 new ones: a tenth of a simulation's time.
 """
@@ -14,8 +14,8 @@ YOUNG_OBJECTS = 500_000
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Collect garbage less often until the end, then as before. For the owner of the process, whose thresholds
-    change."""
+    """Collects garbage less often inside the context. Only the owner of the process may use it, because the thresholds
+    hold for the whole process."""
     before = gc.get_threshold()
     gc.set_threshold(max(YOUNG_OBJECTS, before[0]) if before[0] else 0, *before[1:])
     try:

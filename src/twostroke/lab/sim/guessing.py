@@ -1,4 +1,4 @@
-"""Guesses of a simulated engine: the production guesser with a proposer whose share of right guesses is set."""
+"""Guesses of a simulated engine: the production guesser with a proposer that is right at a set rate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AgreeingProposer:
         return [self._guess(*each) for each in wanted]
 
     def _guess(self, request: Request, known: Sequence[int], most: int) -> Guess:
-        """The guess at this place of the answer. It is always the same, so that runs can be repeated."""
+        """Returns the guess at this place of the answer. It is always the same, so that runs can be repeated."""
         at = len(known) - len(request.prompt_token_ids)
         right = invented_tokens(request, at, most)
         return Guess([token if self._agrees(request, at + place) else WRONG_TOKEN for place, token in enumerate(right)])
@@ -41,10 +41,11 @@ class AgreeingProposer:
         return Draws(request.seed * 1_000_003 + place).uniform() < self._rate
 
     def ended(self, request: Request, known: Sequence[int]) -> None:
-        """Do nothing."""
+        """Does nothing."""
 
 
 def simulated_guesser(cost: StepCost, rate: float) -> Guesser:
-    """The guesser as `assemble` builds it, with this one proposer. It decides as in production how many guesses pay."""
+    """Returns the guesser as `assemble` builds it, with AgreeingProposer alone. It decides as in production how many
+    guesses pay."""
     limiter = GuessLimiter(VerifyTime(cost))
     return Guesser({"on": (AgreeingProposer(rate),)}, "on", limiter, Acceptance())

@@ -1,4 +1,4 @@
-"""Images in a simulation: each prompt begins with some of its own, whose encodes take their predicted seconds."""
+"""Images in a simulation: each prompt begins with images of its own, whose encodes take their predicted seconds."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ KEYS_OF_ONE = 1 << 16
 
 
 class SimulatedImages(Struct, frozen=True):
-    """rows: the image rows of each part of a prompt's images. tokens: all of them, with the marks around. cost: what
-    encodes cost, piece by piece. row_bytes: those of an image row on its way to another replica."""
+    """The images of each prompt. rows: the image rows of each part. tokens: the number of all image rows and of the
+    marks around them. cost: the cost of encodes, piece by piece. row_bytes: the bytes of an image row on its way to
+    another replica."""
 
     rows: tuple[int, ...]
     tokens: int
@@ -30,7 +31,8 @@ class SimulatedImages(Struct, frozen=True):
     row_bytes: int = 0
 
     def shown_by(self, request: Request) -> Request:
-        """The request with images of its own at the beginning of its prompt; as it is where they do not fit."""
+        """Returns the request with images of its own at the beginning of its prompt; unchanged where they do not fit.
+        """
         if len(request.prompt_token_ids) <= self.tokens:
             return request
         spans, at = [], 0
@@ -42,7 +44,7 @@ class SimulatedImages(Struct, frozen=True):
 
 
 class EncodingExecutor:
-    """Satisfies engine.executor.Executor: before what `own` does, the time of encodes passes. known: keys of tiles that
+    """Satisfies engine.executor.Executor. The time of encodes passes before `own` executes. known: keys of tiles that
     another replica has encoded."""
 
     def __init__(
@@ -52,7 +54,8 @@ class EncodingExecutor:
         self._walks: dict[int, EncodeWalk] = {}
 
     def execute(self, plan: Plan) -> StepResult:
-        """Pieces of the tile that the plan names, and all of those whose positions it computes."""
+        """Encodes pieces of the tile that the plan names, and all of each tile whose positions the plan computes; then
+        executes the plan."""
         taken = list[EncodePiece]()
         done: set[int] = set()
         if plan.encode is not None:
@@ -70,7 +73,7 @@ class EncodingExecutor:
         return replace(result, encodes=encodes, model_s=result.model_s + spent_s)
 
     def _work(self, tile: ImageTile, most_s: float, taken: list[EncodePiece], done: set[int]) -> None:
-        """Pieces of a tile that take at most so long together, at least one."""
+        """Takes pieces of a tile that take at most most_s seconds together; at least one piece."""
         if tile.key in self._known:
             done.add(tile.key)
             return

@@ -1,4 +1,4 @@
-"""What a client would have seen of each simulated request: observations, for the bench's figures."""
+"""Observations of each simulated request, as a client would have made them, for the bench's figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from twostroke.types.request import Request
 
 @dataclass(slots=True)
 class Seen:
-    """One request. ends_s: when the steps of its tokens ended, so far: 8 bytes each. where: replicas that served it."""
+    """What was seen of one request. ends_s: the ends of the steps that gave its tokens so far, in seconds; 8 bytes
+    each. where: the replicas that served it."""
 
     asked: WorkloadRequest
     ends_s: array[float] = field(default_factory=lambda: array("d"))
@@ -30,7 +31,7 @@ class Seen:
         return self.ends_s.tolist()
 
     def observation(self) -> Observation:
-        """The observation as the load generator would have made it."""
+        """Returns the observation as the load generator would have made it."""
         asked = self.asked
         return Observation(
             intended_s=asked.arrival_s,
@@ -46,13 +47,13 @@ class Seen:
 
 
 class Notebook:
-    """A Listener that writes down everything, by request id."""
+    """A Listener that records everything, by request id."""
 
     def __init__(self) -> None:
         self.seen: dict[str, Seen] = {}
 
     def open(self, name: str, asked: WorkloadRequest) -> Seen:
-        """A request is on its way."""
+        """Begins the record of a request that is on its way."""
         self.seen[name] = seen = Seen(asked)
         return seen
 

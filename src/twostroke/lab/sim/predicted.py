@@ -1,5 +1,4 @@
-"""An executor that computes nothing: a step takes as long as the cost model says, tokens follow from request and place.
-"""
+"""An executor that computes nothing. A step takes the predicted time, and its tokens follow from request and place."""
 
 from __future__ import annotations
 
@@ -13,25 +12,26 @@ from twostroke.types.request import Request
 from twostroke.types.result import SampledToken, StepResult
 
 NextToken = Callable[[PlannedSequence, int], int]
-"""(planned, place): the token that follows the known ones and `place` more of a draft."""
+"""Takes (planned, place) and returns the token that follows the known tokens and `place` draft tokens."""
 
 OUTPUT_TOKEN_BASE = 1 << 52
-"""Invented output tokens begin here, far from those of invented prompts, so that only equal requests share pages."""
+"""The first of the invented output tokens. It is far from those of invented prompts, so that only equal requests share
+pages."""
 
 
 def invented_tokens(request: Request, first: int, count: int) -> range:
-    """Output tokens [first, first + count): they depend on the request's seed and the output position alone."""
+    """Returns output tokens [first, first + count). They depend on the request's seed and the output position alone."""
     start = OUTPUT_TOKEN_BASE + (request.seed << 20) + first
     return range(start, start + count)
 
 
 def invented_token(sequence: PlannedSequence, place: int) -> int:
-    """The one that follows the known tokens and `place` more of a draft."""
+    """Returns the token that follows the known tokens and `place` draft tokens."""
     return OUTPUT_TOKEN_BASE + (sequence.request.seed << 20) + sequence.num_output_tokens + place
 
 
 def tokens_of(planned: PlannedSequence, next_token: NextToken = invented_token) -> tuple[SampledToken, ...]:
-    """What a sequence that samples gets: the tokens of its draft that are right, and the one after them."""
+    """Returns the tokens of a sequence that samples: the draft tokens that are right, and the token after them."""
     found = [next_token(planned, 0)]
     for place, guess in enumerate(planned.draft_token_ids, 1):
         if found[-1] != guess:
@@ -41,9 +41,10 @@ def tokens_of(planned: PlannedSequence, next_token: NextToken = invented_token) 
 
 
 class PredictedExecutor:
-    """Satisfies engine.executor.Executor. The clock goes on by the predicted seconds of each plan.
+    """Satisfies engine.executor.Executor. The clock advances by the predicted seconds of each plan.
 
-    beside: positions of sequences that compute one row each and are not in the plan; their tokens are not reported.
+    beside: returns the positions of sequences that compute one row each and are not in the plan; their tokens are not
+    reported.
     """
 
     def __init__(
@@ -59,8 +60,8 @@ class PredictedExecutor:
         self._beside = beside
 
     def execute(self, plan: Plan) -> StepResult:
-        """Let the predicted time pass; for each sequence that samples the tokens of its draft that are right, and the
-        one after them."""
+        """Lets the predicted time pass. Each sequence that samples gets the draft tokens that are right, and the token
+        after them."""
         planned, starts = plan.sequences, self._beside()
         prediction = self._cost.predict_beside(starts, planned) if starts else self._cost.predict(planned)
         sampled = {each.request.request_id: tokens_of(each, self._next_token) for each in planned if each.samples}

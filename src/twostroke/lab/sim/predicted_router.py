@@ -11,13 +11,15 @@ from twostroke.lab.sim.routing import Member, prefix_keys
 from twostroke.lab.workload.request import WorkloadRequest
 
 PREFILL_TOKENS = 256
-"""The chunk whose predicted time gives the cost of a prompt token, as a replica reports it to its front."""
+"""The tokens of the chunk whose predicted time gives the cost of a prompt token, as a replica reports it to its front.
+"""
 
 
 class PredictedSeconds:
-    """The replica where a request costs the fewest predicted seconds. Satisfies Router.
+    """Chooses the replica on which a request costs the fewest predicted seconds. Satisfies Router.
 
-    A front gets a replica's load with a delay of up to a beat; here it is always as at the arrival.
+    A front learns a replica's load with a delay of up to a beat. In this simulation the load is always that at the
+    arrival.
     """
 
     looks_inside = True

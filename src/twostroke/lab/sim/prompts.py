@@ -1,4 +1,5 @@
-"""Requests of a workload as requests of the heart: invented tokens, equal exactly where the workload says so."""
+"""Makes requests for the scheduler from those of a workload. Their tokens are invented, and equal exactly where the
+workload's blocks are equal."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from twostroke.types.request import Request
 from twostroke.types.sampling_params import SamplingParams
 
 OWN_TOKEN_BASE = 1 << 50
-"""Tokens of prompts like no other begin here; those of shared blocks below it."""
+"""The first token id of parts of prompts that are like no other. The ids of shared blocks lie below it."""
 
 MOST_PROMPT_TOKENS = 1 << 24
 GREEDY = SamplingParams(temperature=0.0)
@@ -19,7 +20,8 @@ NO_ENDS: frozenset[int] = frozenset()
 
 
 def prompt_tokens(asked: WorkloadRequest, number: int) -> tuple[int, ...]:
-    """Blocks with equal ids have equal tokens; tokens that no block covers are unique. number: the request's number."""
+    """Returns the prompt's tokens. Blocks with equal ids have equal tokens; tokens that no block covers are unique.
+    number: the request's number."""
     count, block = asked.prompt_tokens, asked.block_tokens
     own = OWN_TOKEN_BASE + number * MOST_PROMPT_TOKENS
     if not asked.block_ids:
@@ -29,9 +31,11 @@ def prompt_tokens(asked: WorkloadRequest, number: int) -> tuple[int, ...]:
 
 
 def heart_request(asked: WorkloadRequest, number: int, name: str, adapters: int = 0) -> Request:
-    """What a scheduler is given. number: unique in the run; the request's invented output depends on it alone.
+    """Returns the request that a scheduler is given. number: unique in the run; the request's invented output depends
+    on it alone.
 
-    adapters: their number; the request uses one, drawn by its own number. Pages are shared within an adapter alone.
+    adapters: the number of adapters. The request uses one, drawn by its own number. Pages are shared only within an
+    adapter.
     """
     adapter = Draws(number).below(adapters) if adapters else -1
     return Request(

@@ -13,7 +13,7 @@ from twostroke.types.result import StepResult
 
 
 class StepRecorder:
-    """Satisfies StepWatch. records: the steps' records by the replica's name, in order of time."""
+    """Satisfies StepWatch. records: the records of steps by the replica's name, in order of time."""
 
     def __init__(self) -> None:
         self.records: dict[str, list[Record]] = {}

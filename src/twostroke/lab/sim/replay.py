@@ -1,4 +1,4 @@
-"""Records of a real server (or of a simulation) as a workload, and their steps against a cost model.
+"""Makes a workload of the records of a real server (or of a simulation), and compares their steps with a cost model.
 
 Token ids are not recorded. A prompt that was scored is scored again: all of it is computed, whatever is cached.
 Prefixes that were found are found again: such a prompt begins with the blocks of the latest earlier prompt that was
@@ -22,9 +22,10 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def workload_of(records: Iterable[Record], source: str) -> list[WorkloadRequest]:
-    """The requests that were answered, or where none was those that the steps show; the first arrives at 0.
+    """Returns the requests that were answered, or where there are none, the requests that the steps show. The first
+    arrives at 0.
 
-    An answer is tokens, or the scores of a whole prompt. Raises ConfigError where there is none.
+    An answer is tokens, or the scores of a whole prompt. Raises ConfigError where there are no requests.
     """
     found = list(records)
     steps = [record for record in found if isinstance(record, StepRecord)]
@@ -51,7 +52,7 @@ def workload_of(records: Iterable[Record], source: str) -> list[WorkloadRequest]
 
 
 def _scored_rows(steps: Iterable[StepRecord]) -> Counter[str]:
-    """How many rows of each request were scored, by request id; 0 for one without."""
+    """Returns how many rows of each request were scored, by request id; 0 for a request without scores."""
     found: Counter[str] = Counter()
     for step in steps:
         for each in step.sequences:
@@ -61,7 +62,8 @@ def _scored_rows(steps: Iterable[StepRecord]) -> Counter[str]:
 
 
 def _answered(record: RequestRecord, scored: Mapping[str, int]) -> bool:
-    """Tokens were made; or none was asked for, and every token of the prompt after the first has its score."""
+    """Returns whether the request was answered. Either tokens were made; or none was asked for, and every token of the
+    prompt after the first has its score."""
     return record.num_output_tokens > 0 or 0 < record.num_prompt_tokens - 1 == scored[record.request_id]
 
 
@@ -84,7 +86,7 @@ def _unfinished(steps: Sequence[StepRecord]) -> list[RequestRecord]:
 
 
 def _blocks(ended: Sequence[RequestRecord]) -> list[tuple[int, ...]]:
-    """Ids of each prompt's full pages."""
+    """Returns the ids of each prompt's full pages."""
     found: list[tuple[int, ...]] = []
     fresh = 0
     for record in ended:
@@ -99,7 +101,8 @@ def _blocks(ended: Sequence[RequestRecord]) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class StepErrors:
-    """Predicted over measured seconds of recorded steps, minus 1; and of all of them together."""
+    """Errors of predictions. decode, mixed: the distribution of predicted over measured seconds of a step, minus 1.
+    measured_s, predicted_s: the seconds of all steps together."""
 
     decode: Summary | None
     mixed: Summary | None
@@ -108,12 +111,12 @@ class StepErrors:
 
     @property
     def total(self) -> float:
-        """Predicted over measured seconds of all steps together, minus 1."""
+        """The predicted seconds of all steps together, divided by the measured seconds, minus 1."""
         return self.predicted_s / self.measured_s - 1 if self.measured_s else 0.0
 
 
 def step_errors(records: Iterable[Record], cost: StepCost) -> StepErrors:
-    """How well a cost model predicts the steps of a real run. decode: steps without prefill."""
+    """Returns how well a cost model predicts the steps of a real run. decode: steps without prefill."""
     decode: list[float] = []
     mixed: list[float] = []
     measured_s = predicted_s = 0.0

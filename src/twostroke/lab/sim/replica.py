@@ -1,4 +1,4 @@
-"""One engine under a virtual clock: the production heart, stepped as its shells step it."""
+"""One engine under a virtual clock: the production scheduler and cache, stepped as the engine steps them."""
 
 from __future__ import annotations
 
@@ -31,45 +31,50 @@ from twostroke.types.result import StepResult
 
 REFUSED = "refused: it would have been late"
 MOST_AHEAD = 256
-"""Steps that are looked ahead at a time; an arrival among them throws the rest away."""
+"""The most steps that are looked ahead at a time. An arrival among these steps discards the rest."""
 
 
 MOST_ENDS = 4096
-"""Ends of steps that are kept until their tokens are reported."""
+"""The most ends of steps that are kept until their tokens are reported."""
 
 
 class Listener(Protocol):
-    """Called for the events of a replica in order of its time; for a stream's tokens only when they are needed."""
+    """Called for the events of a replica in order of its time. A stream's tokens are reported only when they are
+    needed."""
 
     def on_event(self, replica: Replica, event: Event) -> None:
-        """A token, or the end of a request."""
+        """Takes a token, or the end of a request."""
 
     def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
-        """The request got one token at each of these times; called before any other event of the request."""
+        """Takes the times at which the request got one token each. It is called before any other event of the request.
+        """
 
 
 class StepWatch(Protocol):
     """Called for each single step."""
 
     def on_arrival(self, replica: Replica, request: Request) -> None:
-        """A request enters the scheduler's queue."""
+        """Called when a request enters the scheduler's queue."""
 
     def on_computed(self, replica: Replica, plan: Plan, result: StepResult, begin_s: float, commit_s: float) -> None:
-        """A plan was computed and is not committed yet: what it holds of live sequences is as it was planned."""
+        """Called when a plan was computed and is not committed yet. The live sequences in the plan are still as
+        planned."""
 
     def on_step(self, replica: Replica, step: Step, end_s: float) -> None:
-        """One step, after its events."""
+        """Called with one step, after its events."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """Steady steps that are known and not yet done. times_s: when each one ends. begin_s: when the first begins."""
+    """Steady steps that are known and not yet done. times_s: the end of each step. begin_s: the beginning of the first
+    step."""
 
     begin_s: float
     times_s: list[float]
 
     def begun_before(self, at_s: float) -> int:
-        """How many of them begin before at_s; times rise, but not strictly where a step costs nothing."""
+        """Returns how many of the steps begin before at_s. Times never decrease, but may be equal where a step costs
+        nothing."""
         if self.begin_s >= at_s:
             return 0
         count = 1
@@ -79,17 +84,18 @@ class _Run:
 
 
 def _untold(_request_id: str, _tokens: int, _seconds: float) -> None:
-    """Nobody is told of what a disk gave."""
+    """Ignores what a disk gave, because a simulation reports it to nobody."""
 
 
 class Replica:
-    """Requests that arrive during a step are taken in when it ends, as the engine's step thread does it.
+    """One engine. Requests that arrive during a step are taken in when it ends, as the engine's step thread does.
 
-    busy_s: time spent in steps. steps: the number of steps. last_step_s: the seconds of the last step.
-    outstanding: requests submitted and not ended; arrived or not.
-    skips: True does many steps at a time where nothing but one more token for each stream can happen, with the same
-    result (tests/sim/test_steady.py). A watch needs each step, so with one nothing is skipped; nor with adapters, whose
-    number decides what a step reads, nor with stages, whose plans overlap. A disk acts between steps: none is skipped.
+    busy_s: the seconds spent in steps. steps: the number of steps. last_step_s: the seconds of the last step.
+    outstanding: requests submitted and not ended, whether they have arrived or not. skips: whether many steps are done
+    at a time where nothing but one more token for each stream can happen, with the same result
+    (tests/sim/test_steady.py). Nothing is skipped with a watch, which needs each step, or with adapters, whose number
+    decides what a step reads. Nothing is skipped with stages, whose plans overlap, or with a disk, which acts between
+    steps.
     """
 
     def __init__(
@@ -123,7 +129,8 @@ class Replica:
         self._inbox: deque[Request] = deque()
 
     def submit(self, request: Request) -> None:
-        """A request arrives at request.arrival_s, not before the last one. Raises OutOfMemory where it never fits."""
+        """Takes a request that arrives at request.arrival_s, not before the last one. Raises OutOfMemory where it can
+        never fit."""
         tokens = len(request.prompt_token_ids) + request.max_tokens
         if not self.setup.can_serve(len(request.prompt_token_ids), request.max_tokens):
             raise OutOfMemory(
@@ -134,19 +141,20 @@ class Replica:
         self._inbox.append(request)
 
     def take_rows(self, request: Request) -> None:
-        """The rows of its images have come from another replica."""
+        """Takes the rows of the request's images, which have come from another replica."""
         keys = frozenset(span.tile.key for span in request.images)
         self._known_tiles |= keys
         self.scheduler.images.done(EncodedTiles(keys), ())
 
     def settle(self, at_s: float) -> None:
-        """Do what was looked ahead and begins before at_s, so that queues and cache are as they are at that time."""
+        """Does the steps that were looked ahead and begin before at_s, so that queues and cache are as they are at that
+        time."""
         if self._run is not None:
             self._do_run(self._run.begun_before(at_s))
 
     @property
     def unread_tokens(self) -> int:
-        """Prompt tokens that are not computed yet."""
+        """The number of prompt tokens that are not computed yet."""
         return self.scheduler.unread_tokens + sum(len(request.prompt_token_ids) for request in self._inbox)
 
     @property
@@ -161,16 +169,16 @@ class Replica:
 
     @property
     def disk_counts(self) -> DiskCounts | None:
-        """What the disk has done; None where there is none."""
+        """The counts of what the disk has done; None without a disk."""
         return None if self._disk is None else self._disk.pages.counts
 
     @property
     def _disk_s(self) -> float:
-        """When an engine that waits for its disk looks at it again."""
+        """The time at which an engine that waits for its disk looks at it again."""
         return math.inf if self._disk is None else min(self._disk.next_s, self.clock.now_s + WAIT_S)
 
     def turn(self) -> None:
-        """Do the steps that were looked ahead, or look ahead, or run one step."""
+        """Does the steps that were looked ahead, or looks ahead, or runs one step."""
         if self._run is not None:
             self._do_run(len(self._run.times_s))
             return
@@ -189,7 +197,7 @@ class Replica:
             self._step()
 
     def _add(self, request: Request) -> None:
-        """Add a request as the engine's shell does: a refused request has ended."""
+        """Adds a request as the engine does. A refused request ends at once."""
         try:
             self._book.add(request)
         except Overloaded:
@@ -233,8 +241,9 @@ class Replica:
         return () if self._ahead is None else self._ahead.beside
 
     def _looking_ahead(self, cache: CacheManager, limits: SchedulerLimits, policy: Policy | None = None) -> Scheduler:
-        """Streams are in every step where sequences go by arrival: then their steps can be looked ahead. Pages must
-        stay until their sequence ends: what a window or a snapshot gives back makes room between two steps."""
+        """Makes the scheduler. Its steps can be looked ahead where sequences go by arrival, because streams are then in
+        every step. Pages must stay until their sequence ends: pages or snapshots that are given back make room between
+        two steps."""
         if (policy is not None and not isinstance(policy, ArrivalPolicy)) or not cache.pages_stay:
             return Scheduler(cache, limits, policy)
         self._ahead = LookAheadScheduler(cache, limits, policy, invented_tokens, self._streamed)
@@ -250,7 +259,8 @@ class Replica:
             on_event(self, event)
 
     def _look_ahead(self) -> _Run | None:
-        """The steady steps from here to the next arrival."""
+        """Returns the steady steps from now to the next arrival; None where the next step may be another kind of step.
+        """
         if self._ahead is None:
             return None
         steady = self._ahead.steady
@@ -272,7 +282,7 @@ class Replica:
         return _Run(begin_s, times)
 
     def _do_run(self, steps: int) -> None:
-        """Do the first `steps` of what was looked ahead, and forget the others."""
+        """Does the first `steps` of the steps that were looked ahead, and discards the others."""
         run, self._run = self._run, None
         if run is None or self._ahead is None or steps == 0:
             return

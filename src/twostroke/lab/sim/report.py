@@ -1,4 +1,4 @@
-"""What a simulation found, in words and as JSON: the bench's figures, and what the replicas did."""
+"""The result of a simulation as text and as JSON: the bench's figures, and those of the replicas."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ MOST_NAMED_REPLICAS = 8
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFigures:
-    """busy_share: the busy share of the time that is paid for. hit_share: the share of prompt tokens at first admission
-    that was found in the cache.
-    """
+    """The figures of one replica. busy_share: the busy share of the time that is paid for. hit_share: the share of
+    prompt tokens at first admission that was found in the cache."""
 
     name: str
     requests: int
@@ -35,7 +34,8 @@ class ReplicaFigures:
 
 @dataclass(frozen=True, slots=True)
 class SimulationReport:
-    """title: model and machine. setup: settings in plain values. computed_s: how long the simulation took."""
+    """The report of one simulation. title: model and machine. setup: settings as plain values. computed_s: the seconds
+    that the simulation took."""
 
     title: str
     load: str
@@ -48,11 +48,11 @@ class SimulationReport:
 
     @property
     def times_real_time(self) -> float:
-        """Seconds simulated in a second of computing, all replicas together on one line of time."""
+        """The seconds simulated in a second of computing. All replicas share one line of time."""
         return self.outcome.end_s / self.computed_s if self.computed_s > 0 else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the report as plain values."""
         outcome = self.outcome
         return {
             "title": self.title,
@@ -76,14 +76,14 @@ class SimulationReport:
 
     @property
     def _disk(self) -> DiskCounts | None:
-        """What the disks of all replicas have done; None where there is none."""
+        """The counts of what the disks of all replicas have done; None without disks."""
         counts = [member.replica.disk_counts for member in self.outcome.members]
         found = [each for each in counts if each is not None]
         names = DiskCounts.__struct_fields__
         return DiskCounts(*(sum(getattr(each, name) for each in found) for name in names)) if found else None
 
     def text(self) -> str:
-        """The report as several lines of text."""
+        """Returns the report as several lines of text."""
         lines = [
             self.title,
             self.load,
@@ -130,7 +130,7 @@ class SimulationReport:
 def make_report(
     title: str, load: str, setup: Mapping[str, Any], outcome: FleetOutcome, objectives: Objectives, computed_s: float
 ) -> SimulationReport:
-    """The report of one run."""
+    """Makes the report of one run."""
     seen = [each.observation() for each in outcome.seen]
     return SimulationReport(
         title,

@@ -18,7 +18,7 @@ ROUTERS: dict[str, Callable[[], Router]] = {
 
 
 def named_router(name: str) -> Router:
-    """A fresh one. Raises ConfigError with the nearest name."""
+    """Returns a new router with this policy. Raises ConfigError with the nearest name."""
     if name not in ROUTERS:
         near = difflib.get_close_matches(name.lower(), ROUTERS, 1, cutoff=0.3)
         raise ConfigError(

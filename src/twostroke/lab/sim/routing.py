@@ -1,4 +1,4 @@
-"""Which replica a request goes to: round robin, least loaded, prefix affinity."""
+"""Chooses the replica for a request: round robin, least loaded, prefix affinity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLACK_REQUESTS, SLACK_FACTOR = 2, 1.5
 
 
 class State(enum.Enum):
-    """A replica's life. STARTING and DRAINING ones are paid for and get no requests."""
+    """The state of a replica. STARTING and DRAINING replicas are paid for and get no requests."""
 
     STARTING = "starting"
     READY = "ready"
@@ -27,7 +27,8 @@ class State(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A replica as its router sees it. requests: sent there and not ended; served: all that were sent there.
+    """A replica as its router sees it. requests: the number of requests that were sent to it and have not ended.
+    served: the number of all requests that were sent to it.
 
     from_s, to_s: when it was started and ended. out_free_s, in_free_s: when its network link is free again.
     """
@@ -43,19 +44,19 @@ class Member:
 
 
 class Router(Protocol):
-    """Deterministic: the same requests in the same order go the same way.
+    """Chooses replicas. It is deterministic: the same requests in the same order go the same way.
 
-    looks_inside: it asks replicas for their load, so they must be as they are at the arrival.
+    looks_inside: whether it asks replicas for their load, so that they must be in their state at the arrival.
     """
 
     looks_inside: bool
 
     def choose(self, asked: WorkloadRequest, members: Sequence[Member]) -> Member:
-        """One of the members, of which there is at least one, in order of their start."""
+        """Returns one of the members. There is at least one; they are in order of their start."""
 
 
 class RoundRobin:
-    """Each in turn."""
+    """Chooses each replica in turn."""
 
     looks_inside = False
 
@@ -69,7 +70,7 @@ class RoundRobin:
 
 
 class LeastLoaded:
-    """The one with the fewest requests; the first of equals."""
+    """Chooses the replica with the fewest requests; the first of equals."""
 
     looks_inside = False
 
@@ -79,10 +80,11 @@ class LeastLoaded:
 
 
 class PrefixAffinity:
-    """The least loaded of those that were sent the longest beginning of this prompt, unless it has much more to do.
+    """Chooses the least loaded of the replicas that were sent the longest beginning of this prompt, unless it has much
+    more to do than others.
 
-    Much more than the least loaded of all: over one and a half times its requests, and two. Remembers the last million
-    blocks, and the last sixty-four replicas of each.
+    Much more means over one and a half times the requests of the least loaded replica of all, and two. It remembers the
+    last million blocks, and the last sixty-four replicas of each block.
     """
 
     looks_inside = False
@@ -114,7 +116,7 @@ class PrefixAffinity:
 
 
 def prefix_keys(block_ids: Sequence[int]) -> list[int]:
-    """One key for each beginning of the prompt; equal keys mean equal beginnings."""
+    """Returns one key for each beginning of the prompt; equal keys mean equal beginnings."""
     keys: list[int] = []
     for block_id in block_ids:
         keys.append(hash((keys[-1] if keys else 0, block_id)))  # a hash of whole numbers is the same in every process

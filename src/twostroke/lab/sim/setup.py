@@ -1,4 +1,4 @@
-"""What one simulated replica is: its cost model, its KV pool, the limits of its scheduler."""
+"""The setup of a simulated replica: its cost model, its KV pool, the limits of its scheduler."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ MakeScheduler = Callable[[CacheManager, SchedulerLimits, Policy | None], Schedul
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSetup:
-    """One replica: production's objects, in numbers. pools: a number is a count of pages that stay.
-    kv_token_bytes: the bytes of one position in all layers.
+    """The setup of a replica: production's objects, in numbers. pools: the pools of the cache; a plain number is a
+    count of pages that stay. kv_token_bytes: the bytes of one position in all layers.
 
-    context_tokens: the longest sequence; longer requests are refused as the engine refuses them. promised: objectives
-    that the scheduler keeps; without any it goes by arrival, with prompts in chunks that keep gap_rule (None: each step
-    is filled). acceptance: how often a guessed token is right; 0 where nothing is guessed. kv_tokens: positions of
-    sequences that run together. adapters: their number; each request uses one, and all are equally likely. stages: for
-    a pipeline, the cost of each stage; each stage has a plan of its own in flight. images: those that each
-    prompt begins with. disk: where pages of prompts are kept; None where they are not. part_bytes: the bytes of a page
-    in each group of layers, and of a state.
+    context_tokens: the tokens of the longest sequence; longer requests are refused as the engine refuses them.
+    promised: objectives that the scheduler keeps. Without any it goes by arrival, with prompts in chunks that keep
+    gap_rule (None: each step is filled). acceptance: the share of guessed tokens that are right; 0 where nothing is
+    guessed. kv_tokens: positions of sequences that run together. adapters: the number of adapters; each request uses
+    one, and all are equally likely. stages: for a pipeline, the cost of each stage; each stage has a plan of its own in
+    flight. images: the images with which each prompt begins. disk: the disk on which pages of prompts are kept; None
+    without one. part_bytes: the bytes of a page in each group of layers, and of a state.
     """
 
     cost: SteadyCost
@@ -73,8 +73,8 @@ class ReplicaSetup:
     def executor(
         self, clock: VirtualClock, beside: Callable[[], Positions[int]], known: Container[int] = ()
     ) -> tuple[Executor, PlansInFlight]:
-        """What takes the predicted time for each plan, and how many plans at a time. beside: see PredictedExecutor.
-        known: see EncodingExecutor."""
+        """Returns the executor that takes the predicted time for each plan, and how many plans it takes at a time.
+        beside: see PredictedExecutor. known: see EncodingExecutor."""
         if not self.stages:
             own = PredictedExecutor(self.cost, clock, beside=beside)
             return own if self.images is None else EncodingExecutor(own, self.images, clock, known), PlansInFlight()
@@ -82,7 +82,7 @@ class ReplicaSetup:
         return staged, PlansInFlight(len(self.stages), staged.begin)
 
     def heart(self, make: MakeScheduler = Scheduler) -> tuple[CacheManager, Scheduler]:
-        """An empty pool and a fresh scheduler over it, as `assemble` builds them."""
+        """Makes an empty cache and a new scheduler for it, as `assemble` builds them."""
         cache = CacheManager(self.pools, self.page_tokens)
         if self.acceptance:
             limits = replace(self.limits, max_draft_tokens=GUESS_ROWS)
@@ -101,7 +101,7 @@ class ReplicaSetup:
         return arrival_policy(self.cost, self.gap_rule, self.page_tokens)
 
     def can_serve(self, prompt_tokens: int, output_tokens: int) -> bool:
-        """False for a request that is too long. The scheduler wants room for a token after every prompt."""
+        """Returns False for a request that is too long. The scheduler needs room for a token after every prompt."""
         whole = prompt_tokens + output_tokens
         return whole <= self.context_tokens and max(whole, prompt_tokens + 1) <= self._pool_tokens
 
@@ -119,7 +119,7 @@ class ReplicaSetup:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What an operator may choose. context_tokens, kv_bytes: None takes what the engine would.
+    """Sizes that an operator may choose. context_tokens, kv_bytes: None takes the engine's own choice.
 
     gap_rule: the engine's default rule; None where an operator has asked for max_step_tokens.
     """
@@ -140,8 +140,8 @@ def replica_setup(
     sizes: Sizes,
     divided: ParallelPlan | None = None,
 ) -> ReplicaSetup:
-    """Size a replica as the engine sizes itself. machine, memory_bytes: those of each process where the model is
-    divided.
+    """Sizes a replica as the engine sizes itself. machine, memory_bytes: the hardware and memory of each process where
+    the model is divided.
 
     Raises OutOfMemory with the arithmetic, ConfigError for formats.
     """

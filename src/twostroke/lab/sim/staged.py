@@ -1,4 +1,4 @@
-"""An executor with stages that computes nothing: a plan passes through them in the seconds that the cost model says."""
+"""An executor with stages that computes nothing. A plan passes through the stages in the predicted seconds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from twostroke.types.result import StepResult
 
 
 class StagedExecutor:
-    """Satisfies engine.executor.Executor. A stage begins a plan when it has ended the one before and the stage before
-    it has ended this one. The clock goes on to the end of the last stage."""
+    """Satisfies engine.executor.Executor. A stage begins a plan when it has ended its previous plan and the stage
+    before it has ended this one. The clock advances to the end of the last stage."""
 
     def __init__(self, stages: StageTimes, clock: VirtualClock) -> None:
         self._stages, self._clock = stages, clock
@@ -28,7 +28,7 @@ class StagedExecutor:
         self._ends_s.append(at_s)
 
     def execute(self, plan: Plan) -> StepResult:
-        """Let time pass until the last stage has ended the plan that was begun first."""
+        """Lets time pass until the last stage has ended the plan that was begun first."""
         sampled = {each.request.request_id: tokens_of(each) for each in plan.sequences if each.samples}
         began_s = self._clock()
         self._clock.advance_to(self._ends_s.popleft())

@@ -1,4 +1,4 @@
-"""One time line for many replicas: whatever begins first happens first."""
+"""One time line for many replicas: the turn or event with the earliest time happens first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ Handle = Callable[[float], None]
 
 
 class Timeline:
-    """An event goes before a turn that begins at the same time; events of one time keep their order."""
+    """Runs events and turns in order of time. An event goes before a turn that begins at the same time; events of one
+    time keep their order."""
 
     def __init__(self) -> None:
         self._events: list[tuple[float, int, Handle]] = []
@@ -21,16 +22,16 @@ class Timeline:
         self._order = itertools.count()
 
     def at(self, at_s: float, handle: Handle) -> None:
-        """Call handle(at_s) when its time has come."""
+        """Calls handle(at_s) when its time has come."""
         heapq.heappush(self._events, (at_s, next(self._order), handle))
 
     def expect(self, replica: Replica) -> None:
-        """Call after anything that may have changed when the replica's next turn is."""
+        """Takes note of the replica's next turn. Call it after anything that may have changed that time."""
         if replica.next_s < math.inf:
             heapq.heappush(self._turns, (replica.next_s, next(self._order), replica))
 
     def run(self) -> None:
-        """Run until no event is left and no replica has anything to do."""
+        """Runs until no event is left and no replica has anything to do."""
         while self._events or self._turns:
             event_s = self._events[0][0] if self._events else math.inf
             if self._turns and self._turns[0][0] < event_s:

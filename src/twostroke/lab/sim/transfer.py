@@ -1,6 +1,6 @@
-"""K and V of a read prompt, sent from the replica that computed them to the one that decodes.
+"""K and V of a prompt that was read, sent from the replica that computed them to the one that decodes.
 
-What arrives is put into the receiver's prefix tree, where the production scheduler finds it as it finds any prefix.
+Pages that arrive are put into the receiver's prefix tree, where the production scheduler finds them like any prefix.
 Only full pages travel that the receiver does not have; the few positions after the last are computed again there.
 """
 
@@ -15,7 +15,8 @@ from twostroke.types.request import Request
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Each replica's connection, as fast in as out; a transfer needs both ends, and transfers of one end follow."""
+    """Each replica's connection, which is as fast in as out. A transfer needs both ends; transfers at one end follow
+    one another."""
 
     bytes_per_s: float
     latency_s: float = 20e-6
@@ -34,7 +35,7 @@ class Traffic:
 
 
 def send(sender: Member, receiver: Member, num_bytes: int, at_s: float, link: Link, traffic: Traffic) -> float:
-    """Take both ends from at_s on, as soon as they are free; when the last byte has arrived."""
+    """Takes both ends as soon as they are free, from at_s on. Returns the time at which the last byte has arrived."""
     begin_s = max(at_s, sender.out_free_s, receiver.in_free_s)
     free_s = begin_s + num_bytes / link.bytes_per_s
     sender.out_free_s = receiver.in_free_s = free_s
@@ -46,14 +47,15 @@ def send(sender: Member, receiver: Member, num_bytes: int, at_s: float, link: Li
 
 
 def missing_tokens(cache: CacheManager, request: Request) -> int:
-    """How many tokens of the prompt's full pages the receiver does not have."""
+    """Returns how many tokens of the prompt's full pages the receiver does not have."""
     tokens = request.prompt_token_ids
     full = (len(tokens) - 1) // cache.page_tokens
     return max(0, full - len(cache.match(request.cache_salt, tokens))) * cache.page_tokens
 
 
 def adopt(cache: CacheManager, request: Request) -> bool:
-    """Put the prompt's full pages into the prefix tree; False, with nothing changed, where there is no room."""
+    """Puts the prompt's full pages into the prefix tree. Returns False, with nothing changed, where there is no room.
+    """
     tokens, name = request.prompt_token_ids, f"{request.request_id} on its way"
     arrived = (len(tokens) - 1) // cache.page_tokens * cache.page_tokens
     cache.open(name, request.cache_salt, cache.match(request.cache_salt, tokens))

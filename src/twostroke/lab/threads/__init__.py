@@ -1,1 +1,1 @@
-"""The native pool of threads as a model: how long products take with any number of threads on any topology."""
+"""A model of the native pool of threads: how long products take with any number of threads on any topology."""

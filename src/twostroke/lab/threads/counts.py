@@ -1,4 +1,5 @@
-"""Which number of threads does most: a decode step and a prompt, simulated with every number that a choice could be."""
+"""Finds the number of threads that is the fastest: a decode step and a prompt are simulated with every possible number.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +13,25 @@ from twostroke.lab.threads.pool import SimulatedPool
 from twostroke.types.spec.formats import PANEL_ROWS
 
 READ_ON, TASKS_EACH = 4, 8
-"""Panels of one task where few rows read weights, and the least tasks of a thread (linear_room.cpp)."""
+"""The most panels of one task where few rows read weights, and the least number of tasks of a thread (linear_room.cpp).
+"""
 SPLITS_EACH, SPLIT_ROWS = 4, 24
-"""Tasks a thread that rows are split for, and the fewest rows of a part (choose_splits)."""
+"""The number of tasks for each thread that rows are split into, and the fewest rows of a part (choose_splits)."""
 FEW_ROWS = 4
 BETWEEN_S = 5e-6
-"""What the caller does alone between two products: norms, rotation, rounding of few rows."""
+"""Seconds that the caller works alone between two products: norms, rotation, rounding of few rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One product of a layer. byte_share: bytes of a weight."""
+    """One product of a layer. byte_share: the bytes of one weight."""
 
     outputs: int
     inputs: int
     byte_share: float = 0.5625
 
     def job(self, rows: int, threads: int) -> PoolJob:
-        """The product of so many rows, divided as the kernels divide it among so many threads."""
+        """Returns the product of `rows` rows, divided as the kernels divide it among `threads` threads."""
         panels = math.ceil(self.outputs / PANEL_ROWS)
         each, splits = 1, 1
         if rows <= FEW_ROWS:
@@ -42,7 +44,7 @@ class Matrix:
 
 
 def layer_of(hidden: int, inner: int) -> tuple[Matrix, ...]:
-    """The products of a layer of a usual decoder with an eighth of K and V each."""
+    """Returns the products of a layer of a usual decoder. K and V have hidden / 4 outputs each."""
     return (
         Matrix(hidden + hidden // 2, hidden),
         Matrix(hidden, hidden),
@@ -53,7 +55,8 @@ def layer_of(hidden: int, inner: int) -> tuple[Matrix, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CountFigure:
-    """One number of threads. seconds: the simulated time of a layer. used_s: the processor seconds of all threads."""
+    """The figures of one number of threads. seconds: the simulated time of a layer. used_s: the processor seconds of
+    all threads."""
 
     threads: int
     seconds: float
@@ -63,9 +66,9 @@ class CountFigure:
 def layer_seconds(
     topology: Topology, rates: CoreRates, choice: CoreChoice, layer: tuple[Matrix, ...], rows: int
 ) -> CountFigure:
-    """One layer with the threads of a choice, on the hardware threads that it keeps them on.
+    """Simulates one layer with the threads of a choice, on the hardware threads that the choice keeps them on.
 
-    Under a quota it takes as long, on average over many periods, as the quota needs to pay for what all threads use.
+    Under a quota, the time is the average over many periods that the quota needs to pay for the use of all threads.
     """
     machine = PoolMachine(replace(topology, quota=None), rates)
     kept = choice.cpus if choice.threads <= len(choice.cpus) else ()
@@ -80,7 +83,8 @@ def layer_seconds(
 
 
 def counts_to_try(topology: Topology) -> list[int]:
-    """Powers of two, all cores, the useful cores, those of a node, all hardware threads, and the quota's neighbours."""
+    """Returns powers of two, all cores, the useful cores, those of a node, all hardware threads, and the quota's
+    neighbours."""
     most = len(topology.cpus)
     found = {1 << power for power in range(most.bit_length())}
     found |= {len(topology.cores), len(topology.useful_cores), len(topology.of_node(topology.nodes[0]).cores)}
@@ -92,7 +96,8 @@ def counts_to_try(topology: Topology) -> list[int]:
 def all_figures(
     topology: Topology, rates: CoreRates, layer: tuple[Matrix, ...], rows: int
 ) -> tuple[CountFigure, list[CountFigure]]:
-    """The figure of what `choose_cores` chooses, and those of every number to try, placed as the system likes."""
+    """Returns the figures of the choice of `choose_cores`, and those of every number to try, placed as the system
+    likes."""
     chosen = layer_seconds(topology, rates, choose_cores(topology), layer, rows)
     tried = [CoreChoice(count, "tried") for count in counts_to_try(topology)]
     return chosen, [layer_seconds(topology, rates, each, layer, rows) for each in tried]

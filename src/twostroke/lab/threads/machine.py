@@ -1,4 +1,5 @@
-"""A machine as the pool of threads meets it: which hardware threads it gets, how quickly each computes and reads."""
+"""A machine as the pool of threads sees it: the hardware threads that the pool gets, and how fast each computes and
+reads."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from twostroke.assembly.machine.topology import FULL_CAPACITY, Cpu, Topology
 
 @dataclass(frozen=True, slots=True)
 class CoreRates:
-    """What the parts of a machine do in a second. All figures are of cores of full capacity.
+    """What the parts of a machine do in a second. All figures hold for cores of full capacity.
 
     ops_per_s: one core, whether one or two of its hardware threads compute. thread_bytes_per_s: one hardware thread
-    that reads alone on its core. node_bytes_per_s: all cores that read from one memory node. core_gain: how much more
-    the hardware threads of a core read together than one of them.
+    that reads alone on its core. node_bytes_per_s: all cores that read from one memory node. core_gain: how many times
+    as much the hardware threads of a core read together as one of them alone.
     """
 
     ops_per_s: float
@@ -26,7 +27,7 @@ class CoreRates:
 
 @dataclass(frozen=True, slots=True)
 class PoolJob:
-    """One job of the pool: equal tasks, of which each computes and reads so much."""
+    """One job of the pool, made of `tasks` equal tasks. ops, read_bytes: what each task computes and reads."""
 
     tasks: int
     ops: float
@@ -41,10 +42,10 @@ class PoolMachine:
     rates: CoreRates
 
     def places(self, threads: int, kept_on: Sequence[int] = ()) -> tuple[Cpu, ...]:
-        """Where the system runs so many threads: first threads of quick cores, evenly over the nodes. kept_on: numbers
-        of the hardware threads to choose from; any where there are none.
+        """Returns the hardware threads on which the system runs `threads` threads: first threads of fast cores, evenly
+        over the nodes. kept_on: numbers of the hardware threads to choose from; empty for any.
 
-        There are no more places than hardware threads: the pool begins no more.
+        There are no more places than hardware threads, because the pool starts no more threads.
         """
         seen: Counter[int] = Counter()
         order = []
@@ -56,7 +57,7 @@ class PoolMachine:
         return tuple(each[-1] for each in sorted(order)[:threads])
 
     def speeds(self, working: Sequence[Cpu], job: PoolJob) -> list[float]:
-        """Tasks a second of each of the hardware threads that work at the same time."""
+        """Returns the tasks a second of each of the hardware threads that work at the same time."""
         sharing = Counter((cpu.node, cpu.core) for cpu in working)
         found = [self._alone(cpu, sharing[cpu.node, cpu.core], job) for cpu in working]
         asked = sum(found) * job.read_bytes
@@ -64,7 +65,8 @@ class PoolMachine:
         return [speed * most / asked for speed in found] if asked > most else found
 
     def _alone(self, cpu: Cpu, sharing: int, job: PoolJob) -> float:
-        """Without regard to other cores. sharing: the hardware threads of its core that work."""
+        """Returns the tasks a second of a hardware thread, without regard to other cores. sharing: how many hardware
+        threads of its core work."""
         capacity = cpu.capacity / FULL_CAPACITY
         gain = self.rates.core_gain / sharing if sharing > 1 else 1.0
         computing = job.ops / (self.rates.ops_per_s * capacity / sharing)
@@ -73,6 +75,6 @@ class PoolMachine:
 
     @property
     def _slower(self) -> float:
-        """How much slower memory is than a node's own, where all but one of N parts of it are far."""
+        """How many times slower memory is than a node's own, where all but one of N parts of it are far."""
         count = len(self.topology.nodes)
         return (1 + (count - 1) * self.topology.far) / count

@@ -1,4 +1,4 @@
-"""The jobs of the native pool in simulated time: claims of tasks, waiting that polls and then sleeps, a quota's pauses.
+"""Simulates the jobs of the native pool: claims of tasks, threads that poll and then sleep, a quota's pauses.
 
 It follows csrc/generic/machine/pool.cpp. Other programs on the machine are not simulated.
 """
@@ -13,24 +13,24 @@ from twostroke.assembly.machine.topology import Cpu
 from twostroke.lab.threads.machine import PoolJob, PoolMachine
 
 SPIN_S = 900e-6
-"""For so long a worker polls for the next job (kSpinNs), then it sleeps."""
+"""Seconds that a worker polls for the next job (kSpinNs) before it sleeps."""
 NOTICE_S, WAKE_S = 0.5e-6, 50e-6
-"""Until a worker that polls has seen a new job, and until one that sleeps has a core."""
+"""Seconds until a worker that polls has seen a new job, and until one that sleeps has a core."""
 TAKE_S, LOOK_S = 0.2e-6, 0.1e-6
-"""One task taken by compare-and-swap, and one look at the share of another thread."""
+"""Seconds to take one task by compare-and-swap, and to look once at the share of another thread."""
 PERIOD_S = 0.1
-"""The period in which Linux counts a quota."""
+"""Seconds of the period in which Linux counts a quota."""
 CALLER = 0
 SHORTEST_S = 1e-12
-"""What is nearer than this has come: sums of times are not exact."""
+"""Times that are nearer than this many seconds count as reached, because sums of times are not exact."""
 SMALLEST = 1e-9
-"""A task of which no larger part is left is done: sums of steps are not exact."""
+"""A task is done when no larger part of it is left, because sums of steps are not exact."""
 
 
 @dataclass(slots=True)
 class Clock:
-    """Simulated seconds, and the processor seconds that all threads used. A quota makes all of them wait for the next
-    period as soon as this one's share is used. quota: cores; None for no limit."""
+    """Simulated seconds, and the processor seconds that all threads used. quota: the cores that the quota allows; None
+    for no limit. As soon as the quota's share of a period is used, all threads wait for the next period."""
 
     quota: float | None
     now: float = 0.0
@@ -39,7 +39,7 @@ class Clock:
     period_used: float = 0.0
 
     def pass_by(self, seconds: float, awake: int) -> None:
-        """`awake` threads have a core for so many seconds each, however long that takes."""
+        """Lets time pass until `awake` threads have had a core for `seconds` seconds each."""
         left = seconds
         while self.quota is not None:
             ends = (self.period + 1) * PERIOD_S
@@ -60,7 +60,7 @@ class Clock:
 
 @dataclass(slots=True)
 class SimulatedPool:
-    """A pool whose threads have the hardware threads `places`; the first is the caller's."""
+    """A pool whose threads run on the hardware threads `places`; the first is the caller's."""
 
     machine: PoolMachine
     places: tuple[Cpu, ...]
@@ -72,7 +72,7 @@ class SimulatedPool:
         self._idle_since = [0.0] * len(self.places)
 
     def run(self, jobs: Iterable[PoolJob], between_s: float) -> None:
-        """One job after the other. between_s: the caller's own work before each of them."""
+        """Runs one job after the other. between_s: the seconds of the caller's own work before each of them."""
         for job in jobs:
             self._alone(between_s)
             if len(self.places) == 1 or job.tasks <= 1:
@@ -81,7 +81,7 @@ class SimulatedPool:
                 _Job(self.machine, self.places, job, self.clock, self._idle_since).run()
 
     def _alone(self, seconds: float) -> None:
-        """The caller works; the others poll until they sleep."""
+        """Lets the caller work alone for `seconds`. The other threads poll until they sleep."""
         left = seconds
         while left > 0:
             polling = until_sleep(self._idle_since[1:], self.clock.now)
@@ -91,12 +91,12 @@ class SimulatedPool:
 
 
 def until_sleep(idle_since: Iterable[float], now: float) -> list[float]:
-    """For each thread that still polls the seconds until it sleeps."""
+    """Returns the seconds until it sleeps for each thread that still polls."""
     return [since + SPIN_S - now for since in idle_since if since + SPIN_S - now > SHORTEST_S]
 
 
 class _Job:
-    """One job. A thread is ready to claim a task at a time, works on one, or has found none."""
+    """One job. A thread is due to claim a task at a certain time, works on a task, or has found none."""
 
     def __init__(
         self, machine: PoolMachine, places: tuple[Cpu, ...], job: PoolJob, clock: Clock, idle_since: list[float]
@@ -111,7 +111,7 @@ class _Job:
         heapq.heapify(self._ready)
 
     def run(self) -> None:
-        """Until all tasks are done, and the caller has seen it."""
+        """Runs until all tasks are done and the caller has seen it."""
         last = CALLER
         while self._left:
             self._meet_ready()
@@ -140,7 +140,7 @@ class _Job:
         return self._clock.now + (NOTICE_S if polls else WAKE_S)
 
     def _meet_ready(self) -> None:
-        """Threads whose time has come claim a task, or begin with the one that they have claimed."""
+        """Lets the threads whose time has come claim a task, or begin with the task that they have claimed."""
         while self._ready and self._ready[0][0] <= self._clock.now:
             _, thread, claims = heapq.heappop(self._ready)
             if claims:
@@ -149,7 +149,8 @@ class _Job:
                 self._working[thread] = 1.0
 
     def _claim(self, thread: int) -> None:
-        """Take the first task of the own share, or the last of another; each share that is empty costs a look."""
+        """Takes the first task of the thread's own share, or the last of another share. Each share that is empty costs
+        a look."""
         count = len(self._shares)
         for looks in range(count):
             share = self._shares[(thread + looks) % count]
@@ -167,7 +168,8 @@ class _Job:
             self._ready = [(time + late, thread, claims) for time, thread, claims in self._ready]
 
     def _awake(self) -> tuple[int, list[float]]:
-        """How many threads have something to do, of which the caller is always one; of the others see `until_sleep`."""
+        """Returns how many threads have something to do, the caller always among them, and `until_sleep` of the other
+        threads."""
         busy = {CALLER, *self._working, *(thread for _, thread, _ in self._ready)}
         idle = (since for thread, since in enumerate(self._idle_since) if thread not in busy)
         return len(busy), until_sleep(idle, self._clock.now)

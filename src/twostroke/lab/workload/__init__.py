@@ -1,1 +1,1 @@
-"""Requests of a workload and when they arrive, for the load generator and for the simulator."""
+"""The requests of a workload and their arrival times, for the load generator and for the simulator."""

@@ -11,10 +11,11 @@ from twostroke.types.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """rate_scale: 2 makes everything arrive twice as fast. limit: how many requests are kept, from the first on.
+    """Changes to a workload. rate_scale: 2 makes all requests arrive twice as fast. limit: how many requests are kept,
+    from the first on.
 
-    tokens_scale: times all prompt and output lengths. max_prompt_tokens, max_output_tokens, max_context_tokens: longer
-    ones are clipped (the context by shortening the prompt); None leaves them.
+    tokens_scale: a factor for all prompt and output lengths. max_prompt_tokens, max_output_tokens, max_context_tokens:
+    the most tokens of a request; longer ones are clipped (the context by shortening the prompt). None clips nothing.
     """
 
     rate_scale: float = 1.0
@@ -26,7 +27,7 @@ class Arrangement:
 
 
 def arranged(requests: Sequence[WorkloadRequest], how: Arrangement) -> list[WorkloadRequest]:
-    """The workload, changed; the scale also moves the first arrival.
+    """Returns the changed workload. The scale also moves the first arrival.
 
     Raises ConfigError for a rate scale or token scale that is not above 0.
     """
@@ -36,7 +37,7 @@ def arranged(requests: Sequence[WorkloadRequest], how: Arrangement) -> list[Work
 
 
 def at_times(requests: Sequence[WorkloadRequest], times_s: Sequence[float]) -> list[WorkloadRequest]:
-    """The requests at other times; as many as there are of both."""
+    """Returns the requests at other times. The shorter of the two sequences decides how many there are."""
     return [replace(request, arrival_s=time_s) for request, time_s in zip(requests, times_s, strict=False)]
 
 

@@ -1,4 +1,4 @@
-"""When requests arrive: rising times in seconds from the workload's beginning."""
+"""Arrival times of requests: rising times in seconds from the workload's beginning."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from twostroke.lab.workload.draws import Draws
 
 
 def evenly(rate_per_s: float, count: int) -> list[float]:
-    """One request every 1 / rate seconds, the first at 0."""
+    """Returns times with one request every 1 / rate seconds, the first at 0."""
     return [index / rate_per_s for index in range(count)]
 
 
 def poisson(rate_per_s: float, count: int, draws: Draws) -> list[float]:
-    """Independent users: exponential gaps."""
+    """Returns the times of independent users, which have exponential gaps."""
     return _summed(count, lambda: draws.exponential(1 / rate_per_s))
 
 
 def gamma_bursts(rate_per_s: float, count: int, draws: Draws, shape: float = 0.25) -> list[float]:
-    """Gamma gaps: shape 1 is Poisson, less comes in bursts (0.25: gaps of twice the deviation), more is smoother."""
+    """Returns times with Gamma gaps. Shape 1 is Poisson, a smaller one comes in bursts (0.25: gaps of twice the
+    deviation), a larger one is smoother."""
     return _summed(count, lambda: draws.gamma(shape, 1 / rate_per_s))
 
 
 def on_off(rate_per_s: float, count: int, draws: Draws, on_s: float, off_s: float) -> list[float]:
-    """Poisson while on, silence while off; rate_per_s is the mean over both."""
+    """Returns times that are Poisson while on, with silence while off. rate_per_s is the mean over both."""
     busy = poisson(rate_per_s * (on_s + off_s) / on_s, count, draws)
     return [time_s + off_s * int(time_s / on_s) for time_s in busy]
 

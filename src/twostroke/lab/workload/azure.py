@@ -15,9 +15,9 @@ EXPECTED = f"The first line is {','.join(COLUMNS)}; others look like 2023-11-16 
 
 
 def parse_azure(lines: Iterable[str], source: str = "trace") -> list[WorkloadRequest]:
-    """The requests in order of arrival. Times count from the first arrival, and lengths of 0 become 1.
+    """Returns the requests in order of arrival. Times count from the first arrival, and lengths of 0 become 1.
 
-    Raises TraceError naming the line.
+    Raises TraceError that names the line.
     """
     rows = csv.reader(lines)
     found: list[WorkloadRequest] = []

@@ -6,14 +6,16 @@ from collections.abc import Hashable
 
 
 class PromptBlocks:
-    """Hands out ids. A full block keeps its id in a longer prompt of the same owner; a partly filled one does not."""
+    """Hands out ids of blocks. A full block keeps its id in a longer prompt of the same owner; a partly filled one does
+    not."""
 
     def __init__(self, block_tokens: int) -> None:
         self._block_tokens = block_tokens
         self._known: dict[Hashable, int] = {}
 
     def ids(self, shared: Hashable, shared_tokens: int, own: Hashable, prompt_tokens: int) -> tuple[int, ...]:
-        """Ids of a prompt whose first shared_tokens are `shared`'s and whose others are `own`'s, in order."""
+        """Returns the ids of a prompt's blocks, in order. The first shared_tokens tokens belong to `shared`, the others
+        to `own`."""
         block = self._block_tokens
         found = []
         for index in range(-(-prompt_tokens // block)):

@@ -1,7 +1,7 @@
-"""The same observations under other tools' definitions, to be read next to ours.
+"""The figures of the same observations under other tools' definitions, to be read next to ours.
 
-Read in their sources: vLLM `bench serve` (benchmarks/serve.py and lib/endpoint_request_func.py, 2026), AIPerf's metric
-classes, GuideLLM 0.8.1 (schemas/base/request_stats.py).
+Their sources were read: vLLM `bench serve` (benchmarks/serve.py and lib/endpoint_request_func.py, 2026), AIPerf's
+metric classes, GuideLLM 0.8.1 (schemas/base/request_stats.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twostroke.lab.workload.summary import Summary, summary, weighted_summary
 
 @dataclass(frozen=True, slots=True)
 class ToolFigure:
-    """One figure of another tool. meaning: how it differs from ours of the same name."""
+    """One figure of another tool. meaning: how it differs from our figure of the same name."""
 
     name: str
     meaning: str
@@ -27,7 +27,8 @@ class ToolFigure:
 
 @dataclass(frozen=True, slots=True)
 class ToolFigures:
-    """A tool's figures, in seconds. goodput_per_s: under its rule for what is good; None without objectives it has."""
+    """A tool's figures, in seconds. goodput_per_s: the goodput under the tool's own rule; None where none of the
+    objectives is one that the tool knows."""
 
     tool: str
     figures: tuple[ToolFigure, ...]
@@ -35,12 +36,12 @@ class ToolFigures:
     goodput_meaning: str
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the figures as plain values."""
         return asdict(self)
 
 
 def other_tools(seen: Sequence[Observation], objectives: Objectives | None = None) -> tuple[ToolFigures, ...]:
-    """vLLM bench, AIPerf, GuideLLM."""
+    """Returns the figures by the definitions of vLLM bench, AIPerf and GuideLLM."""
     whole = [each for each in seen if each.whole and each.times_s]
     wanted = objectives or Objectives()
     duration_s = run_seconds(seen)

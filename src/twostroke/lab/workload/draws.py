@@ -1,4 +1,4 @@
-"""Random draws of a workload: a counter run through splitmix64, so that the seed decides everything that follows."""
+"""Random draws of a workload: a counter run through splitmix64, so that the seed decides every draw."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class Draws:
         self._count = 0
 
     def uniform(self) -> float:
-        """A number in [0, 1) with 53 random bits."""
+        """Returns a number in [0, 1) with 53 random bits."""
         self._count += 1
         return (mix(self._key ^ mix(self._count)) >> 11) * 2.0**-53
 
     def below(self, limit: int) -> int:
-        """A whole number in [0, limit); limit is at least 1."""
+        """Returns a whole number in [0, limit); limit is at least 1."""
         return min(limit - 1, int(self.uniform() * limit))
 
     def exponential(self, mean: float) -> float:
-        """Gaps of a Poisson process of rate 1 / mean."""
+        """Returns an exponential number with this mean: the gap of a Poisson process of rate 1 / mean."""
         return -mean * math.log1p(-self.uniform())
 
     def normal(self) -> float:
-        """Mean 0, deviation 1 (Box, Muller 1958)."""
+        """Returns a normal number with mean 0 and deviation 1 (Box, Muller 1958)."""
         radius = math.sqrt(-2.0 * math.log1p(-self.uniform()))
         return radius * math.cos(2.0 * math.pi * self.uniform())
 
     def gamma(self, shape: float, mean: float) -> float:
-        """Gaps of this mean whose squared coefficient of variation is 1 / shape (Marsaglia, Tsang 2000)."""
+        """Returns a gap with this mean whose squared coefficient of variation is 1 / shape (Marsaglia, Tsang 2000)."""
         boost = 1.0
         if shape < 1.0:
             boost = (1.0 - self.uniform()) ** (1.0 / shape)

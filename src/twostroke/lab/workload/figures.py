@@ -1,4 +1,4 @@
-"""The figures of a run, from what was observed of its requests, under this project's definitions.
+"""The figures of a run, from the observations of its requests, under this project's definitions.
 
     TTFT   from the intended send to the first text, so that a late client or a queue is not hidden
     ITL    every gap between two consecutive tokens of a request, all requests together
@@ -19,18 +19,19 @@ from twostroke.lab.workload.observation import Observation
 from twostroke.lab.workload.summary import Summary, summary
 
 SHORTEST_RUN_S = 1e-9
-"""No clock measures less: a run that took less has no rates."""
+"""The shortest run that has rates, in seconds: no clock measures less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Times in seconds, rates a second of duration_s, which runs from the first intended send to the last end; 0 where
-    that is less than SHORTEST_RUN_S.
+    """The figures of a run. Times are in seconds. Rates are per second of duration_s, which runs from the first
+    intended send to the last end; they are 0 where that is less than SHORTEST_RUN_S.
 
-    prompt_tokens, output_tokens: the tokens of whole answers, from `usage`. uncounted: whole answers whose server sent
-    no usage, so that chunks were counted as tokens. chunk_tokens: output tokens a chunk; where it is not 1 and the
-    server does not send each chunk's count, ITL is of chunks. send_late: sent - intended. busy: requests under way, on
-    average and at most. errors: requests by reason. goodput_per_s, good_share: None without objectives.
+    prompt_tokens, output_tokens: the tokens of whole answers, from `usage`. uncounted: the number of whole answers
+    whose server sent no usage, so that chunks were counted as tokens. chunk_tokens: the output tokens a chunk; where it
+    is not 1 and the server does not send each chunk's count, ITL is the gap between chunks. send_late: sent - intended.
+    busy_mean, busy_most: requests under way, on average and at most. errors: the number of requests by reason.
+    goodput_per_s, good_share: None without objectives.
     """
 
     requests: int
@@ -58,13 +59,13 @@ class Figures:
     good_share: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the figures as plain values."""
         return asdict(self)
 
 
 def figures(seen: Sequence[Observation], objectives: Objectives | None = None) -> Figures:
-    """The figures of all requests of a run, in any order. Failed ones count as requests and as errors, without
-    latencies."""
+    """Returns the figures of all requests of a run, in any order. Failed requests count as requests and as errors,
+    without latencies."""
     wanted = objectives or Objectives()
     whole = [each for each in seen if each.whole]
     duration_s = run_seconds(seen)
@@ -101,12 +102,13 @@ def figures(seen: Sequence[Observation], objectives: Objectives | None = None) -
 
 
 def run_seconds(seen: Sequence[Observation]) -> float:
-    """Seconds from the first intended send to the last end; 0 for no requests."""
+    """Returns the seconds from the first intended send to the last end; 0 without requests."""
     return max((each.ended_s for each in seen), default=0.0) - min((each.intended_s for each in seen), default=0.0)
 
 
 def most_at_once(seen: Sequence[Observation]) -> int:
-    """Requests under way at the busiest moment; one that ends as another is sent makes room for it."""
+    """Returns the number of requests under way at the busiest moment. A request that ends at the moment when another is
+    sent is not counted at that moment."""
     moments = sorted([(each.sent_s, 1) for each in seen] + [(each.ended_s, -1) for each in seen])
     now = most = 0
     for _, change in moments:

@@ -1,4 +1,4 @@
-"""Figures in words: ours as a table, the other tools' below it."""
+"""Figures as text: ours as a table, the other tools' below it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATE_S = 0.01
 
 
 def figures_text(found: Figures, tools: Sequence[ToolFigures] = ()) -> str:
-    """Several lines, milliseconds."""
+    """Returns several lines of text, with times in milliseconds."""
     lines = [
         f"{found.completed} of {found.requests} requests answered in {found.duration_s:,.1f} s: "
         f"{found.requests_per_s:,.2f} requests/s, {found.busy_mean:,.1f} under way, {found.busy_most} at most",

@@ -1,4 +1,4 @@
-"""How long prompts and answers are, in tokens."""
+"""The lengths of prompts and answers, in tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from twostroke.lab.workload.draws import Draws
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Log-normal around a median, as real traces are: sigma 0 gives the median each time; nothing beyond the ends."""
+    """A log-normal distribution of lengths around a median, as real traces have. sigma: 0 gives the median each time.
+    low_tokens, high_tokens: lengths are clipped to this range."""
 
     median_tokens: int
     sigma: float = 0.0
@@ -18,12 +19,12 @@ class Lengths:
     high_tokens: int = 1 << 20
 
     def draw(self, draws: Draws) -> int:
-        """One length, at least 1 token."""
+        """Draws one length, at least 1 token."""
         value = self.median_tokens * (math.exp(self.sigma * draws.normal()) if self.sigma else 1.0)
         return max(1, self.low_tokens, min(self.high_tokens, round(value)))
 
     def scaled(self, factor: float) -> Lengths:
-        """All three token counts times the factor, each at least 1."""
+        """Returns the lengths with all three token counts times the factor, each at least 1."""
         median, low, high = (
             max(1, round(tokens * factor)) for tokens in (self.median_tokens, self.low_tokens, self.high_tokens)
         )

@@ -21,9 +21,9 @@ EXPECTED = 'A line looks like {"timestamp": 27482, "input_length": 6955, "output
 
 
 def parse_mooncake(lines: Iterable[str], source: str = "trace") -> list[WorkloadRequest]:
-    """The requests in order of arrival. Times count from the first arrival, and lengths of 0 become 1.
+    """Returns the requests in order of arrival. Times count from the first arrival, and lengths of 0 become 1.
 
-    Raises TraceError naming the line.
+    Raises TraceError that names the line.
     """
     found = []
     for number, line in enumerate(lines, 1):
@@ -43,7 +43,7 @@ def parse_mooncake(lines: Iterable[str], source: str = "trace") -> list[Workload
 
 
 def from_zero(requests: list[WorkloadRequest]) -> list[WorkloadRequest]:
-    """Sorted, the first arriving at 0."""
+    """Returns the requests sorted by arrival, the first at 0."""
     ordered = in_order(requests)
     start_s = ordered[0].arrival_s
     return [replace(request, arrival_s=request.arrival_s - start_s) for request in ordered]

@@ -11,7 +11,7 @@ from twostroke.types.objectives import ITL_SHARE
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """Seconds, None where there is none. ITL is met where 95% of the request's own gaps are no longer."""
+    """Objectives in seconds; None where there is none. ITL is met where 95% of the request's own gaps are no longer."""
 
     ttft_s: float | None = None
     itl_s: float | None = None
@@ -24,13 +24,13 @@ class Objectives:
         return any(value is not None for value in (self.ttft_s, self.itl_s, self.tpot_s, self.e2e_s))
 
     def words(self) -> str:
-        """ "TTFT 1000 ms, ITL 50 ms"."""
+        """Returns the objectives as text, such as "TTFT 1000 ms, ITL 50 ms"."""
         named = (("TTFT", self.ttft_s), ("ITL", self.itl_s), ("TPOT", self.tpot_s), ("E2E", self.e2e_s))
         return ", ".join(f"{name} {1e3 * value:g} ms" for name, value in named if value is not None)
 
 
 def met(seen: Observation, wanted: Objectives) -> bool:
-    """Every objective was met by a whole answer. A request that has no figure for an objective is not good."""
+    """Returns whether a whole answer met every objective. A request that has no figure for an objective is not good."""
     if not seen.whole or not seen.arrivals:
         return False
     gaps = sorted(seen.gaps_s) if wanted.itl_s is not None else []

@@ -1,7 +1,7 @@
 """ShareGPT: conversations as JSON, [{"id", "conversations": [{"from": "human", "value"}, {"from": "gpt", "value"}]}].
 
-A request is the first question of a conversation, asked for as many tokens as its answer has. Conversations without a
-question and an answer are left out, as other tools do. The trace has no times: all arrive at 0.
+A request is the first question of a conversation, and asks for the number of tokens that its answer has. Conversations
+without a question and an answer are left out, as in other tools. The trace has no times: all requests arrive at 0.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _SPACE = " \t\r\n"
 
 
 def about_tokens(text: str) -> int:
-    """A guess without a tokenizer: four characters a token."""
+    """Returns a guess of the number of tokens without a tokenizer: four characters a token."""
     return max(1, len(text) // CHARACTERS_PER_TOKEN)
 
 
 def parse_sharegpt(
     text: str, count_tokens: Callable[[str], int] = about_tokens, source: str = "trace"
 ) -> list[WorkloadRequest]:
-    """The requests in the file's order, each with its text. Raises TraceError naming the line."""
+    """Returns the requests in the file's order, each with its text. Raises TraceError that names the line."""
     found = []
     for line, entry in _entries(text.lstrip("\ufeff"), source):
         try:
@@ -63,7 +63,7 @@ def _first_pair(entry: Any) -> tuple[str, str] | None:
 
 
 def _entries(text: str, source: str) -> Iterator[tuple[int, Any]]:
-    """(line, value) of each element of an array, or of each line's object."""
+    """Yields (line, value) of each element of an array, or of each line's object."""
     decoder = json.JSONDecoder()
     at = _skip(text, 0)
     array = text[at : at + 1] == "["

@@ -1,4 +1,4 @@
-"""Many values in a few: mean and percentiles."""
+"""The mean and the percentiles of many values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Summary:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The percentile of rising values, at least one; share in [0, 1]."""
+    """Returns the percentile of rising values; there is at least one. share: in [0, 1]."""
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     high = min(low + 1, len(ordered) - 1)
@@ -31,7 +31,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def counted_percentile(counted: Sequence[tuple[float, int]], share: float) -> float:
-    """`percentile` of (value, how often), in any order; at least one value once."""
+    """Returns the `percentile` of pairs (value, how often it occurs), in any order. At least one value occurs once."""
     ordered = sorted(counted)
     total = sum(count for _, count in ordered)
     place = share * (total - 1)
@@ -49,7 +49,7 @@ def _nth(ordered: Sequence[tuple[float, int]], place: int) -> float:
 
 
 def summary(values: Sequence[float]) -> Summary | None:
-    """The summary of the values; None where there are none."""
+    """Returns the summary of the values; None where there are none."""
     if not values:
         return None
     ordered = sorted(values)
@@ -58,8 +58,8 @@ def summary(values: Sequence[float]) -> Summary | None:
 
 
 def weighted_summary(pairs: Sequence[tuple[float, float]]) -> Summary | None:
-    """The summary of (value, weight) pairs: each value counts as often as its weight says. Percentiles are values that
-    occur."""
+    """Returns the summary of (value, weight) pairs. Each value counts in proportion to its weight. Percentiles are
+    values that occur."""
     kept = sorted((value, weight) for value, weight in pairs if weight > 0)
     if not kept:
         return None

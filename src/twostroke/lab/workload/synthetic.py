@@ -17,14 +17,16 @@ from twostroke.lab.workload.lengths import Lengths
 from twostroke.lab.workload.request import WorkloadRequest
 
 BLOCK_TOKENS = 16
-"""Tokens of a block of synthetic shared prompts: a page of this engine, so that a prefix is found to its last page."""
+"""The tokens of a block of synthetic shared prompts. It is a page of this engine, so that a prefix is found to its last
+page."""
 
 INTERACTIVE, BATCH = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of a named workload. rate_per_s: mean requests a second. tokens: scales all lengths."""
+    """The amount of a named workload. rate_per_s: the mean requests a second. count: the number of requests. tokens: a
+    factor for all lengths."""
 
     rate_per_s: float
     count: int
@@ -33,26 +35,26 @@ class Load:
 
 
 def closed_loop(count: int, prompt: Lengths, output: Lengths, seed: int = 0) -> list[WorkloadRequest]:
-    """No arrival times: users that ask again when they are answered take them in turn."""
+    """Makes requests without arrival times. Users that ask again when they are answered take them in turn."""
     return plain([0.0] * count, prompt, output, seed)
 
 
 def open_loop(rate_per_s: float, count: int, prompt: Lengths, output: Lengths, seed: int = 0) -> list[WorkloadRequest]:
-    """Poisson arrivals."""
+    """Makes requests with Poisson arrivals."""
     return plain(poisson(rate_per_s, count, Draws(seed, "arrivals")), prompt, output, seed)
 
 
 def bursts(
     rate_per_s: float, count: int, prompt: Lengths, output: Lengths, seed: int = 0, shape: float = 0.25
 ) -> list[WorkloadRequest]:
-    """Gamma arrivals: the smaller the shape, the more they come together."""
+    """Makes requests with Gamma arrivals. The smaller the shape, the more they come together."""
     return plain(gamma_bursts(rate_per_s, count, Draws(seed, "arrivals"), shape), prompt, output, seed)
 
 
 def plain(
     times_s: Sequence[float], prompt: Lengths, output: Lengths, seed: int, priority: int = INTERACTIVE
 ) -> list[WorkloadRequest]:
-    """Requests that share nothing, at these times."""
+    """Makes requests at these times that share no prefix."""
     prompts, outputs = Draws(seed, "prompts"), Draws(seed, "outputs")
     return [
         WorkloadRequest(time_s, prompt.draw(prompts), output.draw(outputs), priority=priority) for time_s in times_s
@@ -60,14 +62,14 @@ def plain(
 
 
 def steady_chat(load: Load) -> list[WorkloadRequest]:
-    """People who type: prompts around 200 tokens, answers around 120, Poisson."""
+    """Makes the requests of people who type: prompts around 200 tokens, answers around 120, Poisson."""
     prompt = Lengths(200, 0.8, 16, 2000).scaled(load.tokens)
     output = Lengths(120, 0.6, 8, 600).scaled(load.tokens)
     return open_loop(load.rate_per_s, load.count, prompt, output, load.seed)
 
 
 def long_document_bursts(load: Load) -> list[WorkloadRequest]:
-    """Chat, and one request in eight a document of thousands of tokens; documents come together."""
+    """Makes chat requests; one request in eight is a document of thousands of tokens. The documents come together."""
     documents = load.count // 8
     chat = steady_chat(Load(load.rate_per_s * 7 / 8, load.count - documents, load.seed, load.tokens))
     span_s = max((request.arrival_s for request in chat), default=0.0) or 1.0
@@ -80,9 +82,10 @@ def long_document_bursts(load: Load) -> list[WorkloadRequest]:
 
 
 def shared_prefix_agents(load: Load) -> list[WorkloadRequest]:
-    """Agents: four kinds, each with one long system prompt; sessions whose every turn repeats all before it.
+    """Makes the requests of four kinds of agents, each kind with one long system prompt. Every turn of a session
+    repeats the turns before it.
 
-    A session takes about six turns; the next begins after the answer could have been read and tools called.
+    A session takes about six turns. The next turn begins after the answer could have been read and tools called.
     """
     arrivals, picks = Draws(load.seed, "arrivals"), Draws(load.seed, "agents")
     system = Lengths(1024).scaled(load.tokens).median_tokens
@@ -105,7 +108,8 @@ def shared_prefix_agents(load: Load) -> list[WorkloadRequest]:
 
 
 def mixed_batch_interactive(load: Load) -> list[WorkloadRequest]:
-    """Two thirds people (priority 0), one third batch work (priority 1) that arrives in heaps."""
+    """Makes two thirds interactive requests (priority 0) and one third batch work (priority 1) that arrives in bursts.
+    """
     batch = load.count // 3
     people = steady_chat(Load(load.rate_per_s * 2 / 3, load.count - batch, load.seed, load.tokens))
     times = gamma_bursts(load.rate_per_s / 3, batch, Draws(load.seed, "batch"), 0.1)
@@ -115,7 +119,7 @@ def mixed_batch_interactive(load: Load) -> list[WorkloadRequest]:
 
 
 def overload(load: Load) -> list[WorkloadRequest]:
-    """Chat; the middle third of the requests comes at four times the rate."""
+    """Makes chat requests. The middle third of them comes at four times the rate."""
     third = load.count // 3
     draws = Draws(load.seed, "arrivals")
     calm = 1 / load.rate_per_s
@@ -129,7 +133,7 @@ def overload(load: Load) -> list[WorkloadRequest]:
 
 
 def in_order(requests: Sequence[WorkloadRequest]) -> list[WorkloadRequest]:
-    """The requests by arrival; equal times keep their order."""
+    """Returns the requests by arrival; equal times keep their order."""
     return sorted(requests, key=lambda request: request.arrival_s)
 
 
@@ -140,4 +144,4 @@ NAMED: Mapping[str, Callable[[Load], list[WorkloadRequest]]] = {
     "mixed-batch-interactive": mixed_batch_interactive,
     "overload": overload,
 }
-"""The five traces of objectives (issue 4)."""
+"""The five named traces on which policies are judged (issue 4)."""

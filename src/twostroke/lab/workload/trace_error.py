@@ -12,12 +12,12 @@ class TraceError(ConfigError):
 
 
 def broken(source: str, line: int, why: str, expected: str) -> TraceError:
-    """line: counted from 1."""
+    """Makes the error of a broken line. line: the line's number, counted from 1."""
     return TraceError(f"{source}, line {line}: {why}.", why="The trace cannot be replayed as it is.", fix=expected)
 
 
 def whole_number(value: Any, name: str) -> int:
-    """A count that is not below zero; raises ValueError naming the field."""
+    """Returns a count that is not below zero. Raises ValueError that names the field."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value != int(value):
         raise ValueError(f"{name} is {_short(value)}, not a whole number")
     if value < 0:

@@ -1,4 +1,4 @@
-"""Which format a trace has, and its requests."""
+"""Finds the format of a trace, and reads its requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMATS = (SHAREGPT, MOONCAKE, AZURE)
 
 
 def format_of(text: str, source: str = "trace") -> str:
-    """One of FORMATS, by the first line. Raises TraceError where it is not valid."""
+    """Returns one of FORMATS, decided by the first line. Raises TraceError where it is not valid."""
     first = next((line.strip() for line in text.lstrip("\ufeff").split("\n") if line.strip()), "")
     if first.startswith("[") or (first.startswith("{") and '"conversation' in text[:100_000]):
         return SHAREGPT
@@ -38,8 +38,8 @@ def parse_trace(
     form: str | None = None,
     count_tokens: Callable[[str], int] = about_tokens,
 ) -> list[WorkloadRequest]:
-    """Requests of a trace in one of FORMATS. form: None lets the first line decide. Raises TraceError naming the line.
-    """
+    """Reads the requests of a trace. form: one of FORMATS; None lets the first line decide. Raises TraceError that
+    names the line."""
     chosen = form or format_of(text, source)
     if chosen == SHAREGPT:
         return parse_sharegpt(text, count_tokens, source)

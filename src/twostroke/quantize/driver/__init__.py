@@ -1,2 +1,2 @@
-"""Quantizing a folder: the model runs layer by layer on a text, what its products read is measured, codes are written.
-"""
+"""Quantizes a folder: the model runs layer by layer on a text, the inputs of its products are measured, and codes are
+written."""

@@ -20,7 +20,7 @@ class ArrayTensor:
 
     @property
     def info(self) -> TensorInfo:
-        """Shape and type; it lies in no file."""
+        """The shape and type of the numbers, which are in no file."""
         return TensorInfo("F32", self.values.shape, 0, self.values.nbytes)
 
     def read_rows(self, first: int, count: int, out: SourceArray | None = None) -> SourceArray:
@@ -32,5 +32,5 @@ class ArrayTensor:
 
 
 def overlaid(checkpoint: Checkpoint, changed: Mapping[str, TensorSource]) -> Checkpoint:
-    """The checkpoint's open files, where the tensors in `changed` have other numbers."""
+    """Returns the checkpoint's open files, with other numbers for the tensors in `changed`."""
     return Checkpoint(checkpoint.folder, checkpoint.shards, {**checkpoint.tensors, **changed})

@@ -1,5 +1,5 @@
-"""Quantizing a folder: stage by stage the text runs on, codes are found and written, and the next stage gets what the
-rounded weights made.
+"""Quantizes a folder stage by stage. The text runs through a stage, codes are found and written, and the next stage
+gets the outputs of the rounded weights.
 
 Memory holds one stage in float32, the moments of its inputs, and the text's values between two stages.
 """
@@ -31,18 +31,17 @@ from twostroke.weights.quantized.recipe import scheme_in
 from twostroke.weights.stacks import StackedTensor
 
 Progress = Callable[[int, int, str], None]
-"""progress(done, total, what), in bytes of the checkpoint."""
+"""Called as progress(done, total, what), in bytes of the checkpoint."""
 
 
 def no_progress(done: int, total: int, what: str) -> None:
-    """Report no progress."""
+    """Reports no progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """errors: the errors of each product that was rounded. kept: modules that stay as they are, with the reason.
-    from_stage: the stages before it were there from an interrupted run.
-    """
+    """The result of a job. errors: the errors of each product that was rounded. kept: modules that stay as they are,
+    with the reason. from_stage: the first stage of this run; earlier stages were left by an interrupted run."""
 
     folder: Path
     group: int
@@ -53,7 +52,7 @@ class Quantized:
 
 
 def read_original(folder: Path) -> Model:
-    """The model of a folder that was not rounded before. Raises UnsupportedModel and what reading raises."""
+    """Reads the model of a folder that was not rounded before. Raises UnsupportedModel and what reading raises."""
     if (folder / NAME_FILE).is_file() or scheme_in(folder) is not None:
         what = "a GGUF file" if (folder / NAME_FILE).is_file() else "quantized already"
         raise UnsupportedModel(
@@ -65,7 +64,7 @@ def read_original(folder: Path) -> Model:
 
 
 def read_source(folder: Path) -> Model:
-    """The model of a folder that can be calibrated. Raises UnsupportedModel and what reading raises."""
+    """Reads the model of a folder that can be calibrated. Raises UnsupportedModel and what reading raises."""
     model = read_original(folder)
     if model.task is not Task.GENERATE:
         raise UnsupportedModel(
@@ -78,14 +77,14 @@ def read_source(folder: Path) -> Model:
 def quantize_folder(
     folder: Path, output: Path, method: Method, texts: CalibrationText, threads: int, progress: Progress = no_progress
 ) -> Quantized:
-    """Write the quantized model. Raises TwostrokeError; the same call goes on after an interruption."""
+    """Writes the quantized model. Raises TwostrokeError. After an interruption the same call continues the job."""
     model = read_source(folder)
     with staged_folder(folder, threads, model=model) as source:
         return _Run(source, method, texts, progress).write(folder, output)
 
 
 class _Run:
-    """One job of quantizing."""
+    """One job of quantizing a folder."""
 
     def __init__(self, source: StagedModel, method: Method, texts: CalibrationText, progress: Progress) -> None:
         self._source, self._method, self._texts, self._progress = source, method, texts, progress
@@ -99,7 +98,7 @@ class _Run:
             raise _nothing(source.model, self._kept)
 
     def write(self, folder: Path, output: Path) -> Quantized:
-        """All stages, then the rest."""
+        """Writes all stages, then the tensors that no stage reads."""
         source, count = self._source, len(self._source.stages)
         stored = StoredStage(source, self._method.layout, self._group)
         job = Job(self._method.name, content_fingerprint(source.checkpoint), self._texts.digest, self._group)
@@ -135,7 +134,7 @@ class _Run:
         return {**usual, "quantization_config": self._method.layout.config(self._group, left_out)}
 
     def _storable(self, found: StageProducts) -> StageProducts:
-        """Products whose shapes the layout can store; the others are kept."""
+        """Returns the products whose shapes the layout can store; the others are kept."""
         self._kept |= found.kept
         fitting = []
         for product in found.products:
@@ -155,7 +154,7 @@ class _Run:
 
 
 def _group(found: list[StageProducts], method: Method) -> int:
-    """The largest of GROUPS that suits the most matrices."""
+    """Returns the largest of GROUPS that suits the most matrices."""
     shapes = [shape for each in found for product in each.products for shape in product.tensors.values()]
 
     def fitting(group: int) -> int:
@@ -174,7 +173,8 @@ def _nothing(model: Model, kept: Mapping[str, str]) -> UnsupportedModel:
 
 
 def _require_banks(model: Model, kept: Mapping[str, str]) -> None:
-    """Experts are most of a mixture's weights: a file that leaves them as they are is hardly smaller."""
+    """Raises UnsupportedModel where experts would be kept as they are. Experts are most of a mixture's weights, so that
+    a file which keeps them is hardly smaller."""
     for weight in model.plain.weights:
         module = weight.parts[0].name.removesuffix(WEIGHT)
         if weight.experts and module in kept:

@@ -1,6 +1,6 @@
-"""Calibrating keys: the model runs on a text, and each channel of K gets the factor that makes rounding K cost least.
+"""Calibrates keys: the model runs on a text, and each channel of K gets the factor with which rounding K costs least.
 
-Nothing is rounded while the text runs: keys and queries are looked at as attention meets them, stage by stage.
+Nothing is rounded while the text runs. Keys and queries are read as attention reads them, stage by stage.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from twostroke.weights.key_factors import Exponents, KeyFactors, require_same_mo
 STEPS: Mapping[KVKind, int] = {KVKind.INT8: 127, KVKind.INT4: 7}
 """The largest code of each format that rounds K."""
 ROWS_OF_A_RUN = 64
-"""Rows of each run of the text that are looked at: those between are much like them."""
+"""The number of rows of each run of the text that are used. The rows between are much like them."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """path: the written file. used_tokens, held_out_tokens: the tokens of the text. costs: the divergences by format,
-    without and with the factors; empty where they were not asked for.
-    """
+    """The report of a calibration. path: the written file. layers: the number of layers with factors. used_tokens,
+    held_out_tokens: the tokens of the text. costs: the divergences by format, without and with the factors; empty where
+    they were not asked for."""
 
     path: Path
     layers: int
@@ -51,7 +51,7 @@ class KeyReport:
     costs: Mapping[str, tuple[Divergence, Divergence]]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for --json."""
+        """Returns the report as plain values for --json."""
         formats = {
             name: {word: _figures(each) for word, each in zip(("before", "after"), pair, strict=True)}
             for name, pair in self.costs.items()
@@ -61,7 +61,7 @@ class KeyReport:
         return {**found, **tokens, "formats": formats}
 
     def as_text(self) -> str:
-        """A few lines."""
+        """Returns the report as a few lines of text."""
         lines = [f"{self.path}: factors of the keys of {self.layers} layers"]
         if self.costs:
             lines.append(f"on {self.held_out_tokens:,} tokens that calibration has not seen, without -> with factors:")
@@ -87,7 +87,7 @@ def calibrate_keys(
     compared: bool = True,
     progress: Progress = no_progress,
 ) -> KeyReport:
-    """Find the factors of a folder's model and write them into `output`, a folder with the same model.
+    """Finds the factors of a folder's model and writes them into `output`, a folder with the same model.
 
     Raises UnsupportedModel where the model keeps no K, ConfigError where the file cannot be written, ModelError.
     """
@@ -117,7 +117,7 @@ def calibrate_keys(
 
 
 def _why_not(model: Model) -> str:
-    """Why keys cannot have factors; empty where they can."""
+    """Returns why keys cannot have factors; an empty text where they can."""
     kinds = scalable_caches(model.plain)
     if model.task is not Task.GENERATE or not kinds:
         return "It keeps no K and V in pages of heads, or it makes no text."
@@ -129,13 +129,13 @@ def _why_not(model: Model) -> str:
 
 
 def with_factors(staged: StagedModel, found: KeyFactors) -> StagedModel:
-    """The stages with the factors for their format of K and V."""
+    """Returns the model with the factors for its format of K and V."""
     program = with_scaled_keys(staged.model.plain, found.factors(staged.kv))
     return replace(staged, model=replace(staged.model, plain=program, program=program))
 
 
 def key_factors(staged: StagedModel, texts: CalibrationText, progress: Progress = no_progress) -> KeyFactors:
-    """The factors for every format that rounds K. Raises ModelError."""
+    """Finds the factors for every format that rounds K. Raises ModelError."""
     wanted = scalable_caches(staged.model.plain)
     found: dict[KVKind, dict[int, tuple[tuple[int, ...], ...]]] = {kind: {} for kind in STEPS}
     runs, count = list(texts.used), len(staged.stages)
@@ -154,7 +154,7 @@ def key_factors(staged: StagedModel, texts: CalibrationText, progress: Progress 
 
 
 class _Seen:
-    """Some rows of the keys and queries of a stage: (rows, heads, head_dim) of each run, by cache."""
+    """Collects some rows of the keys and queries of a stage: (rows, heads, head_dim) of each run, by cache."""
 
     def __init__(self) -> None:
         self.keys: dict[int, list[F32Array]] = {}
@@ -169,7 +169,7 @@ class _Seen:
 
     @staticmethod
     def rows(parts: list[F32Array]) -> F32Array:
-        """All rows, one run after the other."""
+        """Returns all rows, one run after the other."""
         return np.concatenate(parts)
 
 
@@ -178,7 +178,8 @@ def _some(rows: F32Array) -> F32Array:
 
 
 def _heads(keys: F32Array, queries: F32Array, steps: int) -> tuple[tuple[int, ...], ...]:
-    """The exponents of each KV head. queries: (rows, heads, head_dim), those of one KV head side by side."""
+    """Returns the exponents of each KV head. queries: (rows, heads, head_dim), with the heads of one KV head next to
+    each other."""
     count = keys.shape[1]
     each = queries.reshape(len(queries), count, -1, keys.shape[2])
     chosen = [choose_exponents(keys[:, head], each[:, head].reshape(-1, keys.shape[2]), steps) for head in range(count)]

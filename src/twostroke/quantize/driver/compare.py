@@ -1,9 +1,9 @@
-"""What quantizing cost: two models, stage by stage in step, on a text that calibration has not seen.
+"""Measures the cost of quantizing: two models run on a text that calibration has not seen, both stage by stage.
 
-Of the whole: KL(original || quantized) in nats, and both perplexities, of the quantized folder as it is served. Of each
-stage: the same KL where this stage alone is the quantized one, on a few runs of the text. What the original stages
-before it make goes through the quantized stage and then through the original ones after it. Memory holds one stage of
-both models, and what goes between stages of every such run.
+For the whole model: KL(original || quantized) in nats, and both perplexities, of the quantized folder as it is served.
+For each stage: the same KL where this stage alone is the quantized one, on a few runs of the text. The output of the
+original stages before it goes through the quantized stage and then through the original stages after it. Memory holds
+one stage of both models, and the values between stages of every such run.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from twostroke.quantize.driver.stages import StagedModel
 from twostroke.weights.loaded import ModelWeights
 
 STAGE_RUNS, STAGE_TOKENS = 2, 128
-"""Runs of the text, and tokens of each, that measure what each single stage costs."""
+"""The number of runs of the text, and of tokens of each, with which the cost of each single stage is measured."""
 
 
 @dataclass(slots=True)
 class Divergence:
-    """Sums over positions."""
+    """The divergence of two models, as sums over positions. surprise: the negative log probabilities of the next
+    tokens, of the original and of the other model. same: the number of positions with the same likeliest token.
+    predicted: the number of positions with a next token."""
 
     kl: float = 0.0
     surprise: tuple[float, float] = (0.0, 0.0)
@@ -33,7 +35,8 @@ class Divergence:
     predicted: int = 0
 
     def add(self, exact: F32Array, found: F32Array, next_ids: I32Array) -> None:
-        """Logits (n, vocabulary) of both; next_ids: what followed, (n,) or one fewer at the end of a run."""
+        """Adds positions. exact, found: logits (n, vocabulary) of both models. next_ids: the tokens that followed, (n,)
+        or one fewer at the end of a run."""
         truth, own = _log_softmax(exact), _log_softmax(found)
         self.kl += float(np.sum(np.exp(truth) * (truth - own)))
         self.same += int(np.count_nonzero(truth.argmax(axis=1) == own.argmax(axis=1)))
@@ -44,21 +47,20 @@ class Divergence:
 
     @property
     def mean_kl(self) -> float:
-        """Nats of a position."""
+        """The mean KL divergence of a position, in nats."""
         return self.kl / max(1, self.positions)
 
     @property
     def perplexities(self) -> tuple[float, float]:
-        """The perplexities of the original and of the other."""
+        """The perplexities of the original and of the other model."""
         before, after = (float(np.exp(each / max(1, self.predicted))) for each in self.surprise)
         return before, after
 
 
 @dataclass(frozen=True, slots=True)
 class StageCost:
-    """name: the name of its first matrix. kl: see the module. drift: the relative difference of the stage's output
-    where all stages so far are quantized; 0 for the last, which has no next stage.
-    """
+    """The cost of one stage. name: the name of its first matrix. kl: see the module. drift: the relative difference of
+    the stage's output where all stages so far are quantized; 0 for the last, which has no next stage."""
 
     name: str
     kl: float
@@ -67,7 +69,8 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """whole: the divergence of the whole model. stages: the stages with quantized matrices."""
+    """The comparison of two models. whole: the divergence of the whole model. stages: the stages with quantized
+    matrices."""
 
     whole: Divergence
     stages: list[StageCost] = field(default_factory=list)
@@ -75,7 +78,7 @@ class ModelComparison:
 
 @dataclass(frozen=True, eq=False)
 class _Alone:
-    """The short runs where one stage alone was the quantized one."""
+    """The short runs in which one stage alone is the quantized one."""
 
     name: str
     drift: float
@@ -91,9 +94,9 @@ def compare(
     *,
     each: bool = True,
 ) -> ModelComparison:
-    """runs: token ids (T,). each: whether stages are looked at alone. Raises ModelError.
+    """Compares two models. runs: token ids (T,). each: whether single stages are compared, too. Raises ModelError.
 
-    Where both programs do not fall into the same stages, only the whole is compared.
+    Where the two programs have different stages, only the whole is compared.
     """
     count, others = len(exact.stages), len(other.stages)
     each = each and count == others
@@ -136,7 +139,7 @@ def compare(
 
 
 class _Head(NamedTuple):
-    """A model at its last stage. rows: what its other stages gave; None for a model that has no others."""
+    """A model at its last stage. rows: the output of its other stages; None for a model that has no others."""
 
     model: StagedModel
     weights: ModelWeights
@@ -165,11 +168,11 @@ def _drift(truth: Sequence[F32Array], found: Sequence[F32Array]) -> float:
 
 
 def _differ(other: StagedModel, index: int) -> bool:
-    """Has the stage a matrix that keeps codes?"""
+    """Returns whether the stage has a matrix that keeps codes."""
     return any(other.formats(weight).keeps_codes for weight in other.stages[index].program.weights)
 
 
 def _name(staged: StagedModel, index: int) -> str:
-    """The layer and the roles of its matrices."""
+    """Returns the layer and the roles of the stage's matrices."""
     weights = staged.stages[index].program.weights
     return f"{weights[0].key.rpartition(':')[0]} {', '.join(weight.role for weight in weights)}" if weights else ""

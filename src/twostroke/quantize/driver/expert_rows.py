@@ -1,4 +1,5 @@
-"""What the experts of a bank read: the rows that each meets, and what its first matrix makes of them for its second."""
+"""The inputs of a bank's experts: the rows that each expert meets, and the rows that its first matrix makes for its
+second."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from twostroke.ops.program.values import Weight
 def expert_rows(
     call: Experts, x: F32Array, routes: F32Array, gate_up: PackedWeight
 ) -> Iterator[tuple[int, Weight, F32Array]]:
-    """(expert, bank, inputs (n, columns)) of both banks, for each expert that a row of x (T, D) meets."""
+    """Yields (expert, bank, inputs (n, columns)) of both banks, for each expert that a row of x (T, D) meets."""
     weights, numbers = np.split(routes, 2, axis=1)
     chosen = numbers.astype(np.int64)
     for expert in np.unique(chosen).tolist():

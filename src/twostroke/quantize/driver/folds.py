@@ -1,4 +1,5 @@
-"""Where the inputs of products can be scaled without changing the model: what makes them takes the division.
+"""Finds where the inputs of products can be scaled without a change of the model: the division moves into the tensor
+that makes the input.
 
 Two places are known. A norm whose result is read by products alone: its weight (and bias) is divided. A gated block:
 `gate` multiplies the rows of `up` into the input of `down`, so these rows are divided.
@@ -25,10 +26,10 @@ from twostroke.quantize.driver.products import InputKey, Product, StageProducts
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fold:
-    """Where the division of one input's channels can be folded into what makes it.
+    """A place in which the division of one input's channels can be folded, because the tensors there make the input.
 
-    vectors: for the name of each tensor, what is added to its numbers when it is loaded (1 for Gemma's norms).
-    rows: for the name of each matrix, the first row that is divided; as many rows follow as there are channels.
+    vectors: for the name of each tensor, the number that is added to its numbers when it is loaded (1 for Gemma's
+    norms). rows: for the name of each matrix, the first row that is divided; as many rows follow as there are channels.
     """
 
     vectors: Mapping[str, float]
@@ -36,7 +37,8 @@ class Fold:
 
 
 def divided_vector(stored: F32Array, added: float, scales: F32Array) -> F32Array:
-    """The stored numbers of a vector so that what is loaded is divided."""
+    """Returns the numbers of a vector to store, so that the loaded vector is divided by `scales`. added: the number
+    that loading adds."""
     if not added:
         return (stored / scales).astype(np.float32)
     found: F32Array = ((stored + np.float32(added)) / scales - np.float32(added)).astype(np.float32)
@@ -44,7 +46,8 @@ def divided_vector(stored: F32Array, added: float, scales: F32Array) -> F32Array
 
 
 def find_folds(stage: Stage, products: StageProducts, users: Counter[str]) -> dict[InputKey, Fold]:
-    """The folds that are possible in a stage, by the inputs of products. users: what `tensor_users` returned."""
+    """Returns the folds that are possible in a stage, by the inputs of products. users: the result of `tensor_users`.
+    """
     calls = stage.program.calls
     found: dict[InputKey, Fold] = {}
     for same in products.by_input():
@@ -67,7 +70,7 @@ def _makes(call: Op, x: Value) -> bool:
 
 
 def _read_by_these_alone(calls: tuple[Op, ...], x: Value, same: tuple[Product, ...], stage: Stage) -> bool:
-    """Is the whole value read by these products and nothing else, within the stage?"""
+    """Returns whether these products read the whole value, and nothing else does, within the stage."""
     weights = {product.weight for product in same}
     makers = [index for index, call in enumerate(calls) if _makes(call, x)]
     if len(makers) != 1 or stage.program.logits.root is x.root:
@@ -84,7 +87,8 @@ def _of_norm(maker: RmsNorm | LayerNorm, users: Counter[str]) -> Fold | None:
 
 
 def _own(vector: Vector, users: Counter[str]) -> bool:
-    """One whole tensor that nothing else reads, as it is stored except for what is added."""
+    """Returns whether the vector is one whole tensor that nothing else reads, stored as it is except for an added
+    number."""
     part = vector.parts[0] if len(vector.parts) == 1 else None
     if part is None or vector.form is not VectorForm.STORED or users[part.name] > 1 or len(part.shape) != 1:
         return False
@@ -92,7 +96,7 @@ def _own(vector: Vector, users: Counter[str]) -> bool:
 
 
 def _of_gate(calls: tuple[Op, ...], maker: GateProduct, products: StageProducts, stage: Stage) -> Fold | None:
-    """up comes from the last rows of one tensor, in their order."""
+    """Returns the fold of a gated block; None unless `up` is the last rows of one tensor, in their order."""
     before = next((call for call in calls if isinstance(call, Linear) and call.out.root is maker.x.root), None)
     known = {product.weight for product in products.products}
     if before is None or before.weight not in known or maker.limit or maker.shift or before.weight.bias:

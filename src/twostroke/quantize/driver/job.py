@@ -1,10 +1,10 @@
-"""A job: what is quantized and how, and its folder, where each finished stage is a file of its own.
+"""A job: what is quantized and how, and its folder, in which each finished stage is a file of its own.
 
     OUTPUT/quantize.json                      the job, until it is done
     OUTPUT/model-00003-of-00012.safetensors   a stage, whole
     OUTPUT/config.json                        written last: without it no program takes the folder for a model
 
-The same command in the same folder goes on after the last whole stage.
+The same command in the same folder continues after the last whole stage.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ NOT_COPIED = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What decides every byte of the result. source: the fingerprint of the checkpoint. texts: the fingerprint of the
-    texts' token ids.
-    """
+    """Everything that decides the bytes of the result. source: the fingerprint of the checkpoint. texts: the
+    fingerprint of the texts' token ids."""
 
     target: str
     source: str
@@ -51,7 +50,7 @@ class JobFolder:
 
     @classmethod
     def open(cls, path: Path, job: Job, stages: int) -> JobFolder:
-        """Make it, or go on with it. Raises ConfigError for a folder that is anything else."""
+        """Makes the folder, or continues the job in it. Raises ConfigError for a folder that is anything else."""
         said = asdict(job)
         try:
             if (path / JOB_NAME).is_file():
@@ -70,24 +69,26 @@ class JobFolder:
         return cls(path, stages)
 
     def stage_file(self, index: int) -> Path:
-        """The file of stage `index`; `stages` stands for the tensors that no stage reads."""
+        """Returns the file of stage `index`. The index `stages` stands for the tensors that no stage reads."""
         return self.path / f"model-{index + 1:05}-of-{self.stages + 1:05}.safetensors"
 
     def is_done(self, index: int) -> bool:
-        """Is the stage's file there? It appears whole."""
+        """Returns whether the stage's file exists. It gets its name only when it is complete."""
         return self.stage_file(index).is_file()
 
     def require_room(self, num_bytes: int) -> None:
-        """Raises ConfigError where the disk has no room for a result of `num_bytes`, less the files that are there."""
+        """Raises ConfigError where the disk has no room for a result of `num_bytes`, less the bytes of the files
+        already written."""
         require_room(self.path, max(0, num_bytes - self._num_bytes))
 
     def errors(self) -> dict[str, Any]:
-        """What `write_stage` was given for each stage that is done, by the stage's number."""
+        """Returns the `errors` that `write_stage` was given for each finished stage, by the stage's number."""
         found = read_object(self.path / JOB_NAME).get("errors")
         return dict(found) if isinstance(found, dict) else {}
 
     def write_stage(self, index: int, tensors: Mapping[str, TensorToWrite], errors: Sequence[Any] = ()) -> None:
-        """errors: figures for the report. Raises ConfigError where the disk is full; what is done stays."""
+        """Writes the file of a stage. errors: figures for the report. Raises ConfigError where the disk is full;
+        finished stages stay."""
         try:
             said = {**read_object(self.path / JOB_NAME), "errors": {**self.errors(), str(index): list(errors)}}
             write_atomically(self.path / JOB_NAME, (json.dumps(said).encode(),))
@@ -100,7 +101,8 @@ class JobFolder:
             ) from None
 
     def finish(self, shard_of: Mapping[str, str], config: Mapping[str, Any], source: Path) -> None:
-        """The index, everything next to the weights, and config.json last. Raises ConfigError as `write_stage`."""
+        """Writes the index, all files next to the weights, and config.json last. Raises ConfigError as `write_stage`
+        does."""
         try:
             index = {"metadata": {"total_size": self._num_bytes}, "weight_map": dict(sorted(shard_of.items()))}
             write_atomically(self.path / INDEX_NAME, (json.dumps(index, indent=1).encode(),))
@@ -117,7 +119,7 @@ class JobFolder:
         return sum(file.stat().st_size for file in self.path.glob("model-*.safetensors"))
 
     def write_report(self, report: Mapping[str, Any]) -> None:
-        """Write the report next to the model. Raises ConfigError."""
+        """Writes the report next to the model. Raises ConfigError."""
         try:
             write_atomically(self.path / REPORT_NAME, (json.dumps(report, indent=1).encode(),))
         except OSError as error:
@@ -125,7 +127,8 @@ class JobFolder:
 
 
 def _is_copied(file: Path) -> bool:
-    """Tokenizer, templates, generation settings, licence: no weights, no index, no config of the original."""
+    """Returns True for tokenizer, templates, generation settings and licence; False for weights, index and config of
+    the original."""
     if not file.is_file() or file.name in (CONFIG_NAME, INDEX_NAME, JOB_NAME, REPORT_NAME) or file.name[0] == ".":
         return False
     return file.suffix not in NOT_COPIED and os.stat(file).st_size <= LARGEST_COPY

@@ -1,9 +1,10 @@
-"""A note in the cache folder of where the calibrated form of a model lies: `--weights` of the same name takes it.
+"""A note in the cache folder about the folder with a model's calibrated form. `--weights` with the same name uses that
+folder.
 
     cache/calibrated/<fingerprint of the original>-int4.json    {"folder": ..., "content": fingerprint of the result}
 
-The fingerprint is that of the packed weights: with another config.json, or other weights, there is no note. A result
-that was moved or changed since is not taken.
+The fingerprint is that of the packed weights: with another config.json, or other weights, no note is found. A result
+that was moved or changed since is not used.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ from twostroke.weights.json_file import read_object
 from twostroke.weights.packed.fingerprint import content_fingerprint, fingerprint
 
 NOTES = "calibrated"
-"""The part of the cache folder that is this module's."""
+"""The folder in the cache folder that belongs to this module."""
 
 TAKEN_BY: Mapping[str, str] = {"int4": "int4"}
-"""The name of `--weights` that takes a method's result. Only int4 loses enough by rounding that it pays."""
+"""The name of `--weights` that uses a method's result, by method. Only int4 loses enough by rounding that it pays."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """folder: the folder of the calibrated weights; None where the noted result cannot be used, for the reason `why`.
-    """
+    """The result of a calibration. folder: the folder of the calibrated weights; None where the noted result cannot be
+    used, for the reason `why`."""
 
     folder: Path | None
     why: str = ""
 
 
 def note_result(cache: Path, original: Path, result: Path, method: str) -> str | None:
-    """The name of `--weights` that takes the result from now on; None where none does, or where no note can be kept."""
+    """Writes the note. Returns the name of `--weights` that uses the result from now on; None where there is no such
+    name, or where no note can be kept."""
     name = TAKEN_BY.get(method)
     if name is None:
         return None
@@ -50,7 +52,8 @@ def note_result(cache: Path, original: Path, result: Path, method: str) -> str |
 
 
 def kept_result(cache: Path, original: Path, weights: str) -> KeptResult | None:
-    """What calibration left for this original; None where it was never run, or the original has changed since."""
+    """Returns the result of calibrating this original; None where it was never calibrated, or the original has changed
+    since."""
     if weights not in TAKEN_BY.values():
         return None
     try:

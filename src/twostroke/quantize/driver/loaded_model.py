@@ -1,4 +1,4 @@
-"""A folder's model in stages, its matrices in the formats that serving it would take."""
+"""Loads a folder's model in stages, with its matrices in the formats in which it would be served."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from twostroke.weights.tensors import check_tensors
 def staged_folder(
     folder: Path, threads: int, formats: FormatChoice = exact_formats, model: Model | None = None
 ) -> Iterator[StagedModel]:
-    """The stages with their open checkpoint. model: the folder's model, where it is known already. Raises ModelError.
-    """
+    """Yields the stages with their open checkpoint. model: the folder's model, where it is known already. Raises
+    ModelError."""
     with ExitStack() as closing:
         model = model or read_folder(folder)
         checkpoint = closing.enter_context(Checkpoint.open(folder))

@@ -1,4 +1,4 @@
-"""The ways to quantize, by the name that --to has: a layout of files, and how codes are found."""
+"""The ways to quantize, by their names for --to. A way is a layout of files, and a way to find codes."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from twostroke.quantize.mathematics.scaling import awq_scales, smooth_scales
 from twostroke.quantize.mathematics.solved import Solved, round_matrix
 
 Solve = Callable[[F32Array, Moments, Layout, int], Solved]
-"""solve(matrix, moments of its inputs, layout, group)."""
+"""Called as solve(matrix, moments of its inputs, layout, group)."""
 
 Scales = Callable[[F32Array, Moments, Layout, int], F32Array]
-"""scales(matrix, moments of its inputs, layout, group): what its columns are multiplied by, and its inputs divided."""
+"""Called as scales(matrix, moments of its inputs, layout, group). Returns the factors by which the columns are
+multiplied and the inputs divided."""
 
 GROUPS = (128, 64, 32)
 
 FEW = 4
-"""An expert that met fewer rows than its columns divided by this is rounded to the nearest codes: the moments of so few
-inputs describe these inputs better than those to come.
-"""
+"""An expert that met fewer rows than its columns divided by this number is rounded to the nearest codes. The moments of
+so few inputs describe these inputs better than future ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """in_turn: whether a product is measured after those before it in its stage have been rounded. scales: makes the
-    scales of the inputs, where an op before the product can take their inverse; None for no scales. bank_layout: the
-    layout for experts, whose codes can be kept only where groups lie side by side; None for `layout`.
-    """
+    """A way to quantize. in_turn: whether a product is measured after the earlier products of its stage have been
+    rounded. scales: makes the scales of the inputs, where an op before the product can take their inverse; None for no
+    scales. bank_layout: the layout for experts, whose codes can be kept only where the columns of a group are adjacent;
+    None for `layout`."""
 
     name: str
     words: str
@@ -48,7 +48,7 @@ class Method:
     bank_layout: Layout | None = None
 
     def of(self, product: Product, moments: Moments) -> Method:
-        """How a matrix with such inputs is quantized."""
+        """Returns the method for a product with inputs of these moments."""
         if product.expert is None:
             return self
         few = moments.rows * FEW < product.weight.columns
@@ -56,22 +56,22 @@ class Method:
 
 
 def by_gptq(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> Solved:
-    """See mathematics/gptq.py."""
+    """Returns the codes that GPTQ finds; see mathematics/gptq.py."""
     return gptq(matrix, moments.hessian, GptqRule(layout.rule, group, layout.order))
 
 
 def by_rounding(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> Solved:
-    """The nearest codes, whatever the inputs are."""
+    """Returns the nearest codes, whatever the inputs are."""
     return round_matrix(matrix, layout.rule, group)
 
 
 def by_search(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> Solved:
-    """The nearest codes of grids that are searched with errors weighted by the inputs (AWQ's clipping)."""
+    """Returns the nearest codes of grids that are searched with errors weighted by the inputs (AWQ's clipping)."""
     return round_matrix(matrix, layout.rule, group, np.diag(moments.hessian))
 
 
 def found_scales(exact: bool) -> Scales:
-    """AWQ's. exact: powers of two."""
+    """Returns a function that finds AWQ's scales. exact: whether they are powers of two."""
 
     def scales(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> F32Array:
         rule = replace(layout.rule, searched=False)
@@ -81,12 +81,12 @@ def found_scales(exact: bool) -> Scales:
 
 
 def even_scales(matrix: F32Array, moments: Moments, layout: Layout, group: int) -> F32Array:
-    """SmoothQuant's, as powers of two."""
+    """Returns SmoothQuant's scales as powers of two."""
     return smooth_scales(matrix, moments, exact=True)
 
 
 def nearest(matrix: F32Array, layout: Layout, group: int) -> Solved:
-    """What a calibrated method is compared with."""
+    """Returns the nearest codes, with which a calibrated method is compared."""
     return round_matrix(np.asarray(matrix, np.float32), layout.rule, group)
 
 
@@ -109,4 +109,4 @@ METHODS: Mapping[str, Method] = {
 }
 
 ROUNDING = Method("rounding", "compressed-tensors, 4 bits, nearest codes", PackedLayout(), by_rounding)
-"""The method that others are compared with: no command offers it."""
+"""The method with which others are compared. No command offers it."""

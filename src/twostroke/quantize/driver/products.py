@@ -1,4 +1,4 @@
-"""Which matrices of a stage are quantized, and which stay as they are and why.
+"""Finds the matrices of a stage that are quantized, and those that are kept, with the reason.
 
 A product is a matrix that `linear` reads for all rows of a step, or one expert's matrix of a bank that `experts` reads.
 The checkpoint stores it as rows of whole tensors that nothing else reads. Products of the same input share its moments.
@@ -23,9 +23,9 @@ InputKey = tuple[Value | Weight, int, int]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Product:
-    """weight: the program's weight. tensors: name -> (rows, columns) of the tensors that hold it. x: its input, or what
-    an expert's rows are taken from. expert: the expert's index in the bank; None for a matrix that all rows meet.
-    """
+    """A matrix that can be quantized. weight: the program's weight. tensors: name -> (rows, columns) of the tensors
+    that hold it. x: its input, or the value from which an expert's rows are taken. expert: the expert's index in the
+    bank; None for a matrix that all rows meet."""
 
     weight: Weight
     tensors: Mapping[str, tuple[int, int]]
@@ -42,20 +42,21 @@ class Product:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StageProducts:
-    """products: the products in the order of the calls. kept: modules whose matrices stay, with the reason."""
+    """The products of a stage. products: in the order of the calls. kept: modules whose matrices are not quantized,
+    with the reason."""
 
     products: tuple[Product, ...]
     kept: Mapping[str, str]
 
     def by_input(self) -> list[tuple[Product, ...]]:
-        """Products of one input after the other, in the order of the calls."""
+        """Returns the products grouped by their input, in the order of the calls."""
         found: dict[InputKey, list[Product]] = {}
         for product in self.products:
             found.setdefault(product.input_key, []).append(product)
         return [tuple(products) for products in found.values()]
 
     def in_turn(self) -> list[list[tuple[Product, ...]]]:
-        """The groups of `by_input` in the order of the calls; all experts of a bank together."""
+        """Returns the groups of `by_input` in the order of the calls. All experts of a bank are together."""
         found: dict[Weight, list[tuple[Product, ...]]] = {}
         for same in self.by_input():
             found.setdefault(same[0].weight, []).append(same)
@@ -66,7 +67,7 @@ IN_STACKS = "its experts are stored in stacks"
 
 
 def tensor_users(program: Program) -> Counter[str]:
-    """How many matrices and vectors of the program read each tensor, by its name."""
+    """Returns how many matrices and vectors of the program read each tensor, by its name."""
     found: Counter[str] = Counter()
     for weight in program.weights:
         found.update({part.name for part in (*weight.parts, *weight.bias)})
@@ -76,7 +77,7 @@ def tensor_users(program: Program) -> Counter[str]:
 
 
 def stage_products(stage: Stage, program: Program, users: Counter[str]) -> StageProducts:
-    """The products of a stage of the program. users: what `tensor_users` returned."""
+    """Returns the products of a stage of the program. users: the result of `tensor_users`."""
     readers = Counter(item for call in program.calls for item in call.operands() if isinstance(item, Weight))
     inputs = {call.weight: call for call in stage.program.calls if isinstance(call, Linear)}
     banks = {
@@ -103,7 +104,7 @@ def stage_products(stage: Stage, program: Program, users: Counter[str]) -> Stage
 
 
 def _experts(bank: Weight, x: Value, users: Counter[str]) -> list[Product]:
-    """Each expert's matrix; none where the checkpoint does not hold each in tensors of its own."""
+    """Returns each expert's matrix; an empty list where the checkpoint does not hold each one in tensors of its own."""
     each, rest = divmod(len(bank.parts), bank.experts)
     own = [part.name for part in bank.parts if _whole_rows(part) and users[part.name] == 1]
     if rest or len(own) != len(bank.parts):

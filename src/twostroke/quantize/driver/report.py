@@ -13,14 +13,13 @@ from twostroke.quantize.driver.loaded_model import staged_folder
 from twostroke.quantize.driver.texts import CalibrationText
 
 WORST = 5
-"""Stages and products that the text names."""
+"""How many stages and products the text names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was made and what it costs. num_bytes: the bytes of the weights, before and after. compared: None where it
-    was not asked for.
-    """
+    """The result of a job and its cost. num_bytes: the bytes of the weights, before and after. compared: the comparison
+    with the original; None where it was not asked for."""
 
     target: str
     quantized: Quantized
@@ -31,11 +30,11 @@ class Report:
 
     @property
     def nearest(self) -> int:
-        """Matrices of experts that met too few rows of the text to be calibrated."""
+        """The number of matrices of experts that met too few rows of the text to be calibrated."""
         return sum(error.nearest for error in self.quantized.errors)
 
     def as_json(self) -> dict[str, Any]:
-        """The report as plain values, for --json and for the folder."""
+        """Returns the report as plain values, for --json and for the folder."""
         found: dict[str, Any] = {
             "target": self.target,
             "folder": str(self.quantized.folder),
@@ -58,7 +57,7 @@ class Report:
         return found
 
     def as_text(self) -> str:
-        """A few lines, the largest errors first."""
+        """Returns the report as a few lines of text, the largest errors first."""
         before, after = self.num_bytes
         lines = [f"{self.quantized.folder}: {self.target}, {before / 1e6:,.1f} MB -> {after / 1e6:,.1f} MB"]
         if self.compared is not None:
@@ -93,7 +92,7 @@ def make_report(
     progress: Progress = no_progress,
     read_from: Path | None = None,
 ) -> Report:
-    """Compare both folders on the held-out text. read_from: the unfolded folder of a GGUF file. Raises ModelError."""
+    """Compares both folders on the held-out text. read_from: the unfolded folder of a GGUF file. Raises ModelError."""
     runs = list(texts.held_out)
 
     def on_stage(done: int, total: int) -> None:
@@ -108,7 +107,7 @@ def make_report(
 def plain_report(
     source: Path, target: str, quantized: Quantized, texts: CalibrationText, compared: ModelComparison | None
 ) -> Report:
-    """A report without a comparison, or with one that was made elsewhere."""
+    """Makes a report without a comparison, or with one that was made elsewhere."""
     sizes = _weight_bytes(source), _weight_bytes(quantized.folder)
     return Report(target, quantized, sizes, texts.used.size, texts.held_out.size, compared)
 

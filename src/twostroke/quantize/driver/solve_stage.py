@@ -1,4 +1,5 @@
-"""The codes of one stage's products: their inputs are measured on the text, and each matrix is rounded for them."""
+"""Finds the codes of one stage's products: their inputs are measured on the text, and each matrix is rounded for its
+inputs."""
 
 from __future__ import annotations
 
@@ -26,9 +27,8 @@ from twostroke.weights.checkpoint import Checkpoint
 @dataclass(frozen=True, slots=True)
 class ProductError:
     """Relative errors of a product's outputs on the calibration text. rounding: the error of the nearest codes. chosen:
-    the error of the chosen codes. inputs: rows that it met there. nearest: an expert that met too few, so that the
-    nearest codes were chosen.
-    """
+    the error of the chosen codes. inputs: the number of rows that the product met. nearest: whether the nearest codes
+    were chosen, because an expert met too few rows."""
 
     module: str
     rounding: float
@@ -39,7 +39,7 @@ class ProductError:
 
 @dataclass(frozen=True, eq=False)
 class StageInputs:
-    """What a stage runs on: token ids and what the stage before made of them."""
+    """The inputs of a stage. runs: token ids. given: the output of the stage before, for each run."""
 
     runs: Sequence[I32Array]
     given: Sequence[F32Array]
@@ -47,8 +47,8 @@ class StageInputs:
 
 @dataclass(frozen=True, eq=False)
 class SolvedStage:
-    """solved: the results by module. changed: the vectors whose numbers differ. errors: one for each module. factors:
-    for matrices that were scaled, what their rows (rows, 1) and columns (1, columns) were multiplied by.
+    """The results of a stage. solved: the codes by module. changed: the vectors whose numbers differ. errors: one for
+    each module. factors: for matrices that were scaled, the factors of their rows (rows, 1) and columns (1, columns).
     """
 
     solved: dict[str, Solved] = field(default_factory=dict)
@@ -57,19 +57,19 @@ class SolvedStage:
     factors: dict[str, tuple[F32Array, F32Array]] = field(default_factory=dict)
 
     def over(self, checkpoint: Checkpoint) -> Checkpoint:
-        """The checkpoint with what was found so far."""
+        """Returns the checkpoint with the results so far in place of the original tensors."""
         values = {name: self.scaled(name, tensor_values(checkpoint, name)) for name in self.factors}
         values |= {module + WEIGHT: one.values() for module, one in self.solved.items()}
         return overlaid(checkpoint, {name: ArrayTensor(each) for name, each in {**values, **self.changed}.items()})
 
     def scaled(self, name: str, matrix: F32Array) -> F32Array:
-        """The matrix with its factors."""
+        """Returns the matrix multiplied by its factors."""
         rows, columns = self.factors.get(name, (np.float32(1), np.float32(1)))
         found: F32Array = matrix * rows * columns
         return found
 
     def multiply(self, name: str, shape: tuple[int, int], rows: F32Array | None, columns: F32Array | None) -> None:
-        """Factors of rows (rows,) or columns (columns,) that come on top."""
+        """Multiplies the factors of a matrix by further factors of rows (rows,) or columns (columns,)."""
         before = self.factors.get(name, (np.ones((shape[0], 1), np.float32), np.ones((1, shape[1]), np.float32)))
         more = before[0] if rows is None else before[0] * rows[:, None]
         self.factors[name] = (more, before[1] if columns is None else before[1] * columns)
@@ -78,7 +78,7 @@ class SolvedStage:
 def solve_stage(
     staged: StagedModel, index: int, inputs: StageInputs, products: StageProducts, method: Method, group: int
 ) -> SolvedStage:
-    """Quantize stage `index`. products: those that the method's layout can store. Raises UnsupportedModel."""
+    """Quantizes stage `index`. products: the products that the method's layout can store. Raises UnsupportedModel."""
     found = SolvedStage()
     together = products.by_input()
     if method.scales is not None:
@@ -98,7 +98,7 @@ def measure_inputs(
     together: Sequence[tuple[Product, ...]],
     found: SolvedStage,
 ) -> dict[InputKey, Moments]:
-    """The moments of each input of the products, with the weights as found so far."""
+    """Returns the moments of each input of the products, with the weights as found so far."""
     wanted = {same[0].weight.key: same[0] for same in together if same[0].expert is None}
     moments = {same[0].input_key: Moments.none(same[0].weight.columns) for same in together}
     banks = {same[0].weight for same in together if same[0].expert is not None}
@@ -126,7 +126,7 @@ def measure_inputs(
 
 
 def tensor_values(checkpoint: Checkpoint, name: str) -> F32Array:
-    """A whole tensor as float32."""
+    """Returns a whole tensor as float32."""
     values = checkpoint.read(name)
     return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else values.astype(np.float32, copy=False)
 
@@ -139,7 +139,8 @@ def _solve(
     group: int,
     found: SolvedStage,
 ) -> None:
-    """Products of one input as one matrix: rows do not meet, and what depends on the inputs alone is computed once."""
+    """Quantizes the products of one input as one matrix. Their rows do not affect each other, and results that depend
+    on the inputs alone are computed once."""
     names = [name for product in same for name in product.tensors]
     originals = [tensor_values(checkpoint, name) for name in names]
     matrices = [found.scaled(name, each) for name, each in zip(names, originals, strict=True)]
@@ -174,7 +175,7 @@ def scale_stage(
     group: int,
     found: SolvedStage,
 ) -> None:
-    """Choose scales for every input that something before it can take."""
+    """Chooses scales for every input whose division can be folded into a tensor before it."""
     folds = find_folds(staged.stages[index], products, tensor_users(staged.model.plain))
     together = [same for same in products.by_input() if same[0].input_key in folds]
     if not together or method.scales is None:

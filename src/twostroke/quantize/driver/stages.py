@@ -1,7 +1,6 @@
-"""Running a program stage by stage on a text: memory holds the weights of one stage, and what goes from each to the
-next.
+"""Runs a program stage by stage on a text. Memory holds the weights of one stage, and the values between two stages.
 
-A stage is mostly half a layer (ops/passes/cut.py). Each run of the text is one step: it needs no cache before it.
+A stage is mostly half a layer (ops/passes/cut.py). Each run of the text is one step that needs no earlier cache.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from twostroke.weights.packed.blobs import MemoryTarget, plan_blobs, weights_fro
 from twostroke.weights.packing.rounded_packing import Packer
 
 LOGIT_ROWS = 64
-"""Rows of logits at a time."""
+"""The most rows of logits that are computed at a time."""
 
 Visit = Callable[[Op, Callable[[Value], F32Array]], None]
-"""visit(call, array_of): before each call; array_of gives the rows of a value, valid until the next call."""
+"""Called as visit(call, array_of) before each call. array_of returns the rows of a value, valid until the next call."""
 
 
 def exact_formats(weight: Weight) -> WeightFormat:
-    """All matrices as float32."""
+    """Returns float32 for all matrices."""
     return F32
 
 
 @dataclass(frozen=True, eq=False)
 class StagedModel:
-    """A model in stages. checkpoint: under the program's names. formats, kv: how matrices, and K and V, are kept. ops,
-    packer: the caller made them and closes them."""
+    """A model in stages. checkpoint: the tensors under the program's names. formats, kv: the formats of matrices, and
+    of K and V. ops, packer: the caller made them and closes them."""
 
     model: Model
     checkpoint: Checkpoint
@@ -57,7 +56,7 @@ class StagedModel:
         return smallest_stages(self.model.plain)
 
     def weights(self, index: int, checkpoint: Checkpoint | None = None) -> ModelWeights:
-        """The weights of one stage. checkpoint: read in place of the model's. Raises ModelError."""
+        """Returns the weights of one stage. checkpoint: read in place of the model's own. Raises ModelError."""
         part = replace(self.model, program=self.stages[index].program)
         target = MemoryTarget(plan_blobs(part, self.formats))
         pack_into(target, checkpoint or self.checkpoint, part, self.formats, self.packer)
@@ -71,9 +70,10 @@ class StagedModel:
         given: Sequence[F32Array],
         visit: Visit | None = None,
     ) -> list[F32Array]:
-        """A stage but the last on each run. runs: token ids (T,). given: what the stage before made (T, width).
+        """Runs a stage on each run of the text and returns its output for each. runs: token ids (T,). given: the output
+        of the stage before (T, width).
 
-        -> what this stage hands on. For the last stage, whatever it hands on is not computed: see `logits`.
+        The output of the last stage is not computed: see `logits`.
         """
         stage = self.stages[index]
         memory, found = self._memory(stage, weights, max(map(len, runs))), []
@@ -85,7 +85,8 @@ class StagedModel:
         return found
 
     def logits(self, weights: ModelWeights, ids: I32Array, given: F32Array | None) -> Iterator[F32Array]:
-        """The last stage on one run: logits (some rows, vocabulary), all rows in order; valid until the next."""
+        """Runs the last stage on one run. Yields logits (some rows, vocabulary), all rows in order; each array is valid
+        until the next."""
         stage = self.stages[-1]
         memory = self._memory(stage, weights, len(ids))
         sizes = self._fill(memory, stage, ids, given)

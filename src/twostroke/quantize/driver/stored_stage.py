@@ -1,7 +1,7 @@
-"""A stage as it is stored: which tensors its file holds, and its weights read back from there.
+"""A stage as it is stored: the tensors in its file, and its weights read back from the file.
 
-What the next stage is given comes from the file through the loader that serves it later, so a file that could not be
-read is found at once.
+The input of the next stage comes from the file through the loader that serves it later. A file that cannot be read is
+therefore found at once.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ COPY_BYTES = 16 << 20
 
 @dataclass(frozen=True, eq=False)
 class StoredStage:
-    """source: under the program's names; its tensors know their names on the disk."""
+    """A stage as it is stored. source: the model under the program's names; its tensors know their names on the disk.
+    """
 
     source: StagedModel
     layout: Layout
     group: int
 
     def tensors(self, index: int, solved: SolvedStage, written: Mapping[str, str]) -> dict[str, TensorToWrite]:
-        """What the file of a stage holds, by names on the disk. written: what earlier files hold."""
+        """Returns the tensors for the file of a stage, by names on the disk. written: the tensors in earlier files,
+        which are not copied again."""
         found: dict[str, TensorToWrite] = {}
         for name in self._read_by(index):
             disk, module = self.on_disk(name), name.removesuffix(WEIGHT)
@@ -56,13 +58,13 @@ class StoredStage:
         return found
 
     def rest(self, written: Mapping[str, str]) -> dict[str, TensorToWrite]:
-        """Tensors that no stage reads."""
+        """Returns the tensors that no stage reads."""
         done = {name for index in range(len(self.source.stages)) for name in self._read_by(index)}
         names = sorted(self.source.checkpoint.names - done)
         return {self.on_disk(name): self._copied(name) for name in names if self.on_disk(name) not in written}
 
     def names_in(self, file: Path) -> list[str]:
-        """The names in a finished file. Raises CorruptModel."""
+        """Returns the names in a finished file. Raises CorruptModel."""
         opened = SafetensorsFile.open(file)
         try:
             return list(opened.tensors)
@@ -70,7 +72,7 @@ class StoredStage:
             opened.close()
 
     def weights(self, index: int, file: Path) -> ModelWeights:
-        """The weights of a stage, as its finished file says. Raises CorruptModel."""
+        """Returns the weights of a stage, read from its finished file. Raises CorruptModel."""
         opened = SafetensorsFile.open(file)
         try:
             plain = {name: SafetensorsTensor(opened, name) for name in opened.tensors}
@@ -84,7 +86,7 @@ class StoredStage:
             opened.close()
 
     def estimate(self, products: list[StageProducts]) -> int:
-        """Bytes of the whole result."""
+        """Returns the expected bytes of the whole result."""
         quantized = {
             name: shape for each in products for product in each.products for name, shape in product.tensors.items()
         }
@@ -99,7 +101,7 @@ class StoredStage:
         return total
 
     def on_disk(self, name: str) -> str:
-        """What the checkpoint's files call a tensor of the program."""
+        """Returns the name in the checkpoint's files of a tensor of the program."""
         tensor = self.source.checkpoint.tensors[name]
         return tensor.stored if isinstance(tensor, SafetensorsTensor) else name
 
@@ -110,14 +112,15 @@ class StoredStage:
         return list(dict.fromkeys(names))
 
     def _changed(self, name: str, values: F32Array) -> TensorToWrite:
-        """The tensor in bfloat16 where it was and no digit is lost, otherwise in float32."""
+        """Returns the tensor in bfloat16 where the original is in bfloat16 and no digit is lost, otherwise in float32.
+        """
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
         if self.source.checkpoint.info(name).dtype != "BF16" or (bits & np.uint32(0xFFFF)).any():
             return TensorToWrite.of(values)
         return _array((bits >> np.uint32(16)).astype(np.uint16))
 
     def _copied(self, name: str) -> TensorToWrite:
-        """The tensor as it is stored."""
+        """Returns the tensor as the checkpoint stores it."""
         tensor = self.source.checkpoint.tensors[name]
         info = tensor.info
         if isinstance(tensor, StackedTensor):
@@ -134,7 +137,7 @@ class StoredStage:
 
 
 def _array(values: SourceArray) -> TensorToWrite:
-    """bf16 bits, or floats."""
+    """Returns an array of bf16 bits or of floats as a tensor to write."""
     if values.dtype != np.uint16:
         return TensorToWrite.of(values)
     halves = np.ascontiguousarray(values)

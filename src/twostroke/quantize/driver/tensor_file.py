@@ -1,4 +1,4 @@
-"""Writing safetensors files whole or not at all.
+"""Writes safetensors files, each of them completely or not at all.
 
     u64 little-endian N | N bytes of JSON | data, tensors one after the other
 """
@@ -23,13 +23,13 @@ from twostroke.weights.packed.file import sync_folder
 
 ALIGNMENT = 8
 SPARE_BYTES = 32 << 20
-"""Bytes on the disk for tokenizer, config and index."""
+"""Bytes of the disk that are kept for tokenizer, config and index."""
 Chunks = Callable[[], Iterator[bytes | memoryview]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TensorToWrite:
-    """dtype: the name that safetensors gives the type. chunks: makes the bytes, piece by piece."""
+    """A tensor to write. dtype: the name that safetensors gives the type. chunks: makes the bytes, piece by piece."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -38,7 +38,7 @@ class TensorToWrite:
 
     @classmethod
     def of(cls, values: NDArray[Any]) -> TensorToWrite:
-        """An array."""
+        """Makes the tensor of an array."""
         whole = np.ascontiguousarray(values)
         return cls(
             TYPES[whole.dtype], whole.shape, whole.nbytes, lambda: iter((whole.reshape(-1).view(np.uint8).data,))
@@ -46,7 +46,8 @@ class TensorToWrite:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, TensorToWrite]) -> None:
-    """The file appears whole, and on the disk, under its name. Raises OSError; nothing is left behind then."""
+    """Writes a file of tensors. It gets its name when it is complete and on the disk. Raises OSError, and then leaves
+    no file."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     begin = 0
     for name, tensor in tensors.items():
@@ -66,7 +67,7 @@ def _with_header(text: bytes, parts: Iterable[bytes | memoryview]) -> Iterator[b
 
 
 def write_atomically(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file next to its place, then move it there. Raises OSError; the earlier file stays then."""
+    """Writes a file next to its place, then moves it there. Raises OSError; an earlier file stays then."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as file:
@@ -83,7 +84,7 @@ def write_atomically(path: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
-    """Raises ConfigError where the disk has no room for `num_bytes` of weights and for what lies next to them."""
+    """Raises ConfigError where the disk has no room for `num_bytes` of weights and for the files next to them."""
     free, needed = shutil.disk_usage(folder).free, num_bytes + SPARE_BYTES
     if free < needed:
         raise ConfigError(

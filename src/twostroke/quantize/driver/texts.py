@@ -20,14 +20,14 @@ inputs.
 LENGTHS = (512, 256, 128)
 LEAST_RUNS = 8
 HELD_OUT_SHARE = 8
-"""One run of every HELD_OUT_SHARE is held out."""
+"""One run of every HELD_OUT_SHARE runs is held out."""
 MOST_HELD_OUT = 16
 MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CalibrationText:
-    """used, held_out: (runs, tokens) int32. digest: a digest of the ids, for comparing jobs."""
+    """The runs of a text. used, held_out: (runs, tokens) int32. digest: a digest of the ids, for comparing jobs."""
 
     used: I32Array
     held_out: I32Array
@@ -35,7 +35,7 @@ class CalibrationText:
 
 
 def read_texts(file: Path | None, tokenizer: Tokenizer, max_positions: int, most_tokens: int) -> CalibrationText:
-    """The token ids of a file of UTF-8 text, or of the embedded text.
+    """Returns the token ids of a file of UTF-8 text, or of the embedded text where `file` is None.
 
     Raises ConfigError where the file cannot be read or the text is too short.
 

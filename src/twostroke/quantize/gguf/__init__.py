@@ -1,1 +1,1 @@
-"""Writing GGUF files, which llama.cpp reads too: no calibration, so the engine does not run."""
+"""Writes GGUF files, which llama.cpp reads too. There is no calibration, so the engine does not run."""

@@ -1,4 +1,5 @@
-"""Blocks of ggml: numbers to bytes, with searches of scales like those of llama.cpp's quantizers without importance.
+"""Makes blocks of ggml from numbers. The searches of scales are like those of llama.cpp's quantizers without
+importance.
 
     BF16  1             the upper 16 bits of a float32, rounded
     Q4_0  32 elements   d float16; value d (q - 8); byte j: element j low, j + 16 high
@@ -30,9 +31,8 @@ OPEN_STEPS = tuple(np.float32(step) for step in np.linspace(-0.9, 1.0, 20))
 
 @dataclass(frozen=True, slots=True)
 class WrittenBlock:
-    """number: the type's number in the file. elements, num_bytes: the size of a block. encode: (blocks, elements) ->
-    (blocks, num_bytes).
-    """
+    """A type of blocks. number: the type's number in the file. elements, num_bytes: the size of a block. encode:
+    (blocks, elements) -> (blocks, num_bytes)."""
 
     name: str
     number: int
@@ -41,11 +41,11 @@ class WrittenBlock:
     encode: Callable[[F32Array], U8Array]
 
     def row_bytes(self, columns: int) -> int:
-        """The bytes of a row, whose columns are whole blocks."""
+        """Returns the bytes of a row, whose columns must fill whole blocks."""
         return columns // self.elements * self.num_bytes
 
     def rows(self, values: F32Array) -> U8Array:
-        """(rows, columns) float32 -> (rows, row_bytes)."""
+        """Encodes (rows, columns) float32 as (rows, row_bytes)."""
         blocks = self.encode(np.ascontiguousarray(values, np.float32).reshape(-1, self.elements))
         return blocks.reshape(len(values), -1)
 
@@ -56,13 +56,13 @@ def _octets(values: NDArray[np.generic]) -> U8Array:
 
 
 def _half(values: F32Array) -> tuple[F32Array, U8Array]:
-    """The values rounded to float16, first as float32 numbers, then as bytes."""
+    """Rounds the values to float16. Returns them as float32 numbers and as bytes."""
     halves = np.clip(values, -65504, 65504).astype(np.float16)
     return halves.astype(np.float32), _octets(halves.reshape(-1, 1))
 
 
 def _over(values: F32Array, steps: F32Array) -> F32Array:
-    """values / steps, 0 where a step is 0."""
+    """Returns values / steps, and 0 where a step is 0."""
     found: F32Array = np.divide(
         values, steps, out=np.zeros(np.broadcast(values, steps).shape, np.float32), where=steps != 0
     )
@@ -70,8 +70,8 @@ def _over(values: F32Array, steps: F32Array) -> F32Array:
 
 
 def _signed_steps(blocks: F32Array, low: int, high: int) -> F32Array:
-    """(..., n) -> (...,) the step whose codes in [low, high] err least; negative where the largest value is positive,
-    so that it lies at `low`, the longer side."""
+    """Returns for (..., n) the steps (...,) whose codes in [low, high] have the least error. A step is negative where
+    the largest value is positive, so that this value lies at `low`, the longer side."""
     extreme = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=-1)[..., None], axis=-1)[..., 0]
     best_steps = _over(extreme, np.float32(low) + np.zeros_like(extreme))
     best = np.full(extreme.shape, -np.inf, np.float32)
@@ -87,7 +87,7 @@ def _signed_steps(blocks: F32Array, low: int, high: int) -> F32Array:
 
 
 def _steps_and_minima(blocks: F32Array, most: int) -> tuple[F32Array, F32Array]:
-    """(..., n) -> steps and minima (...,), both not negative: value = step q - minimum."""
+    """Returns for (..., n) the steps and minima (...,), none of them negative: value = step q - minimum."""
     weights = np.sqrt(np.mean(blocks * blocks, axis=-1, keepdims=True)) + np.abs(blocks)
     low, high = np.minimum(blocks.min(axis=-1), 0), blocks.max(axis=-1)
     total = weights.sum(axis=-1)
@@ -119,21 +119,21 @@ def _weighted_error(blocks: F32Array, steps: F32Array, minima: F32Array, most: i
 
 
 def q8_0(blocks: F32Array) -> U8Array:
-    """See the module."""
+    """Returns the bytes of Q8_0 blocks; see the module."""
     d, octets = _half(np.abs(blocks).max(axis=1) / np.float32(127))
     codes = np.clip(np.rint(_over(blocks, d[:, None])), -127, 127).astype(np.int8)
     return np.concatenate((octets, _octets(codes)), axis=1)
 
 
 def q4_0(blocks: F32Array) -> U8Array:
-    """See the module."""
+    """Returns the bytes of Q4_0 blocks; see the module."""
     d, octets = _half(_signed_steps(blocks, -8, 7))
     codes = (np.clip(np.rint(_over(blocks, d[:, None])), -8, 7) + 8).astype(np.uint8)
     return np.concatenate((octets, codes[:, :16] | codes[:, 16:] << np.uint8(4)), axis=1)
 
 
 def q5_0(blocks: F32Array) -> U8Array:
-    """See the module."""
+    """Returns the bytes of Q5_0 blocks; see the module."""
     d, octets = _half(_signed_steps(blocks, -16, 15))
     codes = (np.clip(np.rint(_over(blocks, d[:, None])), -16, 15) + 16).astype(np.uint8)
     low = (codes[:, :16] & np.uint8(15)) | codes[:, 16:] << np.uint8(4)
@@ -142,7 +142,7 @@ def q5_0(blocks: F32Array) -> U8Array:
 
 
 def q4_k(blocks: F32Array) -> U8Array:
-    """See the module."""
+    """Returns the bytes of Q4_K blocks; see the module."""
     parts = blocks.reshape(-1, 8, 32)
     steps, minima = _steps_and_minima(parts, 15)
     d, d_octets = _half(steps.max(axis=1) / np.float32(63))
@@ -161,7 +161,7 @@ def q4_k(blocks: F32Array) -> U8Array:
 
 
 def q6_k(blocks: F32Array) -> U8Array:
-    """See the module."""
+    """Returns the bytes of Q6_K blocks; see the module."""
     parts = blocks.reshape(-1, 16, 16)
     steps = _signed_steps(parts, -32, 31)
     extreme = np.take_along_axis(steps, np.abs(steps).argmax(axis=1)[:, None], axis=1)[:, 0]
@@ -178,12 +178,12 @@ def q6_k(blocks: F32Array) -> U8Array:
 
 
 def bf16(blocks: F32Array) -> U8Array:
-    """See the module."""
+    """Returns the bytes of BF16 blocks; see the module."""
     return _octets(f32_to_bf16(blocks))
 
 
 def f32(blocks: F32Array) -> U8Array:
-    """The blocks' bytes, unchanged."""
+    """Returns the blocks' bytes, unchanged."""
     return _octets(blocks)
 
 

@@ -1,8 +1,8 @@
-"""Whether the keys of a file that is to be written say the model: they are read as the reader will read them.
+"""Checks whether the keys of a file to be written describe the model: they are read as the reader will read them.
 
-What the reader makes of the keys must trace to the same program as config.json does. The program must have the same
-calls with the same numbers, matrices of the same tensors, and the same tables of rotations. Numbers may differ as
-float32 does.
+The config that the reader makes of the keys must trace to the same program as config.json does. The program must have
+the same calls with the same numbers, matrices of the same tensors, and the same tables of rotations. Numbers may differ
+by the rounding of float32.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from twostroke.weights.gguf.families.table import family_of
 from twostroke.weights.gguf.vocabulary.token_list import TokenList
 
 NEAR = 2e-6
-"""Relative difference of numbers that are the same in float32."""
+"""The largest relative difference of numbers that count as the same in float32."""
 SKIPPED = frozenset({"trace", "stored", "key"})
 
 
@@ -40,7 +40,7 @@ def read_back(
     types: Mapping[str, WrittenBlock],
     divisors: Mapping[str, list[float]],
 ) -> dict[str, Any]:
-    """config.json as the reader makes it of the file. types: those of the tensors. Raises ModelError."""
+    """Returns the config.json that the reader makes of the file. types: the types of the tensors. Raises ModelError."""
     values = {name: as_read(value) for name, value in keys.items()}
     tensors = {name: StoredTensor(BLOCK_TYPES[types[name].number], plan.shape, 0) for name, plan in plans.items()}
     _, family, own = family_of(values, "The file", tensors)
@@ -49,7 +49,7 @@ def read_back(
 
 
 def as_read(value: KeyValue) -> Any:
-    """A value as the reader of files returns it."""
+    """Returns a value as the reader of files returns it."""
     if isinstance(value, float):
         return float(np.float32(value))
     if isinstance(value, str | bool | int):
@@ -60,7 +60,7 @@ def as_read(value: KeyValue) -> Any:
 
 
 def require_same(config: Config, back: Mapping[str, Any]) -> None:
-    """Raises UnsupportedModel naming what differs."""
+    """Raises UnsupportedModel that names the first difference, where the two configs describe different models."""
     model, again = read_model({**config, "quantization_config": None}), _model(back)
     found = difference(model, again)
     if found:
@@ -81,7 +81,7 @@ def _model(back: Mapping[str, Any]) -> Model:
 
 
 def difference(one: Model, two: Model) -> str:
-    """The first thing that differs, in words; empty for the same."""
+    """Returns the first difference of two models as text; an empty text where they are the same."""
     if len(one.plain.calls) != len(two.plain.calls):
         return f"which ops there are ({len(one.plain.calls)} calls, {len(two.plain.calls)} read back)"
     seen: dict[int, int] = {}
@@ -95,7 +95,8 @@ def difference(one: Model, two: Model) -> str:
 
 
 def _differs(one: Any, two: Any, seen: dict[int, int], positions: int) -> str:
-    """Where two operands differ; `seen`: objects that were found to be the same."""
+    """Returns the place in which two operands differ; an empty text where they are the same. seen: objects that were
+    found to be the same."""
     if type(one) is not type(two):
         return "the type"
     if isinstance(one, Rope):
@@ -121,7 +122,7 @@ def _differs(one: Any, two: Any, seen: dict[int, int], positions: int) -> str:
 
 
 def _field_names(value: object) -> tuple[str, ...]:
-    """The fields of a dataclass or a Struct; empty for every other value."""
+    """Returns the fields of a dataclass or a Struct; an empty tuple for every other value."""
     if isinstance(value, Struct):
         return value.__struct_fields__
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -130,7 +131,7 @@ def _field_names(value: object) -> tuple[str, ...]:
 
 
 def _same_table(one: Rope, two: Rope, positions: int) -> bool:
-    """Equal frequencies, and equal factors of cosines and sines."""
+    """Returns whether two rotations have equal frequencies, and equal factors of cosines and sines."""
     first, second = one.spec, two.spec
     if first.rotary_dim != second.rotary_dim or first.ahead != second.ahead:
         return False

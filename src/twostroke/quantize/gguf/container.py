@@ -19,7 +19,7 @@ _U8, _U32, _I32, _F32, _BOOL, _STRING, _ARRAY = 0, 4, 5, 6, 7, 8, 9
 
 @dataclass(frozen=True, eq=False, slots=True)
 class GgufTensorToWrite:
-    """number: the number of the type. shape: rows first, as in arrays. chunks: makes the bytes."""
+    """A tensor to write. number: the number of the type. shape: rows first, as in arrays. chunks: makes the bytes."""
 
     number: int
     shape: tuple[int, ...]
@@ -28,7 +28,7 @@ class GgufTensorToWrite:
 
 
 def write_gguf(path: Path, keys: Mapping[str, KeyValue], tensors: Mapping[str, GgufTensorToWrite]) -> None:
-    """The file appears whole. Raises OSError; nothing is left behind then."""
+    """Writes the file, which gets its name when it is complete. Raises OSError, and then leaves no file."""
     header = b"GGUF" + struct.pack("<IQQ", VERSION, len(tensors), len(keys))
     header += b"".join(_string(name) + _value(value) for name, value in keys.items())
     offset = 0

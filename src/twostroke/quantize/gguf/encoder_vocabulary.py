@@ -1,4 +1,4 @@
-"""The keys of the tokenizers of encoders, and of the special tokens around a text, made of tokenizer.json."""
+"""Makes keys from tokenizer.json: those of encoders' tokenizers, and those of the special tokens around a text."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ Lists = tuple[list[str], list[int]]
 
 
 def refused(why: str) -> UnsupportedModel:
-    """The error for a tokenizer that has no form in GGUF."""
+    """Returns the error for a tokenizer that has no form in GGUF."""
     return UnsupportedModel("The tokenizer cannot be written as GGUF.", why=why, fix=FIX)
 
 
 def listed(vocab: Mapping[str, int], said: Mapping[str, Any], vocab_size: int) -> Lists:
-    """Texts and types of all ids; ids that have no token are unused. Tokens that the model has no row for are left out:
-    Gemma 3 1B has none for the token of an image, which its tokenizer shares with larger models."""
+    """Returns the texts and types of all ids; ids that have no token are unused. Tokens for which the model has no row
+    are left out. For example, Gemma 3 1B has none for the token of an image, which its tokenizer shares with larger
+    models."""
     tokens = [f"[PAD{index}]" for index in range(vocab_size)]
     types = [UNUSED] * vocab_size
     found = [(text, index, NORMAL) for text, index in vocab.items()]
@@ -44,7 +45,8 @@ def listed(vocab: Mapping[str, int], said: Mapping[str, Any], vocab_size: int) -
 
 
 def wordpiece_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """WordPiece, in the form that encoder_tokenizers.py says. Raises UnsupportedModel."""
+    """Returns the keys of a WordPiece tokenizer, in the form described in encoder_tokenizers.py. Raises
+    UnsupportedModel."""
     model, normal = said["model"], said.get("normalizer") or {}
     pre = (said.get("pre_tokenizer") or {}).get("type")
     if normal.get("type") != "BertNormalizer" or pre != "BertPreTokenizer":
@@ -71,12 +73,12 @@ def wordpiece_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyVal
 
 
 def inside(text: str) -> bool:
-    """Does a piece go on inside a word?"""
+    """Returns whether a piece continues a word."""
     return text.startswith(CONTINUES)
 
 
 def unigram_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """Unigram, as XLM-RoBERTa has it. Raises UnsupportedModel."""
+    """Returns the keys of a Unigram tokenizer, as XLM-RoBERTa has it. Raises UnsupportedModel."""
     model, normal = said["model"], said.get("normalizer")
     if normal is not None and normal.get("type") != "Precompiled":
         raise refused("A Unigram tokenizer must have the normalizer Precompiled, or none.")
@@ -105,8 +107,8 @@ def unigram_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue
 
 
 def frame_keys(said: Mapping[str, Any], end: KeyValue | None) -> dict[str, KeyValue]:
-    """Which special tokens stand before and after a text. end: the id that ends an answer; where another stands after
-    texts, this one is kept as the end of a turn."""
+    """Returns the keys for the special tokens before and after a text. end: the id that ends an answer. Where another
+    token stands after texts, `end` is kept as the end of a turn."""
     first, last, twice = _marks(said)
     keys: dict[str, KeyValue] = {PREFIX + "add_bos_token": first is not None}
     if first is not None:
@@ -119,7 +121,7 @@ def frame_keys(said: Mapping[str, Any], end: KeyValue | None) -> dict[str, KeyVa
 
 
 def _marks(said: Mapping[str, Any]) -> tuple[int | None, int | None, bool]:
-    """(id before a text, id after it, two of the latter between a pair)."""
+    """Returns (id before a text, id after a text, whether the latter stands twice between a pair of texts)."""
     after = said.get("post_processor") or {}
     for each in after.get("processors", [after]) if isinstance(after, dict) else ():
         kind = each.get("type")

@@ -1,4 +1,5 @@
-"""Fields of config.json under all the names that they have, and the form of a function that writes a family's keys."""
+"""Reads fields of config.json under each of their names, and defines the form of a function that writes a family's
+keys."""
 
 from __future__ import annotations
 
@@ -8,25 +9,25 @@ from typing import Any
 from twostroke.weights.gguf.families.family import Config, Shape
 
 Names = Mapping[str, Shape]
-"""Stored tensors and their shapes."""
+"""Names of stored tensors with their shapes."""
 Own = Callable[[Config, Names], dict[str, Any]]
 
 
 def head_dim(config: Config) -> int:
-    """Elements of a head; 0 where there are none."""
+    """Returns the elements of a head; 0 where there are no heads."""
     heads = config.get("num_attention_heads") or config.get("n_head") or config.get("n_heads") or 0
     width = config.get("hidden_size") or config.get("n_embd") or config.get("d_model") or 0
     return int(config.get("head_dim") or (width // heads if heads else 0))
 
 
 def rope_groups(config: Config) -> Mapping[str, Any]:
-    """The fields of rotations, or those of each type of layer."""
+    """Returns the fields of rotations; for some models a group of fields for each type of layer."""
     found = config.get("rope_parameters") or config.get("rope_scaling") or {}
     return found if isinstance(found, Mapping) else {}
 
 
 def rope_of(config: Config) -> Mapping[str, Any]:
-    """The fields of rotations; of several groups those of full attention."""
+    """Returns the fields of rotations; where there are several groups, those of full attention."""
     found = rope_groups(config)
     own = found.get("full_attention", found)
     return own if isinstance(own, Mapping) else {}

@@ -1,6 +1,7 @@
-"""What a GGUF file says of a model next to its tokenizer, made of config.json.
+"""Makes the keys of a GGUF file from config.json, all but those of the tokenizer.
 
-The usual keys are the reader's tables the other way round; what a family's reader computes of keys is in own_keys.py.
+The usual keys are the reader's tables the other way round. Keys from which a family's reader computes fields are in
+own_keys.py.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from twostroke.weights.gguf.pooling import KEY as POOLING
 
 PLAIN_ROPE = (None, "default")
 FLOATS = ("epsilon", "freq_base", "freq_base_swa", "softcapping", "scale")
-"""How keys of float32 end."""
+"""The endings of keys whose values are float32."""
 
 
 def model_keys(
     config: Config, entry: str, arch: str, family: Family, tensors: Mapping[str, Shape]
 ) -> dict[str, KeyValue]:
-    """Keys with the architecture's name. entry: its name in the tables. tensors: stored names and shapes."""
+    """Returns the keys that begin with the architecture's name. entry: the architecture's name in the tables. tensors:
+    stored names and shapes."""
     rope = rope_of(config)
     said = {**config, **({"rope_theta": rope["rope_theta"]} if "rope_theta" in rope else {})}
     if not config.get("use_sliding_window", True):
@@ -59,11 +61,11 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "intermediate_size": ("n_inner",),
     "rope_theta": ("rotary_emb_base",),
 }
-"""Other names of usual fields."""
+"""Other names of usual fields of config.json."""
 
 
 def general_keys(arch: str, name: str, file_type: int) -> dict[str, KeyValue]:
-    """What every file says."""
+    """Returns the keys that every file has."""
     return {
         "general.architecture": arch,
         "general.name": name,
@@ -77,8 +79,8 @@ POOLINGS: Mapping[Pooling, int] = {Pooling.MEAN: MEAN, Pooling.CLS: CLS, Pooling
 
 
 def pooling_keys(arch: str, task: Task, pooling: Pooling | None) -> dict[str, KeyValue]:
-    """The keys for how rows become a vector, or that they become a score. pooling: the pooling that the files of
-    sentence-transformers name.
+    """Returns the keys that tell how rows become a vector, or that they become a score. pooling: the pooling that the
+    files of sentence-transformers name.
 
     Raises UnsupportedModel for a model that makes vectors and has none of these files.
     """
@@ -110,8 +112,8 @@ def _heads(config: Config, family: Family) -> dict[str, KeyValue]:
 
 
 def _scaled(rope: Mapping[str, Any], config: Config) -> dict[str, KeyValue]:
-    """Scaling by a rule. What is scaled by divisors is in `rotation_divisors`; the check of what is read back refuses
-    other rules."""
+    """Returns the keys of rotations that are scaled by a rule. Scaling by divisors is in `rotation_divisors`. The check
+    of the file that is read back refuses other rules."""
     kind = rope.get("rope_type", rope.get("type"))
     if kind not in ("yarn", "linear"):
         return {}
@@ -125,8 +127,8 @@ def _scaled(rope: Mapping[str, Any], config: Config) -> dict[str, KeyValue]:
 
 
 def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Stored tensors of what frequencies are divided by; none for plain rotations and those scaled by a rule. Raises
-    UnsupportedModel."""
+    """Returns stored tensors of divisors of the frequencies; none for plain rotations and those scaled by a rule.
+    Raises UnsupportedModel."""
     rope = rope_of(config)
     kind = rope.get("rope_type", rope.get("type"))
     if kind in (*PLAIN_ROPE, "yarn", "linear"):
@@ -152,7 +154,8 @@ def rotation_divisors(config: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def _turned_part(config: Mapping[str, Any], share: float) -> list[float]:
-    """Gemma 4: 1 for each pair of a head that turns, a number that stops the others."""
+    """Returns the divisors of Gemma 4: 1 for each pair of a head that is rotated, and a huge number that stops the
+    rotation of the others."""
     by_layer = (config.get("per_layer_config") or {}).values()
     dim = next((each["head_dim"] for each in by_layer if "head_dim" in each), config.get("global_head_dim") or 512)
     half = int(dim) // 2

@@ -1,7 +1,8 @@
-"""The keys of a tokenizer that merges characters and writes unknown ones as bytes, as SentencePiece does.
+"""Makes the keys of a tokenizer that merges characters and writes unknown ones as bytes, as SentencePiece does.
 
 Llama 2, Mistral, Phi 3 and Gemma have such tokenizers. GGUF has two kinds for them: `llama`, in which the score of a
-piece says when it is merged, and `gemma4`, which lists merges. What is made is read back and held to the original.
+piece decides when it is merged, and `gemma4`, which lists merges. The result is read back and compared with the
+original.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ if TYPE_CHECKING:
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 WHOLE = "tokenizer.huggingface.json"
 PIECES_OF_TEXT = 512
-"""Pieces of the vocabulary in one text that is compared."""
+"""The number of pieces of the vocabulary in one text that is compared."""
 MARKS = 64
-"""So many of the first and of the last added tokens are compared."""
+"""How many of the first and of the last added tokens are compared."""
 NEWLINE = "\n"
 ODD = "a\x00\x01\x7f é e\u0301 \u200d\U0001f9d1\u200d\U0001f680 \ue000  \t \r\n   x  "
-"""A text with control characters, composed and rare ones, and runs of blanks."""
+"""A text with control characters, composed and rare characters, and runs of blanks."""
 
 
 def merged_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """The keys of the kind `llama`. Raises UnsupportedModel where its steps have no form in GGUF."""
+    """Returns the keys of the kind `llama`. Raises UnsupportedModel where the tokenizer's steps have no form in GGUF.
+    """
     model = said["model"]
     prefix = _adds_space(said)
     merges = [_pair(each) for each in model["merges"]]
@@ -63,11 +65,12 @@ def merged_keys(said: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]
 def checked_keys(
     original: tokenizers.Tokenizer, said: Mapping[str, Any], keys: dict[str, KeyValue]
 ) -> dict[str, KeyValue]:
-    """The keys, of the kind that gives the original's tokens. keys: all of the tokenizer, of the kind `llama`.
+    """Returns the keys of the kind that gives the original's tokens. keys: all keys of the tokenizer, of the kind
+    `llama`.
 
-    Where texts have the same tokens, but not special tokens among them, or tokens another text, the original is
-    written into the file as well. This engine reads it; llama.cpp reads the keys. Raises UnsupportedModel where texts
-    have other tokens.
+    Where plain texts have the same tokens, but texts with special tokens differ, or tokens decode to another text, the
+    original is written into the file as well. This engine reads it; llama.cpp reads the keys. Raises UnsupportedModel
+    where texts have other tokens.
     """
     marks = _marks(said, keys)
     ids_of_marks = frozenset(marks.values())
@@ -87,8 +90,8 @@ def checked_keys(
 def _differing(
     original: tokenizers.Tokenizer, found: tokenizers.Tokenizer, texts: list[str], *, special: bool
 ) -> list[tuple[str, list[int]]]:
-    """The texts of which both make other tokens, and the original's tokens. special: with the tokens around a text, and
-    texts whose tokens are read as another text differ, too."""
+    """Returns the texts for which the two tokenizers make different tokens, and the original's tokens. special: adds
+    the special tokens around a text, and counts texts whose tokens decode differently, too."""
     pairs = (each.encode_batch(texts, add_special_tokens=special) for each in (original, found))
     differing = []
     for text, one, two in zip(texts, *pairs, strict=True):
@@ -99,7 +102,7 @@ def _differing(
 
 
 def _adds_space(said: Mapping[str, Any]) -> bool:
-    """Is a space put before a text? Raises UnsupportedModel for steps that GGUF does not say."""
+    """Returns whether a space is put before a text. Raises UnsupportedModel for steps that GGUF cannot describe."""
     prefix = False
     for step in _steps(said.get("normalizer"), "normalizers"):
         if step.get("type") == "Prepend" and step.get("prepend") == SPACE:
@@ -126,8 +129,8 @@ def _pair(merge: str | Sequence[str]) -> tuple[str, str]:
 
 
 def _put_spaced(token: Mapping[str, Any], order: Mapping[str, int], tokens: list[str], types: list[int]) -> None:
-    """An added token with U+2581. The library finds it in a text with that character; spaces become it by merges. So it
-    is a piece of text, unless texts are normalized before they are searched for it."""
+    """Puts an added token with U+2581 into the lists. The library finds it in a text with that character; spaces become
+    it by merges. The token is therefore a piece of text, unless texts are normalized before the token is searched."""
     index, text = token["id"], token["content"]
     if token["normalized"]:
         tokens[index], types[index] = text.replace(SPACE, " "), USER_DEFINED
@@ -136,7 +139,8 @@ def _put_spaced(token: Mapping[str, Any], order: Mapping[str, int], tokens: list
 
 
 def _listing_merges(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> Iterator[dict[str, KeyValue]]:
-    """The same tokenizer as the kind `gemma4`, which has merges in place of scores; it puts no space before a text."""
+    """Yields the same tokenizer as the kind `gemma4`, which has merges in place of scores. It puts no space before a
+    text, so a tokenizer that does so yields nothing."""
     if keys[PREFIX + "add_space_prefix"]:
         return
     left_out = {PREFIX + name for name in ("scores", "pre", "add_space_prefix")}
@@ -150,7 +154,8 @@ def _read_back(keys: Mapping[str, KeyValue]) -> TokenList:
 
 
 def _marks(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> dict[str, int]:
-    """Tokens that are found in a text before it is split, and their ids. The unknown token of a file always is."""
+    """Returns the tokens that are found in a text before it is split, and their ids. The unknown token of a file is
+    always one of them."""
     found = {token["content"]: token["id"] for token in said.get("added_tokens", ())}
     unknown = said["model"].get("unk_token")
     if unknown in said["model"]["vocab"]:
@@ -161,8 +166,8 @@ def _marks(said: Mapping[str, Any], keys: Mapping[str, KeyValue]) -> dict[str, i
 
 
 def _texts(said: Mapping[str, Any], marks: Collection[str]) -> Iterator[str]:
-    """Texts that are compared: the embedded text line by line, and all pieces of the vocabulary, some in a text. None
-    begins with a space: before it not every tokenizer puts another."""
+    """Yields the texts to compare: the embedded text line by line, and all pieces of the vocabulary, some in a text.
+    None begins with a space, because not every tokenizer puts another space before it."""
     for line in calibration_text().split(NEWLINE):
         yield line.lstrip()
     pieces = [piece.replace(SPACE, " ") for piece in said["model"]["vocab"] if piece not in marks]
@@ -171,7 +176,7 @@ def _texts(said: Mapping[str, Any], marks: Collection[str]) -> Iterator[str]:
 
 
 def _marked(marks: Sequence[str]) -> Iterator[str]:
-    """Texts with such tokens at both ends and inside, with and without blanks around, and texts that begin with
+    """Yields texts with added tokens at both ends and inside, with and without blanks around, and texts that begin with
     spaces."""
     yield from (" a", "  b c")
     for mark in dict.fromkeys([*marks[:MARKS], *marks[-MARKS:]]):

@@ -1,4 +1,4 @@
-"""Where a checkpoint's tensors go in a GGUF file: the reader's tables, the other way round."""
+"""Finds the places of a checkpoint's tensors in a GGUF file: the reader's tables, the other way round."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _BIASES = (".weight", ".bias")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StoredPlan:
-    """One tensor of the file. name: its name in the file. ours: the tensors that it is made of: one, or one for each
-    expert. shape: the stored shape, rows first. stem: its name in the layer without the ending. layer: -1 for none.
+    """One tensor of the file. name: its name in the file. ours: the checkpoint's tensors from which it is made: one, or
+    one for each expert. shape: the stored shape, rows first. stem: its name in the layer without the ending. layer: -1
+    for a tensor outside the layers.
 
-    place: how it was moved, for a tensor of its own. joined, piece: which piece of a joined one it is, and `rows` of
-    each piece in ours.
+    place: how the tensor was moved, where it is stored by itself. joined, piece: the joined tensor of which it is a
+    piece, and the piece's index. rows: the rows of each piece in our tensor.
     """
 
     name: str
@@ -41,8 +42,8 @@ class StoredPlan:
 
 
 def entries_to_write(config: Mapping[str, Any]) -> list[tuple[str, str, Family]]:
-    """(entry, general.architecture, the entry) that a config's architecture may be written as. Raises
-    UnsupportedModel."""
+    """Returns (entry, general.architecture, the entry's family) for each entry as which a config's architecture may be
+    written. Raises UnsupportedModel."""
     named = str((config.get("architectures") or [""])[0])
     sought = "LlamaForCausalLM" if named == "MistralForCausalLM" else named
     written = {name: family for name, family in FAMILIES.items() if family.written}
@@ -58,9 +59,8 @@ def entries_to_write(config: Mapping[str, Any]) -> list[tuple[str, str, Family]]
 
 
 def plan_tensors(family: Family, config: Config, layers: int, shapes: Mapping[str, Shape]) -> dict[str, StoredPlan]:
-    """What the file holds, by stored name. shapes: the shapes of the checkpoint's tensors. Tensors that have no place
-    in the file are left out.
-    """
+    """Returns the plans of the file's tensors, by stored name. shapes: the shapes of the checkpoint's tensors. Tensors
+    that have no place in the file are left out."""
     found: dict[str, StoredPlan] = {}
     for layer in range(-1, layers):
         prefix = "" if layer < 0 else f"{family.layers}{layer}."
@@ -81,8 +81,8 @@ def plan_tensors(family: Family, config: Config, layers: int, shapes: Mapping[st
 def _own(
     family: Family, table: Mapping[str, str | Place], prefix: str, shapes: Mapping[str, Shape], mixture: bool
 ) -> Iterator[StoredPlan]:
-    """Tensors that are stored one by one, or expert by expert. Where two names are known for one of ours, that which
-    llama.cpp's converter writes goes first."""
+    """Yields the tensors that are stored one by one, or expert by expert. Where one of our tensors has two known names,
+    the one that llama.cpp's converter writes comes first."""
     for rest, said in sorted(table.items(), key=lambda item: _rank(item[0], mixture)):
         place = said if isinstance(said, Place) else Place(said)
         ending = _ENDING.search(rest)
@@ -101,7 +101,8 @@ def _own(
 
 
 def _rank(rest: str, mixture: bool) -> tuple[bool, bool]:
-    """ffn_norm: where a table also has post_attention_norm for the same norm, llama.cpp reads that name alone."""
+    """Returns the rank of a name in the table; lower ranks come first. Where a table has ffn_norm and
+    post_attention_norm for the same norm, llama.cpp reads post_attention_norm alone."""
     return rest in ("exp_probs_b", "ffn_norm"), ("_shexp" in rest) != mixture
 
 
@@ -123,7 +124,7 @@ def _plan(
 
 
 def _unshaped(place: Place, stem: str, shape: Shape) -> Shape:
-    """The shape that the tensor has in the file."""
+    """Returns the shape that the tensor has in the file."""
     if place.shape is None:
         return shape
     if place.shape is filters:
@@ -152,13 +153,14 @@ SHARES: Mapping[str, Callable[[Config, int], tuple[int, ...]]] = {
     "self_attn.kv_b_proj.weight": _of_latent,
     "linear_attn.in_proj_qkvz.weight": _of_delta,
 }
-"""Rows of the pieces, where they are not all the same."""
+"""Functions for the rows of each piece, where the pieces do not all have the same number."""
 
 
 def _joined(
     family: Family, config: Config, prefix: str, shapes: Mapping[str, Shape], mixture: bool
 ) -> Iterator[StoredPlan]:
-    """The pieces of tensors that are stored in several; of two ways for one of ours that which suits the layer."""
+    """Yields the pieces of tensors that are stored in several. Where one of our tensors can be stored in two ways, the
+    way that suits the layer is taken."""
     chosen: dict[str, Joined] = {}
     for joined in sorted(family.joined, key=lambda each: ("_shexp" in each.pieces[0]) != mixture):
         if prefix + joined.name in shapes:

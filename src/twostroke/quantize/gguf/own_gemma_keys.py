@@ -1,4 +1,4 @@
-"""Keys of Gemma 3n and Gemma 4, as own_keys.py has those of the others."""
+"""The keys of Gemma 3n and Gemma 4, as own_keys.py has those of other families."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _shared(config: Config) -> dict[str, Any]:
 
 
 def gemma3n(config: Config, names: Names) -> dict[str, Any]:
-    """Streams, sparse activations, a width for each layer."""
+    """Returns the keys of Gemma 3n: streams, sparse activations, a width for each layer."""
     layers = int(config["num_hidden_layers"])
     widths, shares = config["intermediate_size"], config.get("activation_sparsity_pattern") or [0.0] * layers
     return {
@@ -34,7 +34,7 @@ def gemma3n(config: Config, names: Names) -> dict[str, Any]:
 
 
 def gemma4(config: Config, names: Names) -> dict[str, Any]:
-    """Heads of two sizes; layers that share K and V may be twice as wide."""
+    """Returns the keys of Gemma 4: heads of two sizes; layers that share K and V may be twice as wide."""
     types = list(config.get("layer_types") or ())
     by_layer = config.get("per_layer_config") or {}
     layers = [dict(by_layer.get(str(index)) or by_layer.get(index) or {}) for index in range(len(types))]

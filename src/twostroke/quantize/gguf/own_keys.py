@@ -1,6 +1,7 @@
-"""Keys of single families that no row of the reader's table has: what its `more` computes of them, the other way round.
+"""Keys of single families for which the reader's table has no row: the inverse of what the family's `more` computes.
 
-A key that is missing here makes the file read as another model; the check of what is read back refuses it then.
+A key that is missing here makes the file read as another model. The check of the file that is read back then refuses
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from twostroke.weights.gguf.families.family import Config
 
 
 def _sigmoid(config: Config, _: Names) -> dict[str, Any]:
-    """DeepSeek-V3's rule of experts."""
+    """Returns the keys of DeepSeek-V3's rule for choosing experts."""
     return {"expert_gating_func": 2, "expert_weights_norm": bool(config.get("norm_topk_prob", True))}
 
 
@@ -39,7 +40,7 @@ def _by_sigmoid(config: Config, _: Names) -> dict[str, Any]:
 
 
 def _pattern(config: Config, _: Names) -> dict[str, Any]:
-    """Which layers have a window, layer by layer."""
+    """Returns the keys for the layers that have a window, layer by layer."""
     types = config.get("layer_types")
     if not config.get("sliding_window") or not types or "sliding_attention" not in types:
         return {"attention.sliding_window": None}
@@ -53,7 +54,8 @@ def _swa_base(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _latent(config: Config, _: Names) -> dict[str, Any]:
-    """Heads of latent attention as llama.cpp computes them: one head of keys, of the latent and its turned part."""
+    """Returns the keys for the heads of latent attention as llama.cpp computes them: one head of keys, made of the
+    latent and its rotated part."""
     rank, turned = int(config["kv_lora_rank"]), int(config["qk_rope_head_dim"])
     factor = rope_of(config).get("mscale_all_dim")
     return {
@@ -77,7 +79,8 @@ def _deepseek3(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _mistral4(config: Config, names: Names) -> dict[str, Any]:
-    """Queries that grow with their position, counted in what the model was trained with."""
+    """Returns the keys for queries that grow with their position, which is counted in the positions of the model's
+    training."""
     rope = rope_of(config)
     growth = float(rope.get("llama_4_scaling_beta") or 0.0)
     return {
@@ -117,7 +120,7 @@ def _gpt_oss(config: Config, _: Names) -> dict[str, Any]:
 
 
 def _shared_width(config: Config, names: Names) -> dict[str, Any]:
-    """The width of the block that every row meets, as its matrix has it."""
+    """Returns the key for the width of the block that every row meets, taken from its matrix."""
     found = [shape[0] for name, shape in names.items() if name.endswith("ffn_gate_shexp.weight")]
     return {"expert_shared_feed_forward_length": found[0]} if found else {}
 
@@ -139,7 +142,8 @@ def _falcon(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _whole_heads(config: Config, names: Names) -> dict[str, Any]:
-    """Keys for a block's width as its matrix has it; the family has no sizes of heads."""
+    """Returns the key for a block's width, taken from its matrix, and removes the sizes of heads, which the family does
+    not have."""
     width = next(shape[0] for name, shape in names.items() if name.endswith("ffn_up.weight"))
     absent = dict.fromkeys(("attention.key_length", "attention.value_length", "rope.dimension_count"))
     return {**absent, "feed_forward_length": width}
@@ -225,7 +229,7 @@ def _olmo(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _encoder(config: Config, names: Names) -> dict[str, Any]:
-    """Few of them say how wide a head is."""
+    """Returns the keys of encoders. Few of their configs give the width of a head."""
     usual = () if config.get("head_dim") else ("attention.key_length", "attention.value_length")
     return {"attention.causal": False, **dict.fromkeys((*usual, "rope.dimension_count", "attention.head_count_kv"))}
 
@@ -243,7 +247,7 @@ def _modern_bert(config: Config, names: Names) -> dict[str, Any]:
 
 
 def no_own_keys(config: Config, names: Names) -> dict[str, Any]:
-    """The keys of families that have none of their own."""
+    """Returns no keys, for families that have none of their own."""
     return {}
 
 

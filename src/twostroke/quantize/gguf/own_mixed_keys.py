@@ -1,4 +1,4 @@
-"""Keys of Apertus, Grok, Kimi Linear and MiMo-V2, as own_keys.py has those of the others."""
+"""The keys of Apertus, Grok, Kimi Linear and MiMo-V2, as own_keys.py has those of other families."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from twostroke.weights.gguf.families.family import Config
 
 
 def apertus(config: Config, _: Names) -> dict[str, Any]:
-    """The numbers of the activation, layer by layer."""
+    """Returns the numbers of the activation, layer by layer."""
     return {f"xielu.{name}": [float(each) for each in numbers] for name, numbers in config["xielu"].items()}
 
 
 def grok(config: Config, names: Names) -> dict[str, Any]:
-    """llama.cpp reads a cap of the router, and does nothing with it."""
+    """Returns a cap of the router, which llama.cpp reads and does not use."""
     return {"router_logit_softcapping": 30.0}
 
 
 def kimi_linear(config: Config, names: Names) -> dict[str, Any]:
-    """Next to the keys of latent attention: which layers have it, and the heads of the others."""
+    """Returns keys in addition to those of latent attention: the layers that have it, and the heads of the others."""
     layers = range(int(config["num_hidden_layers"]))
     linear = config.get("linear_attn_config") or {}
     renamed = {
@@ -42,7 +42,7 @@ def kimi_linear(config: Config, names: Names) -> dict[str, Any]:
 
 
 def mimo2(config: Config, names: Names) -> dict[str, Any]:
-    """Twice as many KV heads in layers with a window."""
+    """Returns the keys of MiMo-V2, which has twice as many KV heads in layers with a window."""
     layers = range(int(config["num_hidden_layers"]))
     dim, base = head_dim(config), int(config.get("num_key_value_heads") or 4)
     pattern = config.get("hybrid_layer_pattern")

@@ -1,4 +1,4 @@
-"""Keys of families that keep a state, as own_keys.py has those of the others."""
+"""The keys of families that keep a state, as own_keys.py has those of other families."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from twostroke.weights.gguf.families.family import Config
 
 
 def states(config: Config, names: Names) -> dict[str, Any]:
-    """Mamba 1 and 2, one of them in all layers."""
+    """Returns the keys of Mamba 1 and of Mamba 2, where all layers are of one of these kinds."""
     inner = int(config.get("intermediate_size") or config["expand"] * config["hidden_size"])
     inner = int(config["num_heads"] * config["head_dim"]) if "num_heads" in config else inner
     return {
@@ -22,12 +22,12 @@ def states(config: Config, names: Names) -> dict[str, Any]:
 
 
 def falcon_mamba(config: Config, names: Names) -> dict[str, Any]:
-    """Mamba with norms."""
+    """Returns the keys of Falcon Mamba: Mamba with norms."""
     return {**states(config, names), "ssm.dt_b_c_rms": True}
 
 
 def jamba(config: Config, names: Names) -> dict[str, Any]:
-    """Jamba: Mamba and attention."""
+    """Returns the keys of Jamba: Mamba and attention."""
     return {
         **_of_attending(config, names),
         "ssm.inner_size": int(config.get("mamba_expand", 2) * config["hidden_size"]),
@@ -40,14 +40,14 @@ def jamba(config: Config, names: Names) -> dict[str, Any]:
 
 
 def _of_attending(config: Config, names: Names) -> dict[str, Any]:
-    """Heads of keys layer by layer, 0 for layers without attention."""
+    """Returns the number of KV heads layer by layer, 0 for layers without attention."""
     kv = int(config.get("num_key_value_heads") or config["num_attention_heads"])
     layers = range(int(config["num_hidden_layers"]))
     return {"attention.head_count_kv": [kv if f"blk.{index}.attn_q.weight" in names else 0 for index in layers]}
 
 
 def granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
-    """Granite 4: Mamba 2 and attention."""
+    """Returns the keys of Granite 4: Mamba 2 and attention."""
     turns = config.get("position_embedding_type") == "rope"
     return {
         **_of_attending(config, names),
@@ -58,7 +58,7 @@ def granite_hybrid(config: Config, names: Names) -> dict[str, Any]:
 
 
 def lfm2(config: Config, names: Names) -> dict[str, Any]:
-    """LFM2: short convolutions and attention."""
+    """Returns the keys of LFM2: short convolutions and attention."""
     epsilon = float(config.get("norm_eps", 1e-5))
     return {
         **_of_attending(config, names),
@@ -68,12 +68,12 @@ def lfm2(config: Config, names: Names) -> dict[str, Any]:
 
 
 def lfm2moe(config: Config, names: Names) -> dict[str, Any]:
-    """LFM2 with experts."""
+    """Returns the keys of LFM2 with experts."""
     return {**lfm2(config, names), "expert_gating_func": 2}
 
 
 def delta(config: Config, names: Names) -> dict[str, Any]:
-    """Qwen3-Next: the gated delta rule and attention."""
+    """Returns the keys of Qwen3-Next: the gated delta rule and attention."""
     dim = head_dim(config)
     share = config.get("partial_rotary_factor") or rope_of(config).get("partial_rotary_factor") or 0.25
     layers = range(int(config["num_hidden_layers"]))
@@ -87,6 +87,6 @@ def delta(config: Config, names: Names) -> dict[str, Any]:
 
 
 def delta_sections(config: Config, names: Names) -> dict[str, Any]:
-    """Qwen3.5: rotations in sections."""
+    """Returns the keys of Qwen3.5: those of Qwen3-Next, and rotations in sections."""
     sections = rope_of(config).get("mrope_section") or [11, 11, 10]
     return {**delta(config, names), "rope.dimension_sections": [*map(int, sections), 0]}

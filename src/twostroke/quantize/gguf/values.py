@@ -1,4 +1,4 @@
-"""The numbers of a stored tensor, made of ours: what the reader undoes is done here."""
+"""Makes the numbers of a stored tensor from ours. It does the inverse of the reader's changes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from twostroke.weights.gguf.naming import order_of_pairs
 from twostroke.weights.tensor_source import SourceArray
 
 PIECE_ELEMENTS = 1 << 22
-"""Made at a time, where rows stay where they are; the searches of scales hold a few copies of them."""
+"""The elements that are made at a time, where rows keep their order. The searches of scales hold a few copies of them.
+"""
 
 
 def stored_values(plan: StoredPlan, family: Family, config: Config, checkpoint: Checkpoint) -> Iterator[F32Array]:
-    """Rows of the stored tensor one after the other, (rows, columns) each time. config: the config that the reader
-    makes of the file's keys, because the orders of rows depend on it.
-    """
+    """Yields the rows of the stored tensor in order, (rows, columns) each time. config: the config that the reader
+    makes of the file's keys, because the orders of rows depend on it."""
     if plan.joined is not None:
         yield from _of_joined(plan, config, checkpoint)
         return
@@ -40,7 +40,7 @@ def stored_values(plan: StoredPlan, family: Family, config: Config, checkpoint: 
 
 
 def floats(values: SourceArray) -> F32Array:
-    """bf16 bits or floats as float32."""
+    """Returns bf16 bits or floats as float32."""
     return bf16_to_f32(values.view(np.uint16)) if values.dtype == np.uint16 else values.astype(np.float32, copy=False)
 
 
@@ -58,7 +58,7 @@ def _moved(plan: StoredPlan, values: F32Array, order: I32Array | None, columns: 
 
 
 def _back(values: F32Array, order: I32Array | None) -> F32Array:
-    """order: our row -> the stored one."""
+    """Moves our rows to their stored places. order: our row -> the stored one; None where rows stay."""
     if order is None:
         return values
     stored = np.empty_like(values)
@@ -67,7 +67,7 @@ def _back(values: F32Array, order: I32Array | None) -> F32Array:
 
 
 def _of_joined(plan: StoredPlan, config: Config, checkpoint: Checkpoint) -> Iterator[F32Array]:
-    """One piece. Stacks are read matrix by matrix."""
+    """Yields the rows of one piece of a joined tensor. Stacks are read matrix by matrix."""
     joined = plan.joined
     if joined is None:
         raise ValueError(f"{plan.name} is no piece")
@@ -94,7 +94,7 @@ def _of_joined(plan: StoredPlan, config: Config, checkpoint: Checkpoint) -> Iter
 
 
 def _order(plan: StoredPlan, config: Config) -> I32Array | None:
-    """Our row -> that of the pieces laid end to end."""
+    """Returns for each of our rows its place in the pieces laid end to end; None where the order is the same."""
     if plan.joined is None or plan.joined.order is None:
         return None
     return plan.joined.order(config, _shapes(plan))
@@ -111,7 +111,7 @@ def _inverse(plan: StoredPlan, config: Config, matrices: int) -> I32Array:
 
 
 def _shapes(plan: StoredPlan) -> tuple[Shape, ...]:
-    """The shapes of all pieces as stored."""
+    """Returns the shapes of all pieces as stored."""
     joined, shape, found = plan.joined, plan.shape, []
     if joined is None:
         return ()

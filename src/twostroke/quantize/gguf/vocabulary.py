@@ -1,8 +1,8 @@
-"""Makes the keys of a tokenizer from tokenizer.json. This file does tokenizers with merges over bytes,
-merged_vocabulary.py those with merges over characters, encoder_vocabulary.py those of encoders.
+"""Makes the keys of a tokenizer from tokenizer.json. This file is for tokenizers with merges over bytes.
+merged_vocabulary.py is for merges over characters, encoder_vocabulary.py for encoders.
 
-How texts are split before merges is a name in GGUF; it is found by the patterns that the reader knows. Other tokenizers
-are refused.
+GGUF has a name for the way in which texts are split before merges. The name is found by the patterns that the reader
+knows. Other tokenizers are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from twostroke.weights.json_file import read_object
 
 
 def vocabulary_keys(folder: Path, config: Mapping[str, Any], vocab_size: int) -> dict[str, KeyValue]:
-    """The keys of a folder's vocabulary. Raises UnsupportedModel."""
+    """Returns the keys of a folder's vocabulary. Raises UnsupportedModel."""
     said = tokenizer_members(folder)
     kind = _kind(said)
     if kind not in MAKERS:
@@ -44,7 +44,7 @@ def vocabulary_keys(folder: Path, config: Mapping[str, Any], vocab_size: int) ->
 
 
 def _kind(said: Mapping[str, Any]) -> str:
-    """The kind of a model, as MAKERS names it."""
+    """Returns the kind of a tokenizer, as MAKERS names it."""
     model = said.get("model")
     kind = str(model.get("type")) if isinstance(model, dict) else ""
     if kind != "BPE" or not isinstance(model, dict) or not model.get("byte_fallback"):
@@ -72,7 +72,7 @@ MAKERS: Mapping[str, Callable[[Mapping[str, Any], int], dict[str, KeyValue]]] = 
     "WordPiece": wordpiece_keys,
     "Unigram": unigram_keys,
 }
-"""What makes the keys, by the kind that tokenizer.json names."""
+"""The functions that make the keys, by the kind that tokenizer.json names."""
 
 
 def _pre(said: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""A folder as a GGUF file in one of llama.cpp's mixes.
+"""Writes a folder as a GGUF file in one of llama.cpp's mixes.
 
-No calibration: blocks are small, and their scales are searched. So the work is one pass over the weights, and an
-interrupted one begins anew.
+There is no calibration: blocks are small, and their scales are searched. The work is one pass over the weights, and an
+interrupted one starts from the beginning.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class GgufMix:
-    """file_type: its number. usual, finer: types of matrices; finer for the head and some of the values and downs."""
+    """A mix of types. file_type: its number in the file. usual, finer: types of matrices. `finer` is for the head and
+    some of the values and downs."""
 
     name: str
     file_type: int
@@ -60,17 +61,18 @@ KEPT = (
     *("ssm_conv1d", "ssm_d", "shortconv.conv", "position_embd", "token_types", "cls"),
     *("altup_", "laurel_", "per_layer_model_proj"),
 )
-"""What the names of tensors that are never rounded begin with: they are small, and read as vectors."""
+"""The beginnings of the names of tensors that are never rounded: they are small, and read as vectors."""
 OUTPUT = "output.weight"
-"""The head's tensor; a file without it has the embedding in its place."""
+"""The name of the head's tensor. In a file without it the embedding is the head."""
 DECAY = "ssm_a"
-"""It is never rounded either. Names that begin with it are of matrices, which are rounded as all others."""
+"""The name of a tensor that is never rounded either. Longer names that begin with it belong to matrices, which are
+rounded as all others."""
 NARROW: Mapping[str, str] = {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}
-"""What llama.cpp takes in place of a type where rows are no whole blocks of 256."""
+"""The types that llama.cpp uses in place of a type where rows are not whole blocks of 256."""
 
 
 def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: Progress) -> Path:
-    """-> the file, in a folder that is made. Raises ConfigError, ModelError."""
+    """Makes the folder `output` and writes the file into it; returns the file. Raises ConfigError, ModelError."""
     config = read_object(folder / "config.json")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ConfigError(
@@ -115,9 +117,8 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Described:
-    """A model in the terms of the file. plans, types: the plans and the types of its tensors, by stored name. config:
-    the config that the reader will make of the keys.
-    """
+    """A model as the file describes it. plans, types: the plans and the types of its tensors, by stored name. config:
+    the config that the reader will make of the keys."""
 
     arch: str
     family: Family
@@ -141,9 +142,9 @@ def describe(
     pooling: Pooling | None,
     mix: GgufMix,
 ) -> Described:
-    """The description by the first entry of the reader's tables whose file is read back as the same model.
+    """Returns the description by the first entry of the reader's tables whose file is read back as the same model.
 
-    shapes: the shapes of the checkpoint's tensors, by name. read: returns the numbers of one of them. Raises
+    shapes: the shapes of the checkpoint's tensors, by name. read: returns the numbers of one tensor. Raises
     UnsupportedModel.
     """
     refused: UnsupportedModel | None = None
@@ -216,10 +217,10 @@ class _Tensors:
 
 
 def mixed_type(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> WrittenBlock:
-    """The type of a tensor in llama.cpp's mix. layers: the model's number of layers. is_tied: the embedding is the
-    head, too.
+    """Returns the type of a tensor in llama.cpp's mix. layers: the model's number of layers. is_tied: whether the
+    embedding is the head, too.
 
-    Vectors, routers, states and filters stay as they are.
+    Vectors, routers, states and filters are not rounded.
     """
     columns = plan.shape[-1]
     kept = plan.stem.startswith(KEPT) or plan.stem == DECAY
@@ -232,8 +233,8 @@ def mixed_type(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> Wr
 
 
 def has_more_bits(plan: StoredPlan, layers: int, is_tied: bool, mix: GgufMix) -> bool:
-    """True for the head, and for values and downs in an eighth of the layers at both ends and in every third between
-    them. layers, is_tied: see `mixed_type`."""
+    """Returns True for the head, and for values and downs in an eighth of the layers at both ends and in every third
+    between them. layers, is_tied: see `mixed_type`."""
     if mix.name == "Q4_K_M" and plan.stem in ("attn_v", "ffn_down", "ffn_down_exps"):
         eighth = layers // 8
         return plan.layer < eighth or plan.layer >= 7 * layers // 8 or (plan.layer - eighth) % 3 == 2

@@ -1,1 +1,1 @@
-"""How the formats of the hub store codes and scales: functions from arrays to named arrays."""
+"""The ways in which the formats of the hub store codes and scales: functions from arrays to named arrays."""

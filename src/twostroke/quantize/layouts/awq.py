@@ -20,18 +20,18 @@ from twostroke.quantize.mathematics.grid import GridRule
 from twostroke.quantize.mathematics.solved import Solved, U8Array
 
 PLACES = (0, 2, 4, 6, 1, 3, 5, 7)
-"""Which row of eight each code of a word is."""
+"""For each code of a word, its row among the eight."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwqLayout:
-    """4 bits with zero points. Satisfies `Layout`."""
+    """The layout of 4 bits with zero points. Satisfies `Layout`."""
 
     rule: GridRule = GridRule(4, symmetric=False)
     order: Order = Order.FIXED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """Whole words along the rows, whole groups."""
+        """Returns the group that was asked for; None unless rows fill whole words and columns fill whole groups."""
         return None if rows % len(PLACES) or columns % asked else asked
 
     def arrays(self, solved: Solved) -> Arrays:
@@ -53,7 +53,7 @@ class AwqLayout:
 
 
 def _words(codes: U8Array, bits: int) -> NDArray[np.int32]:
-    """(n, rows) -> (n, rows * bits / 32)."""
+    """Packs codes (n, rows) into words (n, rows * bits / 32)."""
     each = WORD_BITS // bits
     runs = codes.reshape(len(codes), -1, each)[:, :, list(PLACES)]
     return packed_words(np.ascontiguousarray(runs).reshape(len(codes), -1), bits)

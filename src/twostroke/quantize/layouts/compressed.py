@@ -27,13 +27,13 @@ VERSION = "0.20.0"
 
 @dataclass(frozen=True, slots=True)
 class PackedLayout:
-    """4 bits, symmetric, groups that lie side by side. Satisfies `Layout`."""
+    """The layout of 4 bits, symmetric, with groups of adjacent columns. Satisfies `Layout`."""
 
     rule: GridRule = GridRule(4, symmetric=True)
     order: Order = Order.FIXED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """Whole groups of whole words."""
+        """Returns the group that was asked for; None unless columns fill whole groups and a group fills whole words."""
         return None if columns % asked or asked % (WORD_BITS // self.rule.bits) else asked
 
     def arrays(self, solved: Solved) -> Arrays:
@@ -50,13 +50,14 @@ class PackedLayout:
 
 @dataclass(frozen=True, slots=True)
 class RowsLayout:
-    """8 bits with one scale a row, for inputs that are rounded to int8 token by token. Satisfies `Layout`."""
+    """The layout of 8 bits with one scale a row, for inputs that are rounded to int8 token by token. Satisfies
+    `Layout`."""
 
     rule: GridRule = GridRule(8, symmetric=True)
     order: Order = Order.FIXED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """One group for each row, whatever was asked for."""
+        """Returns the columns: one group for each row, whatever was asked for."""
         return columns
 
     def arrays(self, solved: Solved) -> Arrays:

@@ -23,13 +23,14 @@ from twostroke.quantize.mathematics.solved import Solved
 
 @dataclass(frozen=True, slots=True)
 class GptqLayout:
-    """4 bits, symmetric, with act-order. Satisfies `Layout`."""
+    """The layout of 4 bits, symmetric, with act-order. Satisfies `Layout`."""
 
     rule: GridRule = GridRule(4, symmetric=True)
     order: Order = Order.MOVED
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """Whole words along both sides, whole groups."""
+        """Returns the group that was asked for; None unless rows and columns fill whole words and columns fill whole
+        groups."""
         each = WORD_BITS // self.rule.bits
         return None if rows % each or columns % each or columns % asked else asked
 

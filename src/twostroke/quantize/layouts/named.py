@@ -1,4 +1,4 @@
-"""Named: an array that a file stores, with the name of its type there."""
+"""The arrays that a file stores, the names of their types there, and the form of a layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from twostroke.quantize.mathematics.grid import GridRule
 from twostroke.quantize.mathematics.solved import Solved
 
 Arrays = dict[str, NDArray[Any]]
-"""A module's arrays, by what follows the module's name in theirs."""
+"""A module's arrays, by the part of their names after the module's name."""
 
 TYPES: Mapping[np.dtype[Any], str] = {
     np.dtype(np.float16): "F16",
@@ -22,25 +22,26 @@ TYPES: Mapping[np.dtype[Any], str] = {
     np.dtype(np.int32): "I32",
     np.dtype(np.int64): "I64",
 }
-"""What safetensors calls the types of arrays that layouts make."""
+"""The names that safetensors gives the types of arrays that layouts make."""
 
 
 class Layout(Protocol):
-    """A format of the hub."""
+    """A format of the hub for quantized matrices."""
 
     @property
     def rule(self) -> GridRule:
-        """The grids that it can store."""
+        """The rule of the grids that the layout can store."""
 
     @property
     def order(self) -> Order:
-        """Which columns may share a grid."""
+        """The rule for which columns may share a grid."""
 
     def group_for(self, rows: int, columns: int, asked: int) -> int | None:
-        """The group for a matrix of this shape, where `asked` is the usual one; None where it cannot be stored."""
+        """Returns the group for a matrix of this shape, where `asked` is the usual one; None where the matrix cannot be
+        stored."""
 
     def arrays(self, solved: Solved) -> Arrays:
-        """What is stored for a matrix."""
+        """Returns the arrays that are stored for a matrix."""
 
     def config(self, group: int, left_out: tuple[str, ...]) -> dict[str, Any]:
-        """`quantization_config` of config.json. left_out: modules that are stored as they were."""
+        """Returns `quantization_config` of config.json. left_out: modules that are stored as they were."""

@@ -11,7 +11,7 @@ WORD_BITS = 32
 
 
 def packed_words(codes: U8Array, bits: int) -> NDArray[np.int32]:
-    """(n, k) codes of 4 or 8 bits -> (n, ceil(k * bits / 32)) int32; missing codes are 0. Raises ValueError."""
+    """Packs codes (n, k) of 4 or 8 bits into (n, ceil(k * bits / 32)) int32; missing codes are 0. Raises ValueError."""
     if WORD_BITS % bits:
         raise ValueError(f"codes of {bits} bits do not fill words")
     each = WORD_BITS // bits

@@ -1,1 +1,1 @@
-"""Which codes stand for a matrix so that its products change least: pure functions on arrays."""
+"""Finds the codes of a matrix with which its products change least: pure functions on arrays."""

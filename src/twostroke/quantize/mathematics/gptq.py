@@ -1,14 +1,13 @@
-"""GPTQ (Frantar et al. 2022): columns are rounded one after the other, and what each one's rounding changes in the
-outputs is taken back by the columns that are not rounded yet.
+"""GPTQ (Frantar et al. 2022): columns are rounded one after the other. The columns that are not rounded yet are changed
+to undo the effect of each rounding on the outputs.
 
 With H the second moments of the inputs, damped by a share of the mean of its diagonal, and U the upper triangular
-factor of its inverse (H^-1 = UT U): the error e = (w - value) / U[i, i] of column i changes each later column j by
--e * U[i, j]. Columns are taken in order of falling H[i, i] (act-order), so that those that matter most are rounded
-first.
+factor of its inverse (H^-1 = UT U): the error e = (w - value) / U[i, i] of column i changes each later column j by -e *
+U[i, j]. Columns are taken in order of falling H[i, i] (act-order), so that those that matter most are rounded first.
 
-groups: with `Order.MOVED`, groups follow the order of rounding. A group's grid is found for its columns as they are
-when the first of them is rounded. The formats store which column is in which group. With `Order.FIXED` groups lie side
-by side, and grids are found from the matrix as it was. A row's codes depend on that row and H alone.
+With `Order.MOVED`, groups follow the order of rounding. A group's grid is found for its columns as they are when the
+first of them is rounded. The formats store which column is in which group. With `Order.FIXED` the columns of a group
+are adjacent, and grids are found from the matrix as it was. A row's codes depend on that row and H alone.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from twostroke.quantize.mathematics.solved import I32Array, Solved, in_groups
 
 DAMPING = 0.01
 MORE_DAMPING = (1, 10, 100)
-"""Times DAMPING, until the moments have a Cholesky factor."""
+"""Factors of DAMPING that are tried in order until the moments have a Cholesky factor."""
 BLOCK = 128
-"""Columns whose changes are kept back, so that the rest of the matrix is changed by one product."""
+"""The number of columns whose changes are collected, so that one product changes the rest of the matrix."""
 
 
 class Order(enum.Enum):
-    """Which columns share a grid. See the module."""
+    """The rule for which columns share a grid. See the module."""
 
     FIXED = "fixed"
     MOVED = "moved"
@@ -38,7 +37,8 @@ class Order(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GptqRule:
-    """How a matrix is rounded: its grids, columns of a group, order of groups."""
+    """How a matrix is rounded. grid: the rule of its grids. group: the columns of a group. order: the order of groups.
+    damping: the share of the mean of the moments' diagonal."""
 
     grid: GridRule
     group: int
@@ -47,9 +47,10 @@ class GptqRule:
 
 
 def inverse_factor(hessian: F32Array, damping: float) -> F32Array:
-    """(n, n) second moments -> U, upper triangular float32, with UT U the inverse of the damped moments.
+    """Returns for (n, n) second moments the factor U, upper triangular float32, with UT U the inverse of the damped
+    moments.
 
-    Raises ValueError where no damping makes them positive.
+    Raises ValueError where no damping makes the moments positive definite.
     """
     mean = float(np.mean(np.diag(hessian), dtype=np.float64))
     for times in MORE_DAMPING:
@@ -66,7 +67,8 @@ def inverse_factor(hessian: F32Array, damping: float) -> F32Array:
 
 
 def gptq(matrix: F32Array, hessian: F32Array, rule: GptqRule) -> Solved:
-    """Round (rows, columns) for inputs with these second moments (columns, columns). Raises ValueError."""
+    """Rounds a matrix (rows, columns) for inputs with the second moments `hessian` (columns, columns). Raises
+    ValueError."""
     columns = matrix.shape[1]
     unseen = np.diag(hessian) == 0
     order = np.argsort(-np.diag(hessian), kind="stable").astype(np.int32)
@@ -106,7 +108,7 @@ def _solved(codes: F32Array, grids: list[Grid], order: I32Array, rule: GptqRule)
 
 
 def _fixed_grids(matrix: F32Array, hessian: F32Array, rule: GptqRule) -> list[Grid]:
-    """Grids of groups that lie side by side. Errors of columns with large inputs weigh more."""
+    """Returns the grids of groups of adjacent columns. Errors of columns with large inputs weigh more."""
     importance = np.diag(hessian)
     steps = range(0, matrix.shape[1], rule.group)
     return [find_grid(matrix[:, at : at + rule.group], rule.grid, importance[at : at + rule.group]) for at in steps]

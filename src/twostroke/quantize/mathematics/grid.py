@@ -2,8 +2,9 @@
 
     value = scale * (code - zero), code in [0, 2^bits), scale > 0 of float16
 
-Symmetric: zero is 2^(bits - 1). Otherwise zero is a code. The scale is searched: shrinking the range clips the
-extremes and rounds all others finer; the one with the smallest weighted squared error is taken, the first of equals.
+In a symmetric grid, zero is 2^(bits - 1). Otherwise zero is a code. The scale is searched: a smaller range clips the
+extremes and rounds all other values more finely. The scale with the smallest weighted squared error is taken, the first
+of equals.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _LEAST_SCALE = np.float32(2.0**-24)
 
 @dataclass(frozen=True, slots=True)
 class GridRule:
-    """bits of a code. searched: whether ranges smaller than the extremes are tried."""
+    """The rule of a grid. bits: the bits of a code. searched: whether ranges smaller than the extremes are tried."""
 
     bits: int
     symmetric: bool
@@ -48,19 +49,20 @@ class Grid:
     zeros: F32Array
 
     def codes(self, values: F32Array) -> F32Array:
-        """(rows, n) -> the nearest codes, as whole float32 numbers."""
+        """Returns the nearest codes of (rows, n) values, as whole float32 numbers."""
         shifted = np.rint(values / self.scales[:, None]) + self.zeros[:, None]
         found: F32Array = np.clip(shifted, np.float32(0), np.float32(self.rule.top))
         return found
 
     def values(self, codes: F32Array) -> F32Array:
-        """(rows, n) codes -> what they stand for."""
+        """Returns the values for which (rows, n) codes stand."""
         found: F32Array = (codes - self.zeros[:, None]) * self.scales[:, None]
         return found
 
 
 def find_grid(values: F32Array, rule: GridRule, importance: F32Array | None = None) -> Grid:
-    """The grid of a group. values: (rows, n). importance: (n,) weights of the columns' errors, None for equal ones."""
+    """Returns the grid of a group. values: (rows, n). importance: (n,) weights of the columns' errors, None for equal
+    weights."""
     best = _grid(values, rule, np.float32(1))
     if not rule.searched:
         return best
@@ -86,13 +88,13 @@ def _grid(values: F32Array, rule: GridRule, shrink: np.float32) -> Grid:
 
 
 def _half(scales: F32Array) -> F32Array:
-    """Rounded to float16, which the formats store."""
+    """Returns the scales rounded to float16, which the formats store."""
     rounded: F32Array = np.maximum(scales, _LEAST_SCALE).astype(np.float16).astype(np.float32)
     return rounded
 
 
 def _error(values: F32Array, grid: Grid, weights: F32Array) -> F32Array:
-    """(rows,) weighted squared errors."""
+    """Returns the weighted squared errors (rows,)."""
     difference = grid.values(grid.codes(values)) - values
     found: F32Array = (difference * difference) @ weights
     return found

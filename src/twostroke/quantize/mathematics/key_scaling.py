@@ -1,13 +1,14 @@
-"""One factor for each channel of a head's keys, so that fewer bits of K change the scores less.
+"""Finds one factor for each channel of a head's keys, so that fewer bits of K change the scores less.
 
-Where a head's K has one scale for each position, the largest channel sets it, and every channel errs by as much. With
-K's channel c divided by f_c and the query's multiplied by it, the expected square of a score's error is
+Where a head's K has one scale for each position, the largest channel decides the scale, and every channel has an error
+in proportion to it. With K's channel c divided by f_c and the query's multiplied by it, the expected square of a
+score's error is
 
     mean((max_c |k_c| / f_c / steps)^2) * sum_c mean(q_c^2) f_c^2          K is rounded
     + mean((max_c |q_c| f_c / 127)^2) * sum_c mean(k_c^2) / f_c^2          attention rounds queries to bytes
 
-up to one constant. f_c is a power of two near (size of k_c)^alpha, and alpha is the one of a grid that makes this the
-smallest. The search is that of AWQ (Lin et al. 2023), on K in place of weights.
+up to one constant. f_c is a power of two near (size of k_c)^alpha. alpha is the value of a list that makes this error
+the smallest. The search is that of AWQ (Lin et al. 2023), on K in place of weights.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ MOST_EXPONENT = 24
 
 
 class KeyChoice(NamedTuple):
-    """exponents: (head_dim,) of two. error: the expected squared error of scores, divided by that without factors."""
+    """The chosen factors. exponents: (head_dim,), the exponents of two. error: the expected squared error of scores,
+    divided by the error without factors."""
 
     exponents: NDArray[np.int64]
     error: float
 
 
 def choose_exponents(keys: F32Array, queries: F32Array, steps: int) -> KeyChoice:
-    """keys: (T, head_dim) of one KV head. queries: (N, head_dim) of its query heads. steps: the format's steps on one
-    side of 0, 127 or 7.
-    """
+    """Chooses the factors. keys: (T, head_dim) of one KV head. queries: (N, head_dim) of its query heads. steps: the
+    format's steps on one side of 0, 127 or 7."""
     sizes = np.maximum(np.abs(keys).max(axis=0), SMALLEST).astype(np.float64)
     logs = np.log2(sizes)
     logs -= logs.mean()

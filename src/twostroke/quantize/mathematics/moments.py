@@ -1,7 +1,7 @@
-"""What a product's inputs are like: second moments, and the magnitude of each channel.
+"""Moments of a product's inputs: their second moments, and the magnitude of each channel.
 
 For inputs x (T, columns), H = sum of x xT over all rows. Where the matrix W changes by D, the squared error of all
-outputs is trace(D H DT): everything that rounding must know of the inputs.
+outputs is trace(D H DT). H is therefore all that rounding must know of the inputs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ F64Array = NDArray[np.float64]
 
 @dataclass(eq=False)
 class Moments:
-    """hessian: (columns, columns) float32, the sum of x xT. magnitudes: (columns,) float64, the sum of |x|.
-    largest: (columns,) float32, the largest |x|. rows: how many there were."""
+    """The moments of some inputs. hessian: (columns, columns) float32, the sum of x xT. magnitudes: (columns,) float64,
+    the sum of |x|. largest: (columns,) float32, the largest |x|. rows: the number of inputs."""
 
     hessian: F32Array
     magnitudes: F64Array
@@ -27,11 +27,11 @@ class Moments:
 
     @classmethod
     def none(cls, columns: int) -> Moments:
-        """The moments of no inputs yet."""
+        """Returns the moments of no inputs."""
         return cls(np.zeros((columns, columns), np.float32), np.zeros(columns), np.zeros(columns, np.float32))
 
     def add(self, x: F32Array) -> None:
-        """Count these inputs (T, columns). Raises ValueError for values that are NaN or infinite."""
+        """Adds inputs (T, columns) to the moments. Raises ValueError for values that are NaN or infinite."""
         sums = x.T @ x
         if not np.isfinite(sums.trace()):
             raise ValueError("inputs that are NaN or infinite")
@@ -42,12 +42,12 @@ class Moments:
         self.rows += len(x)
 
     def scaled(self, factors: F32Array) -> Moments:
-        """The moments of the inputs divided by factors (columns,)."""
+        """Returns the moments of the inputs divided by factors (columns,)."""
         inverse = np.float32(1) / factors
         hessian = self.hessian * inverse[:, None] * inverse
         return Moments(hessian, self.magnitudes * inverse, self.largest * inverse, self.rows)
 
 
 def output_error(change: F32Array, hessian: F32Array) -> float:
-    """trace(D H DT): the squared error of all outputs where the matrix changes by D (rows, columns)."""
+    """Returns trace(D H DT): the squared error of all outputs where the matrix changes by D (rows, columns)."""
     return float(np.einsum("ij,ij->", change @ hessian, change, dtype=np.float64))

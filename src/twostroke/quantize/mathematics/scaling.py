@@ -2,14 +2,14 @@
 
     x W^T = (x / s) (W diag(s))^T
 
-The division is folded into what makes the inputs (a norm, or the rows of the product before), so that the model
-computes the same. Two ways to choose s:
+The division is folded into the tensor that makes the inputs (a norm, or the rows of the product before), so that the
+model computes the same. There are two ways to choose s:
 
 AWQ (Lin et al. 2023): s = mean|x|^a / mean|W|^(1 - a), with the a of a small set whose rounded matrix changes the
-outputs least; channels with large inputs get finer steps. `rounded` is what rounds.
+outputs least. Channels with large inputs get finer steps. `rounded` is the function that rounds.
 
-SmoothQuant (Xiao et al. 2023): s = max|x|^a / max|W|^(1 - a), with a fixed a. Inputs that are rounded to 8 bits token
-by token lose what one large channel takes; this moves half of it into the weights.
+SmoothQuant (Xiao et al. 2023): s = max|x|^a / max|W|^(1 - a), with a fixed a. Where inputs are rounded to 8 bits token
+by token, one large channel makes the steps of all others coarse. The scales move half of its size into the weights.
 
 Scales are powers of two where `exact` is asked for: then folding them changes no digit of a bfloat16 number.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from twostroke.quantize.mathematics.moments import F32Array, Moments, output_error
 
 SHARES = tuple(step / 10 for step in range(11))
-"""Tried for a; 0 with equal columns is about no scaling."""
+"""The values that are tried for a. With 0 and columns of equal size there is nearly no scaling."""
 SMOOTH_SHARE = 0.5
 MOST_ROWS = 512
 """The search uses about this many rows of a matrix, evenly spaced."""
@@ -31,11 +31,11 @@ MOST_SCALE = np.float32(2.0**10)
 _TINY = np.float32(1e-5)
 
 Rounded = Callable[[F32Array], F32Array]
-"""rounded(matrix): what its codes stand for."""
+"""Called as rounded(matrix). Returns the values for which the matrix's codes stand."""
 
 
 def balanced(scales: F32Array, exact: bool) -> F32Array:
-    """Around 1, within MOST_SCALE and its inverse; powers of two where `exact`."""
+    """Returns the scales moved to around 1, within MOST_SCALE and its inverse; powers of two where `exact`."""
     usable = np.where(np.isfinite(scales) & (scales > 0), scales, np.float32(1))
     centre = np.exp(np.mean(np.log(usable), dtype=np.float64))
     found: F32Array = np.clip(usable / np.float32(centre), 1 / MOST_SCALE, MOST_SCALE).astype(np.float32)
@@ -43,7 +43,8 @@ def balanced(scales: F32Array, exact: bool) -> F32Array:
 
 
 def awq_scales(matrix: F32Array, moments: Moments, rounded: Rounded, exact: bool) -> F32Array:
-    """(columns,) for all products of one input, (rows, columns) one after the other; ones where nothing is better."""
+    """Returns scales (columns,) for all products of one input, whose matrices (rows, columns) lie one after the other;
+    ones where nothing is better."""
     some = matrix[:: max(1, len(matrix) // MOST_ROWS)]
     columns = matrix.shape[1]
     inputs = np.maximum(moments.magnitudes / max(1, moments.rows), _TINY)
@@ -59,7 +60,7 @@ def awq_scales(matrix: F32Array, moments: Moments, rounded: Rounded, exact: bool
 
 
 def smooth_scales(matrix: F32Array, moments: Moments, exact: bool, share: float = SMOOTH_SHARE) -> F32Array:
-    """(columns,) for all products of one input."""
+    """Returns scales (columns,) for all products of one input."""
     inputs = np.maximum(moments.largest, _TINY)
     weights = np.maximum(np.abs(matrix).max(axis=0), _TINY)
     return balanced((inputs**share / weights ** (1 - share)).astype(np.float32), exact)

@@ -1,4 +1,4 @@
-"""Solved: a matrix as codes, scales and zero points; and the plain rounding of one."""
+"""A matrix as codes, scales and zero points, and the plain rounding of a matrix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ I32Array = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Solved:
-    """codes: (rows, columns). scales: (rows, groups) float32, exact in float16. zeros: (rows, groups) codes.
+    """A rounded matrix. codes: (rows, columns). scales: (rows, groups) float32, exact in float16. zeros: (rows, groups)
+    codes.
 
     group_of: (columns,) the group of each column.
     """
@@ -30,35 +31,36 @@ class Solved:
 
     @classmethod
     def of(cls, rule: GridRule, codes: U8Array, grids: list[Grid], group: int, group_of: I32Array) -> Solved:
-        """One grid for each group."""
+        """Makes the matrix. grids: one for each group."""
         scales = np.stack([grid.scales for grid in grids], axis=1)
         zeros = np.stack([grid.zeros for grid in grids], axis=1).astype(np.uint8)
         return cls(rule, codes, scales, zeros, group, group_of)
 
     @property
     def in_order(self) -> bool:
-        """Do the columns of each group lie side by side, group after group?"""
+        """Whether the columns of each group are adjacent, group after group."""
         return bool(np.array_equal(self.group_of, np.arange(len(self.group_of)) // self.group))
 
     def values(self) -> F32Array:
-        """(rows, columns): what the codes stand for."""
+        """Returns the values (rows, columns) for which the codes stand."""
         whole = self.codes.astype(np.float32) - self.zeros[:, self.group_of].astype(np.float32)
         found: F32Array = whole * self.scales[:, self.group_of]
         return found
 
     def rows(self, first: int, count: int) -> Solved:
-        """Some of the rows."""
+        """Returns `count` of the rows, from `first` on."""
         here = slice(first, first + count)
         return Solved(self.rule, self.codes[here], self.scales[here], self.zeros[here], self.group, self.group_of)
 
 
 def in_groups(columns: int, group: int) -> I32Array:
-    """The group of each column where they lie in order."""
+    """Returns the group of each column where columns lie in order."""
     return (np.arange(columns) // group).astype(np.int32)
 
 
 def round_matrix(matrix: F32Array, rule: GridRule, group: int, importance: F32Array | None = None) -> Solved:
-    """The nearest codes of (rows, columns). importance: (columns,) weights of errors in the search of scales."""
+    """Returns the nearest codes of a matrix (rows, columns). importance: (columns,) weights of errors in the search of
+    scales."""
     rows, columns = matrix.shape
     codes, grids = np.empty((rows, columns), np.uint8), []
     for first in range(0, columns, group):

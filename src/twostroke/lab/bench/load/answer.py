@@ -1,4 +1,4 @@
-"""One streamed answer, event by event: when text came, how many tokens, how it ended."""
+"""One streamed answer, event by event: when text came, the number of tokens, and how the answer ended."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _chunks = json_decoder(_Chunk)
 
 
 class Answer:
-    """Feed it the data of each event with its time."""
+    """One streamed answer. Call `event` with the data and the time of each event, then `finish`."""
 
     def __init__(self) -> None:
         self.times_s: list[float] = []
@@ -62,7 +62,7 @@ class Answer:
         self._ended = False
 
     def event(self, data: bytes, time_s: float) -> None:
-        """One event. A broken one or an error ends the answer's use; `error` says which."""
+        """Takes one event. After a broken event or an error the answer is not usable; `error` gives the reason."""
         if data.strip() == DONE:
             self._ended = True
             return
@@ -79,7 +79,7 @@ class Answer:
             self._choice(chunk.choices[0], chunk.usage, time_s)
 
     def finish(self) -> str:
-        """Why the answer is not whole; empty where it is."""
+        """Returns why the answer is not complete; an empty text where it is."""
         return self.error or ("" if self._ended else "the stream ended before its end")
 
     def _choice(self, choice: _Choice, usage: Usage | None, time_s: float) -> None:
@@ -94,7 +94,7 @@ class Answer:
 
 
 def words_of(error: Any) -> str:
-    """The message of an OpenAI error object, or whatever it is, shortened."""
+    """Returns the message of an OpenAI error object, or any other value as text, shortened to MAX_WORDS characters."""
     found = error.get("message", error) if isinstance(error, dict) else error
     text = " ".join(str(found).split())
     return text if len(text) <= MAX_WORDS else text[: MAX_WORDS - 3] + "..."

@@ -1,4 +1,4 @@
-"""What is asked of a load run, made into a workload: synthetic ones by name or by numbers, traces by their text."""
+"""Makes the options of a load run into a workload: synthetic ones by name or by numbers, traces from their text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POISSON = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace's text and where it came from. form: one of FORMATS; None where its first line decides."""
+    """A trace's text and where it came from. form: one of FORMATS; None where the first line of the text decides."""
 
     text: str
     source: str
@@ -31,9 +31,11 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class LoadAsk:
-    """users: closed loop; rate_per_s: open loop; neither: one user, or a trace's own times.
+    """The options of a load run. users: the users of a closed loop. rate_per_s: the requests a second of an open loop.
+    With neither there is one user, or the trace's own times are kept.
 
-    burstiness: shape of the gaps' Gamma distribution, 1 is Poisson. prompt, output: the lengths of synthetic requests.
+    burstiness: the shape of the gaps' Gamma distribution, 1 is Poisson. prompt, output: the lengths of synthetic
+    requests.
     """
 
     users: int | None = None
@@ -53,7 +55,8 @@ class LoadAsk:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """users: None for an open loop. words: a description for people."""
+    """The requests of a load run. users: the users of a closed loop; None for an open loop. words: a description for
+    people."""
 
     requests: list[WorkloadRequest]
     users: int | None
@@ -61,7 +64,8 @@ class Workload:
 
 
 def make_workload(ask: LoadAsk) -> Workload:
-    """Raises ConfigError for options that contradict each other; TraceError for a broken trace."""
+    """Makes the workload that is asked for. Raises ConfigError for options that contradict each other; TraceError for a
+    broken trace."""
     _check(ask)
     if ask.trace is not None:
         found, users, words = _replayed(ask, ask.trace)

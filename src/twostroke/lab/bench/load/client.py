@@ -1,7 +1,7 @@
 """Sends one request and observes its answer.
 
 A server may close a kept connection while a request is on its way to it. Where no byte of an answer came, the request
-is sent once more on a fresh connection, and the observation says so.
+is sent once more on a fresh connection, and the observation records this.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ ROUTES = {CHAT: "/chat/completions", COMPLETIONS: "/completions"}
 MAX_ERROR_BYTES = 1 << 20
 NEW_CONNECTION = "connection.connect_tcp.started"
 CLOSED_UNANSWERED = "Server disconnected without sending a response."
-"""httpx's words for a connection that ended before an answer; other protocol errors mean that bytes came."""
+"""The text of httpx's error for a connection that ended before an answer. Other protocol errors mean that bytes came.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What every request has in common. exact: ask for just as many tokens, by ignoring the end of text.
+    """What every request has in common. exact: True to get exactly the number of tokens asked for, by ignoring the end
+    of text.
 
-    extra: fields of the body that are added or, where None, left out.
+    extra: further fields of the body; a field that is None is left out of the body.
     """
 
     address: str
@@ -41,7 +43,7 @@ class Asking:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def body(self, text: str, output_tokens: int) -> bytes:
-        """JSON of one request."""
+        """Returns the JSON body of one request."""
         prompt: dict[str, Any] = {"prompt": text}
         if self.route == CHAT:
             prompt = {"messages": [{"role": "user", "content": text}]}
@@ -60,7 +62,7 @@ class Asking:
 
 @dataclass(slots=True)
 class _Sending:
-    """What came of sending a request once. closed_unanswered: a kept connection ended before any answer."""
+    """The outcome of sending a request once. closed_unanswered: whether a kept connection ended before any answer."""
 
     answer: Answer = field(default_factory=Answer)
     status: int = 0
@@ -69,18 +71,20 @@ class _Sending:
 
 
 class LoadClient:
-    """Asks and observes. clock: seconds; times in observations are from `start_s` on."""
+    """Sends requests and observes the answers. clock: returns seconds. Times in observations are seconds since
+    `start_s`."""
 
     def __init__(self, connections: Connections, asking: Asking, clock: Callable[[], float]) -> None:
         self._connections, self._asking, self._clock = connections, asking, clock
         self.start_s = clock()
 
     def now_s(self) -> float:
-        """Seconds since start_s."""
+        """Returns the seconds since start_s."""
         return self._clock() - self.start_s
 
     async def ask(self, text: str, output_tokens: int, intended_s: float, priority: int = 0) -> Observation:
-        """Send now, and observe until the answer ends or fails; failures are observations, not exceptions."""
+        """Sends the request now, and observes until the answer ends or fails. Failures are observations, not
+        exceptions."""
         body = self._asking.body(text, output_tokens)
         sent_s = self.now_s()
         sending = await self._send(self._connections.kept, body)
@@ -145,7 +149,7 @@ class LoadClient:
 
 
 async def _beginning(reply: httpx2.Response) -> bytes:
-    """The first MAX_ERROR_BYTES bytes of an error's body, or a little more: pieces are not cut."""
+    """Returns the first MAX_ERROR_BYTES bytes of an error's body, or a few more because pieces are not cut."""
     found = b""
     async for piece in reply.aiter_bytes():
         found += piece

@@ -1,4 +1,4 @@
-"""The connections of a load run: kept ones, and fresh ones for requests that a kept one lost."""
+"""The connections of a load run: kept ones, and fresh ones for requests whose kept connection was lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEEPALIVE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """kept: uses connections again. fresh: opens one for each request."""
+    """The two clients of a run. kept: uses connections again. fresh: opens a connection for each request."""
 
     kept: httpx2.AsyncClient
     fresh: httpx2.AsyncClient
@@ -22,7 +22,7 @@ class Connections:
 
 @contextlib.asynccontextmanager
 async def open_connections(api_key: str | None, silence_s: float) -> AsyncIterator[Connections]:
-    """Connections for any number of requests at once. silence_s: how long a server may send nothing."""
+    """Opens connections for any number of requests at once. silence_s: how many seconds a server may send nothing."""
     async with _client(api_key, silence_s, None) as kept, _client(api_key, silence_s, 0) as fresh:
         yield Connections(kept, fresh)
 

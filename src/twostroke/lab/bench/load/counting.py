@@ -1,4 +1,5 @@
-"""Which words make exact prompts: counted by a tokenizer where one is given, else by the server's usage."""
+"""Finds the words that make exact prompts. A tokenizer counts their tokens where one is given, else the server's usage
+does."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from twostroke.types.errors import ConfigError
 
 
 async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | None) -> WordList:
-    """Raises ConfigError where the server answers no probe, or nothing counts its tokens."""
+    """Finds the words of which prompts are made. Raises ConfigError where the server answers no probe, or nothing
+    counts its tokens."""
 
     async def by_usage(text: str) -> int:
         seen = await client.ask(text, 1, client.now_s())
@@ -40,7 +42,8 @@ async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | Non
 
 
 def require_answer(seen: Observation, address: str) -> None:
-    """Raises ConfigError for a failed one: no server there, or what the server says."""
+    """Raises ConfigError where the observation is of a failed request: no server is there, or the server returned an
+    error."""
     if seen.whole:
         return
     if seen.status == 0:

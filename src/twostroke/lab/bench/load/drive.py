@@ -1,4 +1,4 @@
-"""When requests are sent: each when its user has the last answer, or each at its own time."""
+"""Decides when requests are sent: each when its user has the last answer, or each at its own time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from twostroke.lab.workload.observation import Observation
 from twostroke.lab.workload.request import WorkloadRequest
 
 Ask = Callable[[int, WorkloadRequest, float], Awaitable[Observation]]
-"""(index, request, intended_s): observed from now on."""
+"""Called with (index, request, intended_s). Sends the request now and returns its observation."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """What a run has so far. cut: requests whose answers were given up when the run was stopped."""
+    """The state of a run so far. cut: the number of requests whose answers were given up when the run was stopped."""
 
     total: int
     seen: list[Observation] = field(default_factory=list)
@@ -24,20 +24,21 @@ class Progress:
 
     @property
     def under_way(self) -> int:
-        """Sent and not yet observed whole."""
+        """The number of requests that were sent and have no complete observation yet."""
         return self.sent - len(self.seen) - self.cut
 
 
 class Drive:
-    """One run. now_s: seconds since its beginning; stop: set it, and nothing more is sent and nothing awaited."""
+    """One run. now_s: returns seconds since its beginning. stop: once this event is set, nothing more is sent or
+    awaited."""
 
     def __init__(self, ask: Ask, now_s: Callable[[], float], progress: Progress, stop: asyncio.Event) -> None:
         self._ask, self._now_s, self._progress, self._stop = ask, now_s, progress, stop
 
     async def users(self, requests: Sequence[WorkloadRequest], count: int, until_s: float | None = None) -> None:
-        """A closed loop: each of `count` users takes the next request when the last is answered.
+        """Runs a closed loop: each of `count` users takes the next request when its last one is answered.
 
-        until_s: no request is sent from then on.
+        until_s: the time from which no request is sent, in seconds since the beginning.
         """
         waiting = iter(enumerate(requests))
 
@@ -50,7 +51,7 @@ class Drive:
         await self._all([asyncio.create_task(user()) for _ in range(count)])
 
     async def timetable(self, requests: Sequence[WorkloadRequest], until_s: float | None = None) -> None:
-        """An open loop: each request is sent at its arrival time, however slow the answers are."""
+        """Runs an open loop: each request is sent at its arrival time, however slow the answers are."""
         tasks: list[asyncio.Task[None]] = []
         for index, request in enumerate(requests):
             if until_s is not None and request.arrival_s >= until_s:
@@ -69,7 +70,7 @@ class Drive:
             raise
 
     async def _until(self, time_s: float) -> bool:
-        """Wait for the time; False where the run was stopped before."""
+        """Waits until `time_s`. Returns False where the run was stopped before."""
         left_s = time_s - self._now_s()
         if left_s > 0:
             try:
@@ -79,7 +80,7 @@ class Drive:
         return not self._stop.is_set()
 
     async def _all(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Wait until all tasks are done or the run is stopped; raises what a task raised."""
+        """Waits until all tasks are done or the run is stopped. Raises what a task raised."""
         if not tasks:
             return
         stopped = asyncio.create_task(self._stop.wait())

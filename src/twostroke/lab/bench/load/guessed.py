@@ -1,4 +1,5 @@
-"""What guessing tokens did during a run, by the server's own counters: ours, or any with vLLM's names."""
+"""The effect of guessed tokens during a run, by the server's counters: ours, or those of any server with vLLM's names.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class GuessTotals:
-    """Tokens guessed and accepted. won_s, lost_s: predicted seconds of steps spared, and of verifying; None where the
-    server gives no figure."""
+    """Tokens guessed and accepted. won_s: the predicted seconds of the steps that were spared. lost_s: the predicted
+    seconds of verifying. Both are None where the server gives no figure."""
 
     guessed: float
     accepted: float
@@ -28,13 +29,13 @@ class GuessTotals:
     lost_s: float | None
 
     def since(self, before: GuessTotals) -> GuessTotals:
-        """The difference to earlier totals."""
+        """Returns the difference from earlier totals."""
         won_s = None if self.won_s is None or before.won_s is None else self.won_s - before.won_s
         lost_s = None if self.lost_s is None or before.lost_s is None else self.lost_s - before.lost_s
         return GuessTotals(self.guessed - before.guessed, self.accepted - before.accepted, won_s, lost_s)
 
     def text(self) -> str:
-        """The totals as one line of text."""
+        """Returns the totals as one line of text."""
         share = self.accepted / self.guessed
         line = f"{self.accepted:,.0f} of {self.guessed:,.0f} guessed tokens were accepted ({share:.0%})"
         if self.won_s is None or self.lost_s is None:
@@ -43,12 +44,13 @@ class GuessTotals:
         return f"{line}: about {won} of steps spared, {lost} for verifying, as the server predicts"
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the totals as plain values."""
         return asdict(self)
 
 
 async def guess_totals(client: httpx2.AsyncClient, base_url: str) -> GuessTotals | None:
-    """What the server at this address has counted so far; None where it has no such counters, or no metrics."""
+    """Reads the counters of the server at this address. Returns None where the server has no such counters, or no
+    metrics."""
     parts = urlsplit(base_url)
     try:
         reply = await client.get(f"{parts.scheme}://{parts.netloc}/metrics", timeout=TIMEOUT_S)
@@ -63,7 +65,7 @@ async def guess_totals(client: httpx2.AsyncClient, base_url: str) -> GuessTotals
 
 
 def _sums(text: str) -> Mapping[str, float]:
-    """The value of each counter above, summed over all its labels."""
+    """Returns the value of each of the four counters, summed over all its labels."""
     found: dict[str, float] = {}
     for line in text.splitlines():
         name = line.split("{")[0].split(" ")[0]

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request to stop: the first one sets an event, a second one interrupts."""
+"""Makes Ctrl-C a request to stop: the first one sets an event, a second one interrupts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from twostroke.system import here
 
 @contextlib.contextmanager
 def stopped_by_interrupt(stop: asyncio.Event) -> Iterator[None]:
-    """Inside, SIGINT sets `stop` once. Outside the main thread, and where loops have no signals, it does nothing."""
+    """Lets the first SIGINT inside the context set `stop`. Does nothing outside the main thread, and where loops have
+    no signals."""
 
     def stopping(_kind: signal.Signals) -> None:
         if stop.is_set():

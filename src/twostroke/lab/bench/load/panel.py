@@ -1,4 +1,4 @@
-"""One panel of a picture: two linear axes from zero, lines of points, labels that keep clear of one another. SVG."""
+"""One panel of an SVG picture: two linear axes from zero, lines of points, labels that do not overlap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points in order. labels: one for each point, or none. dashed: a prediction; others are measured and have dots."""
+    """A line of points in order. labels: one for each point, or none. dashed: whether the line is a prediction; other
+    lines are measured and have dots."""
 
     points: tuple[tuple[float, float], ...]
     colour: str
@@ -29,7 +30,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A part of a picture, `width` by `height` pixels. least_x_step: between two ticks; 1 where x is a count."""
+    """A part of a picture, `width` by `height` pixels. least_x_step: the least step between two ticks of x; 1 where x
+    is a count."""
 
     title: str
     x_name: str
@@ -40,7 +42,7 @@ class Panel:
     least_x_step: float = 0.0
 
     def svg(self, left: int, top: int) -> str:
-        """A group at this place."""
+        """Returns the panel as an SVG group whose upper left corner is (left, top)."""
         x_step, x_count = steps([x for line in self.lines for x, _ in line.points], self.least_x_step)
         y_step, y_count = steps([y for line in self.lines for _, y in line.points])
         inner_w, inner_h = self.width - LEFT - RIGHT, self.height - TOP - BOTTOM
@@ -73,8 +75,8 @@ class Panel:
 
 
 def steps(values: Sequence[float], least: float = 0.0) -> tuple[float, int]:
-    """A round step and how many of them hold every value from zero on: 1, 2 or 5 times a power of ten, not below
-    `least`."""
+    """Returns a round step and the number of steps that cover every value from zero on. A step is 1, 2 or 5 times a
+    power of ten, and not below `least`."""
     most = max([value for value in values if math.isfinite(value)], default=0.0)
     if most <= TINY:
         return 1.0, 1
@@ -85,7 +87,7 @@ def steps(values: Sequence[float], least: float = 0.0) -> tuple[float, int]:
 
 
 def tick(value: float, step: float) -> str:
-    """The text of a value, with as many decimals as the step between ticks needs."""
+    """Returns the text of a value, with as many decimals as the step between ticks needs."""
     return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
 
 
@@ -101,8 +103,8 @@ def _drawn(line: Line, places: Sequence[tuple[float, float]]) -> list[str]:
 
 
 def _labels(lines: Sequence[Line], place: Place, edges: Box) -> list[str]:
-    """The labels, each next to its point where no other label, line or point is. A label without room is left out.
-    Measured lines choose first."""
+    """Returns the labels, each next to its point where no other label, line or point is. A label without room is left
+    out. Measured lines choose first."""
     places = [[place(point) for point in line.points] for line in lines]
     taken = [box for along in places for box in _covered(along)]
     parts = []
@@ -126,7 +128,7 @@ def _labels(lines: Sequence[Line], place: Place, edges: Box) -> list[str]:
 
 
 def _covered(along: Sequence[tuple[float, float]]) -> list[Box]:
-    """Small boxes over the points and the lines between them."""
+    """Returns small boxes that cover the points and the lines between them."""
     boxes = [_box(x - 5, y + 5, 10, 10) for x, y in along]
     for (x0, y0), (x1, y1) in zip(along, along[1:], strict=False):
         count = 1 + int(max(abs(x1 - x0), abs(y1 - y0)) / 5)

@@ -1,4 +1,4 @@
-"""A sweep as a picture: four panels, what was measured and what the cost model predicts."""
+"""A sweep as a picture: four panels with the measured values and the cost model's predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS_IN_A_LINE, LINE_HEIGHT = 150, 15
 
 
 def sweep_svg(found: Sweep) -> str:
-    """An SVG document; a walk that was not made has no panels."""
+    """Returns an SVG document. A walk that was not made has no panels."""
     panels = [*_users_panels(found), *_length_panels(found)]
     columns = 2
     rows = max(1, -(-len(panels) // columns))
@@ -35,7 +35,7 @@ def sweep_svg(found: Sweep) -> str:
 
 
 def _words(found: Sweep) -> list[str]:
-    """What the prediction is of, in lines."""
+    """Returns the description of the prediction, in lines; no lines without a prediction."""
     return [] if found.prediction is None else wrap(found.prediction.words, WORDS_IN_A_LINE)
 
 

@@ -1,4 +1,4 @@
-"""The report of one load run: figures, other tools' definitions, what was asked and what was counted; as text and JSON.
+"""The report of one load run as text and JSON: figures, other tools' definitions, the settings and the counted tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ PERCENTILES = "percentiles by linear interpolation; times in seconds; TTFT and E
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """One run. load: what was sent, in words. settings: plain values that repeat the run."""
+    """The report of one run. load: a description of what was sent. settings: plain values with which the run can be
+    repeated."""
 
     facts: Facts
     load: str
@@ -31,7 +32,8 @@ class LoadReport:
 
     @property
     def asked_again(self) -> int:
-        """Requests that were sent a second time, because a kept connection ended before any byte of an answer."""
+        """The number of requests that were sent a second time, because a kept connection ended before any byte of an
+        answer."""
         return sum(seen.asked_again for seen in self.measured.seen)
 
     def text(self) -> str:
@@ -52,7 +54,7 @@ class LoadReport:
         return "\n".join(lines)
 
     def token_lines(self) -> list[str]:
-        """How the server's counts compare with what was asked."""
+        """Returns lines that compare the server's token counts with the lengths that were asked for."""
         measured = self.measured
         lines = []
         for name, asked, counted in (

@@ -1,4 +1,4 @@
-"""The server under load: its address, whether it is there, what it serves; each way to fail is one clear error."""
+"""The server under load: its address, whether it answers, and the model it serves. Each failure is one clear error."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ MAX_BODY_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """model: the id to ask for. context_tokens: prompt and answer together, None where the server does not say.
-    base: the server says that the model has no chat template."""
+    """What is known of the server. model: the id to ask for. context_tokens: the most tokens of prompt and answer
+    together, None where the server gives no number. base: whether the server reports that the model has no chat
+    template."""
 
     base_url: str
     model: str
@@ -28,7 +29,8 @@ class Facts:
 
 
 def base_url(asked: str) -> str:
-    """ "localhost:8000", "http://x/v1/" -> the address that ends in /v1. Raises ConfigError."""
+    """Returns the address that ends in /v1, for texts such as "localhost:8000" or "http://x/v1/". Raises ConfigError.
+    """
     text = asked.strip()
     if "://" not in text:
         text = "http://" + text
@@ -46,7 +48,8 @@ def base_url(asked: str) -> str:
 
 
 async def find_model(client: httpx2.AsyncClient, address: str, wanted: str | None) -> Facts:
-    """Ask what is served. Raises ConfigError where no server answers, refuses, or serves another model."""
+    """Asks the server for its models. Raises ConfigError where no server answers, or it refuses, or it serves another
+    model."""
     try:
         reply = await client.get(address + "/models")
     except httpx2.RequestError as error:
@@ -72,7 +75,7 @@ async def find_model(client: httpx2.AsyncClient, address: str, wanted: str | Non
 
 
 def unknown_model(wanted: str, names: list[str]) -> ConfigError:
-    """The error for a model that the server does not have; it names the nearest one."""
+    """Returns the error for a model that the server does not have; it names the most similar one."""
     near = difflib.get_close_matches(wanted, names, 1, 0.3)
     listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return ConfigError(
@@ -83,7 +86,7 @@ def unknown_model(wanted: str, names: list[str]) -> ConfigError:
 
 
 def not_there(address: str, error: BaseException) -> ConfigError:
-    """The error where no server answers."""
+    """Returns the error for an address at which no server answers."""
     root = error
     while root.__cause__ is not None or root.__context__ is not None:
         root = root.__cause__ or root.__context__ or root
@@ -95,7 +98,7 @@ def not_there(address: str, error: BaseException) -> ConfigError:
 
 
 def refused(address: str, status: int, said: str) -> ConfigError:
-    """The error for an answer that holds no completion. said: the words that `describe` made of it."""
+    """Returns the error for an answer that holds no completion. said: the words that `describe` made of it."""
     fixes = {
         401: "Give the key: --api-key, or TWOSTROKE_API_KEY.",
         403: "Give a key that may do this: --api-key, or TWOSTROKE_API_KEY.",
@@ -110,7 +113,7 @@ def refused(address: str, status: int, said: str) -> ConfigError:
 
 
 def describe(status: int, body: bytes) -> str:
-    """ "HTTP 429: too many requests"."""
+    """Returns the status and the message of an error, such as "HTTP 429: too many requests"."""
     try:
         value = json.loads(body[:MAX_BODY_BYTES])
     except (ValueError, RecursionError):

@@ -1,4 +1,5 @@
-"""A session with one server: found, counted, warmed up; then measured, once or many times."""
+"""A session with one server: it finds the model, counts the words' tokens and warms up. Then it measures, once or many
+times."""
 
 from __future__ import annotations
 
@@ -24,16 +25,18 @@ from twostroke.text.tokenizer import Tokenizer
 TICK_S = 0.5
 WARMUP_STREAM = 0x5EED
 PREPARED_TOKENS = 20_000_000
-"""Up to this many tokens, all prompts are written before the run; of more, each before it is sent (a millisecond)."""
+"""Up to this many tokens in all, the prompts are written before the run. Beyond it, each prompt is written just before
+it is sent (a millisecond)."""
 
 Watch = Callable[[Progress], None]
-"""Called twice a second while a run goes on."""
+"""A function that is called twice a second while a run goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The server to ask, and how. route: None for chat, or completions where the server says that the model has no chat
-    template. silence_s: how long it may send nothing. tokenizer: the model's tokenizer, or None."""
+    """The server to ask, and how. route: the path of requests; None for chat, or completions where the server reports
+    that the model has no chat template. silence_s: how many seconds the server may send nothing. tokenizer: the model's
+    tokenizer, or None."""
 
     url: str
     model: str | None = None
@@ -47,8 +50,8 @@ class Target:
 
 @dataclass(slots=True)
 class Measured:
-    """One run. asked: the workload as it was sent, by the index of each observation's request (`indexes`). guesses:
-    what the server counted of them meanwhile; None where it counts none."""
+    """The result of one run. indexes: for each observation, the index of its request in `asked`. asked: the workload as
+    it was sent. guesses: the guessed tokens that the server counted meanwhile; None where it counts none."""
 
     seen: list[Observation]
     indexes: list[int]
@@ -60,7 +63,8 @@ class Measured:
 
 
 class Session:
-    """Made by `open_session`. words: None where every prompt brings its text."""
+    """A session with one server, made by `open_session`. words: the words of synthetic prompts; None where every prompt
+    brings its text."""
 
     def __init__(
         self, connections: Connections, asking: Asking, facts: Facts, words: WordList, clock: Callable[[], float]
@@ -69,7 +73,8 @@ class Session:
         self.facts, self.words = facts, words
 
     async def warm_up(self, requests: Sequence[WorkloadRequest], count: int, seed: int) -> None:
-        """The first `count` requests with other words, one after the other. Raises ConfigError for a failed one."""
+        """Sends the first `count` requests with other words, one after the other. Raises ConfigError where one fails.
+        """
         client = LoadClient(self._connections, self._asking, self._clock)
         for index, request in enumerate(self._fitting(requests[:count])):
             text = self.words.text(request, seed ^ WARMUP_STREAM, index)
@@ -83,7 +88,8 @@ class Session:
         until_s: float | None = None,
         watch: Watch = lambda progress: None,
     ) -> Measured:
-        """A closed loop of `users`, or each request at its time (None). The first interrupt ends it early."""
+        """Runs a closed loop of `users`; where `users` is None, sends each request at its time. The first interrupt
+        ends the run early."""
         asked = self._fitting(requests)
         clipped = sum(fit != was for fit, was in zip(asked, requests, strict=True))
         early = sum(request.prompt_tokens for request in asked) <= PREPARED_TOKENS
@@ -115,13 +121,14 @@ class Session:
         return Measured(progress.seen, indexes, asked, clipped, progress.cut, stop.is_set(), guesses)
 
     def _fitting(self, requests: Sequence[WorkloadRequest]) -> list[WorkloadRequest]:
-        """None longer than the server's context, where the server reports one."""
+        """Returns the requests, shortened to the server's context where the server reports one."""
         return arranged(requests, Arrangement(max_context_tokens=self.facts.context_tokens))
 
 
 @contextlib.asynccontextmanager
 async def open_session(target: Target, clock: Callable[[], float], count_words: bool) -> AsyncIterator[Session]:
-    """Find the server and its model. count_words: some prompts have no text. Raises ConfigError for what is not so."""
+    """Finds the server and its model. count_words: whether some prompts have no text. Raises ConfigError where the
+    server does not answer as required."""
     address = base_url(target.url)
     async with open_connections(target.api_key, target.silence_s) as connections:
         facts = await find_model(connections.kept, address, target.model)

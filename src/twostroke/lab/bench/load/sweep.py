@@ -17,9 +17,10 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class SweepAsk:
-    """users: walked with prompts of prompt_tokens. lengths: prompt lengths walked by one user.
+    """The points of a sweep. users: the numbers of users, walked with prompts of prompt_tokens. lengths: the prompt
+    lengths, walked by one user.
 
-    Answers have output_tokens. rounds: requests of each user, and of each length.
+    Answers have output_tokens. rounds: the number of requests of each user, and of each length.
     """
 
     users: tuple[int, ...] = (1, 2, 4, 8, 16)
@@ -32,7 +33,7 @@ class SweepAsk:
 
 @dataclass(frozen=True, slots=True)
 class UsersPoint:
-    """The figures of a closed loop of `users`."""
+    """The figures of a closed loop of `users` users."""
 
     users: int
     figures: Figures
@@ -54,7 +55,8 @@ class LengthPoint:
 
 @dataclass(frozen=True, slots=True)
 class UsersPrediction:
-    """Means in seconds, tokens a second of all users."""
+    """The predicted figures of a number of users. output_tokens_per_s: tokens a second of all users together. itl_s,
+    ttft_s: means in seconds."""
 
     users: int
     output_tokens_per_s: float
@@ -76,7 +78,7 @@ class Prediction:
 
 @dataclass(slots=True)
 class Sweep:
-    """What was reached; an interrupt leaves the points that were whole."""
+    """The results of a sweep. After an interrupt it holds the points that were complete."""
 
     model: str
     ask: SweepAsk
@@ -86,16 +88,18 @@ class Sweep:
     prediction: Prediction | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the sweep as plain values."""
         return asdict(self)
 
 
 USERS_SEED, PRIME = 1 << 32, 1009
-"""Beyond every length: walking users draws no prompt that walking lengths has drawn."""
+"""Numbers from which seeds are made. USERS_SEED is larger than every length, so the walk over users draws no prompt
+that the walk over lengths has drawn."""
 
 
 async def walk(session: Session, ask: SweepAsk, note: Note, watch: Watch) -> Sweep:
-    """Lengths first, then users; until an interrupt. Raises ConfigError where no request of a point was answered."""
+    """Measures the lengths first, then the users, until an interrupt. Raises ConfigError where no request of a point
+    was answered."""
     found = Sweep(session.facts.model, ask)
     for length in ask.lengths:
         measured = await _point(session, ask, length, 1, ask.seed + length, watch)
@@ -117,7 +121,7 @@ async def walk(session: Session, ask: SweepAsk, note: Note, watch: Watch) -> Swe
 
 
 async def _point(session: Session, ask: SweepAsk, length: int, users: int, seed: int, watch: Watch) -> Measured:
-    """Each point has a seed of its own: no prompt is found in the server's prefix cache."""
+    """Measures one point. Each point has its own seed, so that no prompt is found in the server's prefix cache."""
     requests = closed_loop(users * ask.rounds, Lengths(length), Lengths(ask.output_tokens))
     return await session.measure(requests, users, seed, watch=watch)
 
@@ -142,7 +146,7 @@ def _length_point(measured: Measured, length: int, ask: SweepAsk) -> LengthPoint
 
 
 def sweep_text(found: Sweep) -> str:
-    """Two tables, the prediction next to what was measured."""
+    """Returns two tables as text, the predictions next to the measured values."""
     lines = [f"{found.model}" + (": interrupted, these points are whole" if found.interrupted else "")]
     predicted = found.prediction
     if found.lengths:
@@ -188,5 +192,5 @@ def _ms(seconds: float | None) -> str:
 
 
 def sorted_unique(values: Sequence[int]) -> tuple[int, ...]:
-    """The different values, rising."""
+    """Returns the different values in ascending order."""
     return tuple(sorted(set(values)))

@@ -1,7 +1,8 @@
-"""Prompts of an exact number of tokens, from words of one token each.
+"""Makes prompts of an exact number of tokens, from words of one token each.
 
-A tokenizer splits text at spaces before it merges, so words that are one token each after a space make as many tokens
-as there are words, in any order. A tokenizer finds these words, or the server, whose `usage` counts the tokens.
+A tokenizer splits text at spaces before it merges. Words that are one token each after a space therefore make as many
+tokens as there are words, in any order. A tokenizer finds these words, or the server does, whose `usage` counts the
+tokens.
 """
 
 from __future__ import annotations
@@ -24,25 +25,24 @@ OPENING = "Read"
 REPEATS, ENOUGH_WORDS, RANDOM_WORDS = 8, 12, 16
 
 Count = Callable[[str], Awaitable[int]]
-"""Tokens of a whole prompt with this text, whatever is put around it."""
+"""Returns the tokens of a whole prompt with this text, including what the server puts around it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordList:
-    """words: words that are one token each when `before` precedes them. fixed_tokens: the tokens of the opening and of
-    what the server puts around a prompt.
-    """
+    """The words of synthetic prompts. words: words that are one token each when `before` precedes them. fixed_tokens:
+    the tokens of the opening and of what the server puts around a prompt."""
 
     words: tuple[str, ...]
     fixed_tokens: int
     before: str = " "
 
     def text(self, request: WorkloadRequest, seed: int, index: int) -> str:
-        """A prompt of request.prompt_tokens tokens, with at least one word after the fixed part. Equal blocks are made
-        of equal text.
+        """Returns a prompt of request.prompt_tokens tokens, with at least one word after the fixed part. Equal blocks
+        become equal text.
 
-        index: the request's number, so that no two prompts without common blocks begin alike. A real text stays as it
-        is.
+        index: the request's number, so that no two prompts without common blocks begin alike. A request that has a text
+        keeps it.
         """
         if request.text is not None:
             return request.text
@@ -55,7 +55,8 @@ class WordList:
         return self.before.join([OPENING, *chosen[:count]])
 
     def _draw(self, draws: Draws, count: int) -> list[str]:
-        """Random words at the beginning, where prompts are told apart; then the list in a circle, which is quick."""
+        """Draws random words for the beginning, which tells prompts apart. The other words follow in the order of the
+        list, repeated as needed, which is quick."""
         size = len(self.words)
         head = [self.words[draws.below(size)] for _ in range(min(count, RANDOM_WORDS))]
         left, start = count - len(head), draws.below(size)
@@ -63,7 +64,7 @@ class WordList:
 
 
 async def find_words(count: Count, candidates: Sequence[str] = CANDIDATES) -> WordList:
-    """Which candidates are one token each. Raises ConfigError where too few are."""
+    """Finds the candidates that are one token each. Raises ConfigError where there are too few."""
     fixed = await count(OPENING)
     if await count(" ".join([OPENING, *candidates])) == fixed + len(candidates):
         return WordList(tuple(candidates), fixed)

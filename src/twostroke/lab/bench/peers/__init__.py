@@ -1,1 +1,1 @@
-"""Other engines, each in an environment of its own, driven as a process with JSON in and out."""
+"""Other engines. Each has an environment of its own and is driven as a process with JSON in and out."""

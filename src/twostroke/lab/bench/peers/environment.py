@@ -1,4 +1,4 @@
-"""A peer's virtual environment: where it is, whether it is there, how it is made."""
+"""A peer's virtual environment: its path, whether it is installed, and its installation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ READY = "ready"
 
 
 def python_of(folder: Path, peer: Peer) -> Path | None:
-    """The peer's interpreter, or None where it was not installed to the end."""
+    """Returns the peer's interpreter, or None where the installation did not finish."""
     python = folder / peer.name / "bin" / "python"
     return python if python.exists() and (folder / peer.name / READY).exists() else None
 
 
 def install(folder: Path, peer: Peer, variables: Mapping[str, str], note: Callable[[str], None]) -> Path:
-    """Make the environment, or begin again what was left unfinished; returns its interpreter. Raises ConfigError.
+    """Makes the environment, or makes it anew where an installation did not finish; returns its interpreter. Raises
+    ConfigError.
 
     variables: the environment of the installer, to which the peer's own are added.
     """
@@ -61,5 +62,5 @@ def install(folder: Path, peer: Peer, variables: Mapping[str, str], note: Callab
 
 
 def own_python() -> Path:
-    """The interpreter that runs Twostroke."""
+    """Returns the interpreter that runs Twostroke."""
     return Path(sys.executable)

@@ -1,4 +1,4 @@
-"""Which engines there are to compare with, and what each needs."""
+"""The engines to compare with, and what each needs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ DRIVERS = Path(__file__).resolve().parent / "drivers"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """requirements: packages for pip to install. unwanted: packages to remove again. variables: environment variables
-    of the installer.
-    """
+    """An engine to compare with. requirements: packages for pip to install. unwanted: packages to remove again.
+    variables: environment variables of the installer."""
 
     name: str
     title: str
@@ -25,7 +24,7 @@ class Peer:
 
     @property
     def driver_path(self) -> Path:
-        """The script that drives it."""
+        """The path of the script that drives the engine."""
         return DRIVERS / self.driver
 
 
@@ -69,7 +68,7 @@ PEERS: dict[str, Peer] = {
 
 
 def find_peer(name: str) -> Peer:
-    """The peer called `name`. Raises ConfigError with the list."""
+    """Returns the peer called `name`. Raises ConfigError with the list of peers."""
     found = PEERS.get(name)
     if found is None:
         raise ConfigError(f"No peer is called {name!r}.", fix="Choose from " + ", ".join(PEERS) + ".")

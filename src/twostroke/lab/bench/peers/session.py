@@ -1,4 +1,4 @@
-"""One running driver: asked with a line of JSON, answering with one."""
+"""One running driver. It is asked with a line of JSON and answers with one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PeerFault(TwostrokeError):
 
 
 class Missing(PeerFault):
-    """An engine, or its driver, has no such case."""
+    """The engine, or its driver, does not offer the case."""
 
 
 class Session:
@@ -46,7 +46,8 @@ class Session:
         self.close()
 
     def ask(self, command: str, timeout_s: float = 1800.0, **arguments: Any) -> Any:
-        """The value of one command. Raises Missing where the engine has no such case, PeerFault for other faults."""
+        """Returns the value of one command. Raises Missing where the engine does not offer the case, PeerFault for
+        other faults."""
         if self._process.stdin is None or self._process.stdout is None:
             raise PeerFault(f"{self.peer.title} has no pipes.")
         watch = threading.Timer(timeout_s, self._process.kill)
@@ -69,7 +70,7 @@ class Session:
         return answer["value"]
 
     def peak_bytes(self) -> int:
-        """The largest resident size of the process so far; 0 where the system gives no figure."""
+        """Returns the largest resident size of the process so far in bytes; 0 where the system gives no figure."""
         status = Path(f"/proc/{self._process.pid}/status")
         if not status.exists():
             return 0
@@ -77,7 +78,7 @@ class Session:
         return int(fields["VmHWM"].split()[0]) * 1024 if "VmHWM" in fields else 0
 
     def close(self) -> None:
-        """End the process; closing twice is harmless."""
+        """Ends the process; closing twice is harmless."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             try:
                 self._process.stdin.close()

@@ -1,1 +1,1 @@
-"""Measuring this machine once, so that the time of any step can be predicted."""
+"""Measures this machine once, so that the time of any step can be predicted."""

@@ -1,4 +1,4 @@
-"""The whole examination: limits, kernels, host; one Calibration."""
+"""The whole examination of a machine: its limits, its kernels and its host become one Calibration."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MEMORY_SHARE = 0.3
 """The largest share of the available memory that measuring may take."""
 
 LEAST_RING_SHARE = 0.25
-"""The smallest share of the wanted ring. In a smaller ring a cache could hold everything."""
+"""The smallest share of the wanted ring of weights that is enough. In a smaller ring a cache could hold everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """ring_bytes: the bytes of weights that are read in turn; more than any cache that a few cores share. rows: the
-    numbers of rows to time with integer weights.
+    """How much is measured. ring_bytes: the bytes of weights that are read in turn; more than any cache that a few
+    cores share. rows: the numbers of rows to time with integer weights.
 
     few_rows: the numbers of rows to time with float weights. least_s: the least seconds of one timing.
     """
@@ -47,18 +47,19 @@ class Effort:
 FULL = Effort()
 
 TRIES = 3
-"""How often each part is measured where other programs take part of the cores."""
+"""How often each part is measured at most, where other programs take part of the cores."""
 
 AGAIN_S, MOST_S = 15.0, 45.0
 
 Found = TypeVar("Found")
 Note = Callable[[int, int, str], None]
-"""(done, of, what)"""
+"""Called with (parts done, all parts, the name of the part that begins)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredMachine:
-    """fingerprint: identifies processor, threads and version. title: the processor's name."""
+    """The machine that is measured. fingerprint: identifies processor, threads and version. title: the processor's
+    name."""
 
     fingerprint: str
     title: str
@@ -67,11 +68,11 @@ class MeasuredMachine:
 
 
 class MachineBusy(TwostrokeError):
-    """Other programs take so much of this machine that it cannot be measured."""
+    """Other programs take too much of this machine for a measurement."""
 
 
 def machine_busy(share: float) -> MachineBusy:
-    """share: the share of the cores that other programs used."""
+    """Returns the error. share: the share of the cores that other programs used."""
     return MachineBusy(
         "The machine is busy: figures not kept.",
         why=f"Other programs took {share:.0%} of its cores while it was measured.",
@@ -80,9 +81,9 @@ def machine_busy(share: float) -> MachineBusy:
 
 
 class Quiet:
-    """Measures again what other programs disturbed, TRIES times at most, and keeps the quietest.
+    """Measures again what other programs disturbed, TRIES times at most, and keeps the result that was disturbed least.
 
-    clock: seconds; None for no bound. After AGAIN_S nothing is measured again, and after MOST_S a machine that was
+    clock: returns seconds; None for no bound. After AGAIN_S nothing is measured again. After MOST_S a machine that was
     disturbed is given up (MachineBusy).
     """
 
@@ -103,7 +104,8 @@ class Quiet:
         return self._clock() - self._began_s
 
     def measure(self, what: str, work: Callable[[], Found]) -> Found:
-        """What `work` finds. others_share is the most of all that was kept so far. Raises MachineBusy."""
+        """Returns what `work` finds. others_share becomes the largest share of all results kept so far. Raises
+        MachineBusy."""
         if self._lasts_s > MOST_S and self.others_share > DISTURBED_SHARE:
             raise machine_busy(self.others_share)
         self._tell(what)
@@ -128,7 +130,7 @@ def examine(
     effort: Effort = FULL,
     moment: Callable[[], Moment | None] = read_moment,
 ) -> Calibration:
-    """Measure everything; some ten seconds, at most about a minute where others disturb.
+    """Measures everything. It takes some ten seconds, and at most about a minute where other programs disturb.
 
     Raises OutOfMemory, BackendError, MachineBusy.
     """
@@ -196,9 +198,10 @@ def examine(
 
 
 def with_limits_again(timed: Calibration, measure: Callable[[], Limits]) -> Calibration:
-    """The higher of each limit, measured once more, and TRIES times at most where the kernels were quicker than that.
+    """Measures the limits once more and keeps the higher of each. Measures up to TRIES times where the kernels were
+    faster than the limits.
 
-    A machine that changes its pace may have been slow when its limits were measured and quick under the kernels.
+    A machine that changes its pace may have been slow when its limits were measured and fast during the kernels.
     """
     for _ in range(TRIES):
         again = measure()

@@ -1,4 +1,5 @@
-"""The ops of one layer over some rows, on synthetic weights and pages, as calls that can be timed together or apart."""
+"""The ops of one layer over some rows, on synthetic weights and pages, as calls that can be timed together or
+separately."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def last_rows(rows: int, context: int) -> AttentionBatch:
-    """The last `rows` of the `context` positions of one sequence, whose pages lie one after the other."""
+    """Returns the batch of the last `rows` of the `context` positions of one sequence, whose pages lie one after the
+    other."""
     table = np.arange(-(-context // PAGE_TOKENS), dtype=np.int32)[None, :]
     return AttentionBatch(np.array([0, rows], np.int32), np.array([context], np.int32), table)
 
 
 def one_row_each(context: int, table: I32Array) -> AttentionBatch:
-    """One new row of each sequence. table: the pages of each."""
+    """Returns a batch with one new row of each sequence. table: the pages of each sequence."""
     sequences = len(table)
     return AttentionBatch(np.arange(sequences + 1, dtype=np.int32), np.full(sequences, context, np.int32), table)
 
@@ -27,7 +29,7 @@ def one_row_each(context: int, table: I32Array) -> AttentionBatch:
 class LayerStep:
     """The ops of one layer over `rows` rows: all layers read and write the same activations.
 
-    batch: whose rows they are; all rows of one sequence where it is None.
+    batch: the sequences of the rows; None where all rows belong to one sequence.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class LayerStep:
         self._batch = batch or last_rows(rows, rows)
 
     def all(self, ops: CallRecorder, layer: Layer) -> None:
-        """Run all ops of a layer in the order of `pre_layer` of models/common/blocks/layers.py."""
+        """Runs all ops of a layer in the order of `pre_layer` of models/common/blocks/layers.py."""
         flat = len(self._positions), -1
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
@@ -60,18 +62,18 @@ class LayerStep:
         self._feed_forward(ops, layer)
 
     def products(self, ops: CallRecorder, layer: Layer) -> None:
-        """Run the four products."""
+        """Runs the four products."""
         flat = len(self._positions), -1
         ops.linear(self._qkv.reshape(flat), self._normed, layer.qkv)
         ops.linear_add(self._hidden, self._attended.reshape(flat), layer.o)
         self._feed_forward(ops, layer)
 
     def attention(self, ops: CallRecorder) -> None:
-        """Run attention over these rows alone."""
+        """Runs attention over these rows alone."""
         ops.attention(self._attended, self._qkv[:, : self._heads], self._kv, self._batch, self._scale, 0)
 
     def others(self, ops: CallRecorder) -> None:
-        """Run the ops that are neither products nor attention."""
+        """Runs the ops that are neither products nor attention."""
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)
         self._place(ops)
         ops.rms_norm(self._normed, self._hidden, self._ones, 1e-5)

@@ -1,4 +1,4 @@
-"""This machine as measured: what is kept, or measured now."""
+"""The measurement of this machine: read from the cache, or made now."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Examine = Callable[[MeasuredMachine, Callable[[], float], Note], Calibration]
 
 @dataclass(frozen=True, slots=True)
 class ThisMachine:
-    """What the doctor knows before measuring. level: the instruction-set level of the kernels. better_level: one that
-    this CPU runs and that is not built; None where `level` is its best. placing: why there are as many `cores`.
-    """
+    """What the doctor knows before measuring. level: the instruction-set level of the kernels. better_level: a level
+    that this CPU runs and that is not built; None where `level` is its best. placing: the reason for the number of
+    `cores`."""
 
     patient: MeasuredMachine
     level: str
@@ -34,28 +34,29 @@ class ThisMachine:
 
     @classmethod
     def read(cls, threads: int | None = None, machine: Machine | None = None) -> ThisMachine:
-        """threads: None takes the cores that this process may use. Raises BackendError where there are no kernels."""
+        """Reads what is known of this machine. threads: None takes the cores that this process may use. Raises
+        BackendError where there are no kernels."""
         found = machine or read_machine()
         count, level, name = threads or found.cores, best_level(), processor_name()
         patient = MeasuredMachine(fingerprint(name, level, count), name or "this machine", count, found.available_bytes)
         return cls(patient, level, found.cores, found.cache_folder, better_level(), found.placing.reason)
 
     def kept(self) -> Calibration | None:
-        """The measurement that is kept, if it is of this machine and does not contradict itself."""
+        """Returns the stored measurement; None where there is none of this machine, or where it contradicts itself."""
         found = read_calibration(self.cache_folder, self.patient.fingerprint)
         return None if found is None or contradictions(found) else found
 
     def measure(self, note: Note, how: Examine = examine) -> tuple[Calibration, Path | None]:
-        """Measure now and keep it; also the file's place, None where other programs disturbed it: then an older
-        measurement stays. Raises Contradiction or MachineBusy, and then keeps nothing; ConfigError, before anything is
-        measured, where it could not be kept.
-        """
+        """Measures now and stores the result. Also returns the path of the file; None where other programs disturbed
+        the measurement, and an older one stays. Raises Contradiction or MachineBusy, and then stores nothing. Raises
+        ConfigError, before anything is measured, where the result could not be stored."""
         check_place(self.cache_folder)
         calibration = self._examined(note, how)
         return calibration, None if calibration.disturbed else write_calibration(self.cache_folder, calibration)
 
     def kept_or_measured(self, note: Note, how: Examine = examine) -> Calibration:
-        """What is kept; measured where nothing is, and kept where that is possible."""
+        """Returns the stored measurement. Where there is none, measures now and stores the result if that is possible.
+        """
         kept = self.kept()
         if kept is not None:
             return kept

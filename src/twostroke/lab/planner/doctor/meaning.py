@@ -26,7 +26,7 @@ ONE_BILLION = {
     "max_position_embeddings": 131072,
     "tie_word_embeddings": True,
 }
-"""Llama-3.2-1B."""
+"""The config of Llama-3.2-1B."""
 
 PROMPT_TOKENS, STREAMS = 512, 8
 
@@ -34,12 +34,13 @@ MEANT = ("int8", "int4")
 """The formats that the doctor reports on."""
 
 TOLERANCE = 0.05
-"""Kernels may be above a limit by this share: the machine changes its pace between the two measurements."""
+"""Kernels may exceed a limit by this share, because the machine's speed may change between the two measurements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A 1 B model in one weight format. Ceilings are what the limits allow, the others what the kernels will give."""
+    """The speed of a 1 B model in one weight format. The ceilings are what the limits allow; the other rates are what
+    the kernels will reach."""
 
     weights: str
     weight_bytes: int
@@ -50,7 +51,7 @@ class Meaning:
     prefill_tokens_per_s: float
 
     def words(self) -> str:
-        """The meaning in two sentences."""
+        """Returns the meaning in two sentences."""
         return (
             f"decode of a 1 B {self.weights} model cannot pass {_short(self.decode_ceiling_tokens_per_s)} tok/s here "
             f"({self.weight_bytes / 1e9:.2f} GB are read for each token); the kernels give "
@@ -61,7 +62,8 @@ class Meaning:
 
     @property
     def contradictions(self) -> list[str]:
-        """Where the kernels are quicker than the limits of the same machine: one of the two was measured badly."""
+        """Returns a sentence for each phase in which the kernels are faster than the limits of the same machine: one of
+        the two was measured badly."""
         pairs = (
             ("decode", self.decode_tokens_per_s, self.decode_ceiling_tokens_per_s),
             ("prefill", self.prefill_tokens_per_s, self.prefill_ceiling_tokens_per_s),
@@ -75,12 +77,12 @@ class Meaning:
 
 
 def contradictions(calibration: Calibration) -> list[str]:
-    """Figures of one measurement that cannot both be true, in words."""
+    """Returns a sentence for each pair of figures of one measurement that cannot both be true."""
     return [line for name in MEANT for line in meaning(calibration, name).contradictions]
 
 
 def meaning(calibration: Calibration, weights: str) -> Meaning:
-    """The meaning for weights in "int8", "int4", "bf16" or "f32", with K and V in bf16."""
+    """Returns the meaning for weights in "int8", "int4", "bf16" or "f32", with K and V in bf16."""
     spec, chosen = read_model(ONE_BILLION), weight_format(weights)
     table = work_of(spec, weights, KVKind.BF16)
     counter, cost = WorkCounter(table), step_cost(table, calibration)

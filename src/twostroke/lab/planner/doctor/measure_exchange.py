@@ -1,6 +1,6 @@
-"""How long two ranks of this machine take to meet, and how fast numbers go from one to the other.
+"""Measures how long two ranks of this machine take to meet, and how fast numbers go from one to the other.
 
-Two threads play the ranks, with the exchange that processes use: through memory that both have.
+Two threads act as the ranks and use the exchange of processes: memory that both share.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from twostroke.distributed.ranks.processes import shared_memory
 
 RANKS, ROUNDS, LIMIT_S = 2, 5, 30.0
 FEW, MANY = (1, 64, 256), (256, 4096, 8)
-"""Rows, columns of one rank's part, meetings in a row: next to nothing, and 4 MB."""
+"""Rows, columns of one rank's part, and the number of meetings in a row. FEW exchanges nearly nothing, MANY 4 MB."""
 
 
 def measure_exchange(level: str, clock: Callable[[], float]) -> ExchangeRates:
-    """The shortest of some rounds: what other programs take away must not count. Raises BackendError."""
+    """Measures the rates by the fastest of several rounds, so that other programs' share of the time does not count.
+    Raises BackendError."""
     with ExitStack() as closing:
         width = RANKS * MANY[1]
         descriptor = shared_memory(memory_bytes(level, RANKS, width))
@@ -43,7 +44,7 @@ def measure_exchange(level: str, clock: Callable[[], float]) -> ExchangeRates:
 
 
 def _seconds(ranks: Sequence[CpuOps], shape: tuple[int, int, int], clock: Callable[[], float]) -> float:
-    """Seconds that one meeting of the ranks takes."""
+    """Returns the seconds that one meeting of the ranks takes."""
     rows, columns, count = shape
     taken: list[float] = []
 

@@ -1,9 +1,9 @@
-"""What a step takes next to its kernels, timed on the real engine with the embedded model.
+"""Measures what a step takes in addition to its kernels, on the real engine with the embedded model.
 
-Whole steps are timed, and what the kernels' figures say of them is subtracted. What is left has two parts. One is
+Whole steps are timed, and the kernels' times according to their figures are subtracted. The rest has two parts. One is
 Python's share: schedule, batch, sample, commit. The other is how much longer the ops of a step take in an engine than
 one after the other in a loop. The reasons are caches that Python emptied, and the time in which the second thread
-wakes. The embedded model is small enough that an error in its own time, int8 like most, does not matter much.
+wakes. The embedded model is so small that an error in its own time, with int8 like most models, matters little.
 """
 
 from __future__ import annotations
@@ -40,24 +40,26 @@ STEPS, CONTEXT = 64, 512
 WEIGHTS = "int8"
 SHORT, LONG, PROMPTS = 48, 480, 15
 BESIDE, BETWEEN = 32, 12
-"""Tokens of the prompt of a stream that decodes meanwhile; its steps from one prompt to the next."""
+"""BESIDE: the tokens of the prompt of a stream that decodes meanwhile. BETWEEN: its steps from one measured prompt to
+the next."""
 SMALL_VOCABULARY, LARGE_VOCABULARY = 1 << 10, 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Seconds of a step, and of its model."""
+    """The seconds of a whole step, and of its model."""
 
     whole_s: float
     model_s: float
 
     def beside(self, kernels_s: float) -> float:
-        """Seconds next to the kernels. If the kernels' figures are too high, at least the seconds outside the model."""
+        """Returns the seconds of the step without the kernels. Where the kernels' figures are too high, these are the
+        seconds outside the model."""
         return self.whole_s - min(kernels_s, self.model_s)
 
 
 class HostMeter(NoObserver):
-    """An observer that keeps how long decode steps take, from the end of one to the end of the next.
+    """An observer that records the time of decode steps, from the end of one to the end of the next.
 
     The reader's turn is included. Steps that read a prompt count from their own beginning.
     """
@@ -69,13 +71,13 @@ class HostMeter(NoObserver):
         self.prompts: list[Taken] = []
 
     def forget(self) -> None:
-        """Forget the times that were kept."""
+        """Discards the times recorded so far."""
         self._last_s = None
         self.decodes.clear()
         self.prompts.clear()
 
     def on_step(self, plan: Plan, result: StepResult, duration_s: float, /) -> None:
-        """Decode steps are those in which all sequences decode."""
+        """Records the times of a step. Decode steps are those in which all sequences decode."""
         before, self._last_s = self._last_s, self._clock()
         if any(sequence.role is Role.PREFILL for sequence in plan.sequences):
             self.prompts.append(Taken(duration_s, result.model_s))
@@ -84,9 +86,10 @@ class HostMeter(NoObserver):
 
 
 def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration) -> HostRates:
-    """Measure the host's seconds of a step: fixed, for a sequence, for a logit; for a prompt, and for each of its rows.
+    """Measures the host's seconds: fixed for each step, and for each sequence, each logit, each prompt and each row of
+    a prompt.
 
-    kernels: measured with as many threads; its host rates are nothing.
+    kernels: the rates of the kernels, measured with the same number of threads; its host rates are zero.
     """
     meter = HostMeter(clock)
     options = {
@@ -118,7 +121,8 @@ def measure_host(threads: int, clock: Callable[[], float], kernels: Calibration)
 
 
 def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
-    """One decode step of `streams` streams. Their prompts lie in the cache already, so that they begin together."""
+    """Measures one decode step of `streams` streams. Their prompts are in the cache already, so that all streams begin
+    together."""
     prompts = [_prompt(number) for number in range(streams)]
     engine.generate(prompts)
     meter.forget()
@@ -128,10 +132,10 @@ def _decode_step(engine: SyncEngine, meter: HostMeter, streams: int) -> Taken:
 
 
 def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
-    """The times of a step that reads one prompt next to a stream that decodes: the median of several prompts.
+    """Returns the times of a step that reads one prompt next to a stream that decodes: the median of several prompts.
 
-    All prompts differ, and a few other steps come between two, so that caches hold as little of what reading needs as
-    in a server. Lengths differ a little around `rows`.
+    All prompts differ, and a few other steps come between two of them. So caches hold as little of the data that
+    reading needs as in a server. Lengths differ a little around `rows`.
     """
     meter.forget()
     steady = SamplingParams(temperature=0.0, max_tokens=(PROMPTS + 1) * (BETWEEN + 1), ignore_eos=True)
@@ -152,9 +156,9 @@ def _prompt_step(stepper: Stepper, meter: HostMeter, rows: int) -> Taken:
 
 
 def _mean_of_most(times: Sequence[Taken]) -> Taken:
-    """The mean times without the slowest twentieth, which other processes disturbed.
+    """Returns the mean times without the slowest twentieth, which other processes disturbed.
 
-    Not the median, because Python itself now and then takes longer, and that time counts.
+    It is not the median, because Python itself takes longer now and then, and that time counts.
     """
     most = sorted(times, key=lambda taken: taken.whole_s)[: max(1, len(times) * 19 // 20)]
     return Taken(statistics.fmean(each.whole_s for each in most), statistics.fmean(each.model_s for each in most))
@@ -178,4 +182,4 @@ def _sample_s(watch: Stopwatch, vocabulary: int) -> float:
 
 
 def _discard(_made: object) -> None:
-    """The result of what is timed is not needed."""
+    """Drops the result of a call that is only timed."""

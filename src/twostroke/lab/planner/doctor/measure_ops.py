@@ -1,7 +1,8 @@
-"""The real kernels timed on synthetic weights and pages: what a step's time is later put together from.
+"""Times the real kernels on synthetic weights and pages. Predictions of a step's time are later composed of these
+times.
 
-Weights are taken from a ring larger than any cache, because servers' last-level caches hide the time of memory. A
-layer that is run again and again from a cache of hundreds of megabytes says nothing about decoding.
+Weights are taken from a ring larger than any cache, because servers' last-level caches hide the time of memory. A layer
+that is run again and again from a cache of hundreds of megabytes tells nothing about decoding.
 """
 
 from __future__ import annotations
@@ -25,14 +26,18 @@ from twostroke.ops.quant.formats import INT8
 from twostroke.types.spec.formats import F32, PAGE_TOKENS, KVKind, WeightFormat
 
 ROWS = (1, 4, 5, 8, 16, 32, 64, 128, 256, 512)
-"""Around the steps that kernels have: matrix registers begin at 5 rows, their tiles have 16 and 32."""
+"""Numbers of rows to time. They lie around the steps in the kernels' times: matrix registers begin at 5 rows, their
+tiles have 16 and 32."""
 FEW_ROWS = (1, 4, 8, 32, 128, 256)
 WARM_ROWS_LIMIT = 64
-"""Rows from which on products are bound by arithmetic, so that it does not matter where the weights are."""
+"""The number of rows from which on products are bound by arithmetic, so that it does not matter where the weights are.
+"""
 WARM_BYTES, COLD_BYTES = 32 << 20, 176 << 20
-"""What a step reads stays in caches until the next up to the first, comes from memory from the second on.
+"""The bytes that a step reads: up to WARM_BYTES they stay in caches until the next step, from COLD_BYTES on they come
+from memory.
 
-Between a model of 116 MB in int4 and one of 230 MB in int8 on a machine whose cache of 480 MB belongs to many.
+COLD_BYTES lies between a model of 116 MB in int4 and one of 230 MB in int8, on a machine whose cache of 480 MB belongs
+to many.
 """
 
 SMALL_BYTES = 4 << 20
@@ -40,32 +45,33 @@ SMALL_BYTES = 4 << 20
 MOST_OF_FEATURES = 0.4
 """The largest share of the large layer's time that features may take."""
 PRODUCTS, LAYER_OPS = 3, 8
-"""Products among the ops of a layer."""
+"""PRODUCTS: the number of calls among a layer's ops that compute products. LAYER_OPS: the number of all its ops."""
 
 DECODE_CONTEXT, SHORT_CONTEXT, DECODE_SEQUENCES = 1024, 128, 4
 DECODE_BATCHES, WARM_BATCHES = 16, 2
-"""How many batches, each with K and V of its own, are used in turn: 134 MB in bf16, or 17 MB, which are enough where
-the context is short."""
+"""The number of batches, each with its own K and V, that are used in turn. They take 134 MB in bf16; or 17 MB, which
+are enough where the context is short."""
 
 PREFILL_CONTEXT, PREFILL_ROWS, MOST_ROWS = 1024, (2, 8, 32, 128), 512
 OTHER_ROWS = (1, 8, 64, 512)
 KEY_PAGES = 64
 LEAST_OF_FLOPS = 0.4
-"""Share of a long chunk's time that goes by its FLOPs at the least."""
+"""The least share of a long chunk's time that is proportional to its FLOPs."""
 ROUNDS = 3
 
 Record = Callable[[CallRecorder], None]
 
 
 class OpTimer:
-    """Times ops on one backend and one block of memory; both are the caller's."""
+    """Times ops on one backend and one block of memory, both of which the caller owns."""
 
     def __init__(self, ops: CpuOps, memory: U8Array, watch: Stopwatch, rounds: int = ROUNDS) -> None:
         self._ops, self._memory, self._watch, self._rounds = ops, memory, watch, rounds
         self._numbers = np.random.default_rng(1)
 
     def linear(self, weight_format: WeightFormat, start_s: float, rows: Sequence[int] = ROWS) -> LinearRates:
-        """Seconds by rows for each weight, from memory and from caches, and for each feature of each row.
+        """Returns seconds by number of rows: for each weight, from memory and from caches, and for each feature of each
+        row.
 
         Two layers of different sizes separate the time of weights from that of features. start_s: the seconds of
         starting one op, which are counted elsewhere.
@@ -93,7 +99,8 @@ class OpTimer:
         return LinearRates(by_weight(cold), by_weight(warm), Curve.of([(float(x), y / x) for x, y in features.items()]))
 
     def attention(self, kind: KVKind) -> AttentionRates:
-        """Decode from two numbers of query heads and two contexts; prefill by rows of one sequence."""
+        """Returns the rates of attention. Decode is timed with two numbers of query heads and two contexts; prefill by
+        rows of one sequence."""
         layer = pages_in(self._memory, kind, LARGE)
         kv_heads = DECODE_SEQUENCES * LARGE.kv_heads
         moved = kv_heads * DECODE_CONTEXT * kind.token_bytes(LARGE.head_dim)
@@ -111,9 +118,10 @@ class OpTimer:
         return AttentionRates(cold, warm, s_per_flop, s_per_head, *self._prefill(layer))
 
     def other(self, start_s: float) -> Curve:
-        """Rows -> seconds for each activation byte of norms, rope and KV writes, and of ops waiting for one another.
+        """Returns rows -> seconds for each activation byte of norms, rope and KV writes, and of ops that wait for one
+        another.
 
-        It is what a whole layer takes beyond its products and its attention. start_s: the seconds of starting one op,
+        It is the time of a whole layer without its products and its attention. start_s: the seconds of starting one op,
         which are counted elsewhere.
         """
         kv = pages_in(self._memory, KVKind.BF16, SMALL)
@@ -130,7 +138,7 @@ class OpTimer:
         return Curve.of(points)
 
     def layer_s(self) -> float:
-        """Seconds to start the ops of one layer, on next to nothing."""
+        """Returns the seconds to start the ops of one layer, measured on a tiny layer."""
         tiny = LayerShape(64, 64, 1, 1, 64)
         step = LayerStep(self._normal, 1, tiny, pages_in(self._memory, KVKind.BF16, tiny))
         return self._usual([partial(step.all, layer=layers_in(self._memory, tiny, F32, 0)[0])])
@@ -138,9 +146,9 @@ class OpTimer:
     def _linear(
         self, shape: LayerShape, weight_format: WeightFormat, ring_bytes: int, rows: Sequence[int]
     ) -> dict[int, float]:
-        """Rows -> seconds of a layer's products, from a ring of layers.
+        """Returns rows -> seconds of a layer's products, from a ring of layers.
 
-        Rounds alternate over `rows`, and the ring goes on where the last timing left it.
+        Rounds alternate over `rows`, and the ring continues where the last timing left it.
         """
         layers = layers_in(self._memory, shape, weight_format, ring_bytes)
         kv = pages_in(self._memory, KVKind.BF16, shape)
@@ -159,9 +167,10 @@ class OpTimer:
         return _rising({count: usual(times) for count, times in found.items()})
 
     def _decode(self, layer: KVLayer, heads: int, context: int, batches: int) -> float:
-        """Seconds of one new row in each of DECODE_SEQUENCES sequences, pages strewn over the memory.
+        """Returns the seconds of one new row in each of DECODE_SEQUENCES sequences. Their pages are spread over the
+        memory.
 
-        batches: other sequences that come in between, before the first come again.
+        batches: the number of batches of different sequences that are used in turn.
         """
         q, pages = self._queries(layer, DECODE_SEQUENCES, heads), context // PAGE_TOKENS
         out = np.empty_like(q)
@@ -175,7 +184,7 @@ class OpTimer:
         return self._usual([record(table) for table in order])
 
     def _prefill(self, layer: KVLayer) -> tuple[float, Curve]:
-        """Seconds for each row and query head, and by rows for each FLOP: two contexts tell them apart."""
+        """Returns the seconds for each row and query head, and for each FLOP by rows. Two contexts separate the two."""
         short_s, short_flops = self._chunk(layer, MOST_ROWS, MOST_ROWS)
         long_s, long_flops = self._chunk(layer, MOST_ROWS, PREFILL_CONTEXT)
         least_s = LEAST_OF_FLOPS * long_s / long_flops  # less is a disturbed timing
@@ -189,7 +198,7 @@ class OpTimer:
         return head_s, Curve.of(points)
 
     def _chunk(self, layer: KVLayer, rows: int, context: int) -> tuple[float, int]:
-        """Seconds and FLOPs of the last `rows` of `context` positions of one sequence."""
+        """Returns the seconds and FLOPs of the last `rows` of `context` positions of one sequence."""
         q = self._queries(layer, rows, LARGE.heads)
         out = np.empty_like(q)
         batch = last_rows(rows, context)
@@ -200,7 +209,8 @@ class OpTimer:
         return self._usual([record]), 4 * visible_positions(context - rows, rows, 0) * LARGE.heads * LARGE.head_dim
 
     def _queries(self, layer: KVLayer, rows: int, heads: int) -> F32Array:
-        """(rows, heads, head_dim): scores spread as far as a model's do, for flat ones are softened quicker."""
+        """Returns queries (rows, heads, head_dim) whose scores spread as far as a model's do: the softmax of flat
+        scores is faster."""
         keys, _ = read_pages(layer, np.arange(KEY_PAGES))
         return self._normal(rows, heads, LARGE.head_dim) / np.float32(keys.std())
 
@@ -221,7 +231,8 @@ class OpTimer:
 
 
 def _rising(taken_s: dict[int, float]) -> dict[int, float]:
-    """The times with each raised to the largest before it: more rows never take less time, what says so is noise."""
+    """Returns the times, each raised to the largest before it. More rows never take less time; a smaller time is noise.
+    """
     highest, found = 0.0, {}
     for count in sorted(taken_s):
         highest = found[count] = max(highest, taken_s[count])

@@ -1,4 +1,4 @@
-"""Seconds of one call: the median of enough calls in a row."""
+"""Measures the seconds of one call: the median of enough calls in a row."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 LEAST_S = 0.012
-"""One timing lasts at least this long."""
+"""The least seconds of one timing."""
 
 Call = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Stopwatch:
-    """clock: seconds, rising. least_s: how long a timing lasts at least."""
+    """Times calls. clock: returns seconds that never decrease. least_s: the least seconds of one timing."""
 
     clock: Callable[[], float]
     least_s: float = LEAST_S
 
     def times(self, calls: Sequence[Call], first: int = 0) -> tuple[list[float], int]:
-        """Seconds of each call, taking `calls` in turn from `first` on, and the place after the last one taken."""
+        """Returns the seconds of each call, taking `calls` in turn from `first` on, and the place after the last call
+        taken."""
         taken: list[float] = []
         at, began = first % len(calls), self.clock()
         now = began
@@ -32,13 +33,15 @@ class Stopwatch:
         return taken, at
 
     def seconds(self, calls: Sequence[Call]) -> float:
-        """The usual call. One is made beforehand: threads wake up, scratch memory is taken."""
+        """Returns the usual seconds of a call. One call is made before, in which threads wake up and scratch memory is
+        taken."""
         calls[0]()
         return usual(self.times(calls)[0])
 
 
 def usual(times: Sequence[float]) -> float:
-    """The median: what other processes take away for a moment must not count. Raises ValueError for none."""
+    """Returns the median, so that the time which other processes take for a moment does not count. Raises ValueError
+    where there are no times."""
     if not times:
         raise ValueError("nothing was timed")
     return statistics.median(times)

@@ -1,4 +1,4 @@
-"""Weights and KV pages without real content: one block of memory, seen as matrices and pages of every format."""
+"""Weights and KV pages without real content: one block of memory, used as matrices and pages of every format."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from twostroke.types.made_once import made_once
 from twostroke.types.spec.formats import PAGE_TOKENS, PANEL_ROWS, KVKind, WeightFormat
 
 BYTES = np.array([0x3B, 0x3C, 0x3D, 0xBB, 0xBC, 0xBD], np.uint8)
-"""Any of these side by side is a float32 and a bf16 of magnitude 0.003 to 0.05, and fair int8 and int4 numbers."""
+"""Byte values for synthetic memory. Any of them in a row form float32 and bf16 numbers of magnitude 0.003 to 0.05, and
+usable int8 and int4 numbers."""
 
 BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class LayerShape:
-    """A layer of the Llama family, by its sizes."""
+    """The sizes of a layer of the Llama family."""
 
     hidden: int
     inner: int
@@ -53,29 +54,31 @@ class LayerShape:
 
     @property
     def weights(self) -> int:
-        """Elements of all matrices."""
+        """The number of elements of all matrices."""
         return sum(rows * columns for rows, columns in self.matrices.values())
 
     @property
     def features(self) -> int:
-        """Inputs and outputs of all matrices."""
+        """The number of inputs and outputs of all matrices."""
         return sum(rows + columns for rows, columns in self.matrices.values())
 
     def other_bytes(self) -> int:
-        """Activation bytes that one row moves in what is neither a product nor attention, the embedding left out."""
+        """Returns the activation bytes that one row moves in ops that are neither products nor attention, without the
+        embedding."""
         table = work_of(self.model, "f32", KVKind.BF16)
         return table.other_row.activation_bytes - F32_BYTES * self.hidden
 
 
 LARGE = LayerShape(2048, 8192, 32, 8, 64)
-"""The layer of Llama-3.2-1B: nearly all of a product's time is spent on the weights."""
+"""The layer of Llama-3.2-1B. Nearly all of a product's time is spent on the weights."""
 
 SMALL = LayerShape(256, 768, 4, 2, 64)
-"""The layer of the embedded model: quantizing inputs and writing outputs takes as long as the weights."""
+"""The layer of the embedded model. Quantizing inputs and writing outputs takes as long as the weights."""
 
 
 def random_memory(num_bytes: int) -> U8Array:
-    """(num_bytes,) uint8 at a 64-byte boundary, touched, never denormal in any format."""
+    """Returns (num_bytes,) uint8 at a 64-byte boundary. All pages are touched, and no number is denormal in any format.
+    """
     room = np.empty(num_bytes + 64, np.uint8)
     memory: U8Array = room[-room.ctypes.data % 64 :][:num_bytes]
     block = np.random.default_rng(0).choice(BYTES, BLOCK_BYTES)
@@ -96,7 +99,7 @@ class Layer:
 
 
 def layers_in(memory: U8Array, shape: LayerShape, weight_format: WeightFormat, most_bytes: int) -> list[Layer]:
-    """As many layers as fit one after the other into the first `most_bytes` of `memory`; at least one."""
+    """Returns as many layers as fit one after the other into the first `most_bytes` of `memory`; at least one."""
     found: list[Layer] = []
     at = 0
     step = sum(
@@ -122,7 +125,7 @@ def _aligned(num_bytes: int) -> int:
 
 
 def pages_in(memory: U8Array, kind: KVKind, shape: LayerShape) -> KVLayer:
-    """All of `memory` as KV pages of a layer."""
+    """Returns all of `memory` as KV pages of a layer."""
     kv_heads, head_dim = shape.kv_heads, shape.head_dim
     page_bytes = kv_heads * PAGE_TOKENS * kind.token_bytes(head_dim)
     pages = memory.nbytes // page_bytes

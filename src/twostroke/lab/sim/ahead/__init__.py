@@ -1,1 +1,1 @@
-"""Steps in which nothing but one more token for each stream can happen, done many at a time."""
+"""Does many steps at once in which each stream gets one more token and nothing else can happen."""

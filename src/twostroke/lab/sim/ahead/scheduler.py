@@ -1,8 +1,8 @@
 """The production scheduler for a simulator that knows the tokens to come: streams are not planned one by one.
 
-A stream is a sequence that decodes and has no other way to go on than one token a step. `schedule` begins a step for
-all streams at once where their pages are there, and plans the others next to them as ever; `skip` does steps that hold
-nothing else. What comes of it is what single steps would give (tests/sim/test_steady.py).
+A stream is a sequence that decodes and can only go on by one token a step. `schedule` begins a step for all streams at
+once where their pages are available, and plans the other sequences next to them as usual. `skip` does steps that hold
+streams alone. The result is the same as that of single steps (tests/sim/test_steady.py).
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from twostroke.types.result import StepResult
 
 
 class LoadBeside(StepLoad):
-    """A step that holds streams, too. stream_starts: the position that each of them computes."""
+    """The load of a step that also holds streams. stream_starts: the position that each stream computes."""
 
     stream_starts: Positions[int] = ()
 
     @property
     def num_sequences(self) -> int:
-        """Streams, and the others so far."""
+        """The number of streams, and of the other sequences so far."""
         return len(self.stream_starts) + len(self.parts)
 
     def segments(self) -> list[Segment]:
-        """The segments of the step, streams first."""
+        """Returns the segments of the step, streams first."""
         return [*map(Segment.decode, self.stream_starts), *StepLoad.segments(self)]
 
     def streams(self) -> list[Segment]:
-        """The segments of the streams, and of the other sequences that decode."""
+        """Returns the segments of the streams, and of the other sequences that decode."""
         return [*map(Segment.decode, self.stream_starts), *StepLoad.streams(self)]
 
 
 class AdmissionBeside(PageAdmission):
-    """Counts the pages of streams without looking at each."""
+    """Admission that counts the pages of all streams without a look at each."""
 
     def __init__(self, cache: CacheManager, watermark_pages: int, streams: Streams) -> None:
         super().__init__(cache, watermark_pages)
         self._streams = streams
 
     def fits_now(self, sequence: Sequence, matched: Prefix, running: Collection[Sequence]) -> bool:
-        """See PageAdmission: the answer is the same as for all that run."""
+        """See PageAdmission. The answer is the same as with a look at each running sequence."""
         streams = self._streams
         if not len(streams):
             return super().fits_now(sequence, matched, running)
@@ -71,16 +71,17 @@ class NoMissReasons(MissReasons):
     """Gives no reasons for misses."""
 
     def explain(self, sequence: Sequence, matched: Prefix, running: Iterable[Sequence]) -> PrefixMiss | None:
-        """No reason."""
+        """Returns None, because no reason is looked for."""
         return None
 
 
 class LookAheadScheduler(Scheduler):
-    """continuation: the tokens to come. on_tokens: called with a stream's tokens when it ends or is planned again.
+    """A scheduler that looks ahead. continuation: returns the tokens to come. on_tokens: called with a stream's tokens
+    when it ends or is planned again.
 
     A policy does not observe steps that hold streams alone: they take the predicted time, so its estimates would not
-    change. Why prefixes were missed is not looked for: it belongs to records of steps, and none are kept here. Raises
-    ValueError for a cache whose pages do not stay until their sequence ends.
+    change. The reasons of prefix misses are not looked for: they belong to records of steps, and a simulation keeps
+    none. Raises ValueError for a cache whose pages do not stay until their sequence ends.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class LookAheadScheduler(Scheduler):
         """Positions of the streams that are in the current step but not in its plan."""
 
     def schedule(self, now: float) -> Plan | None:
-        """See Scheduler. The plan leaves out streams, which are in the step; it may be empty then."""
+        """See Scheduler. The streams are in the step and not in the plan, which is therefore empty where there are only
+        streams."""
         if not self.steady.begin_one():
             self.steady.settle()
             return super().schedule(now)
@@ -121,7 +123,8 @@ class LookAheadScheduler(Scheduler):
         return events
 
     def skip(self, steps: int, now: float) -> list[FinishedEvent]:
-        """Do for the streams what `steady` has just allowed; the events of their ends. now: the last step's end."""
+        """Does the steps that `steady` has just allowed for the streams. Returns the events of the streams that end.
+        now: the end of the last step."""
         if not self.beside:
             self.under_way.skipped_to(now)
         ended = self.steady.skip(steps)

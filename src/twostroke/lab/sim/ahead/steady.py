@@ -1,14 +1,15 @@
-"""Steps in which each stream gets one token and nothing else happens to it: found, and done all at once.
+"""Finds steps in which each stream gets one token and nothing else happens to it, and does all of them at once.
 
 Skipped steps leave queues and cache as planned and committed ones would. Only the page ids of single sequences may
 differ (a test in tests/sim compares both). Two kinds of steps can be skipped:
 
 `steps`: all running sequences are streams, and the steps give nothing but their tokens.
-- No sequence ends before the last of the steps. In that one the sequences end that reach their length.
+- No sequence ends before the last of the steps. In the last step, sequences that reach their length end.
 - Pages suffice, some perhaps taken from the prefix tree in the same order, so no sequence is preempted.
-- No waiting sequence can be admitted: there is no place in a step, or no room. Room only shrinks while none ends.
+- No waiting sequence can be admitted: there is no place in a step, or no room. Room only shrinks until one ends.
 
-`begin_one`: the others are planned as ever, next to streams that are not looked at; the streams' pages are there.
+`begin_one`: the other sequences are planned as usual, next to streams that are not looked at. The streams' pages are
+available.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class SteadyDecode:
         self._most = min(limits.max_sequences, limits.max_step_tokens)
 
     def steps(self, most: int) -> int:
-        """How many of the next steps, up to `most`, hold streams alone; 0 where the next one may be different."""
+        """Returns how many of the next steps, up to `most`, hold streams alone; 0 where the next step may hold more."""
         queues, streams = self._queues, self._streams
         running = queues.running
         if not 0 < len(running) <= self._most:
@@ -53,7 +54,7 @@ class SteadyDecode:
         return most
 
     def begin_one(self) -> bool:
-        """Take the pages of the streams' next step; False where it must be planned for each of them."""
+        """Takes the pages of the streams' next step. Returns False where that step must be planned for each stream."""
         queues, streams = self._queues, self._streams
         if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
             return False
@@ -64,23 +65,23 @@ class SteadyDecode:
         return True
 
     def names(self) -> set[str]:
-        """Request ids of the streams: their pages cannot be taken, because they are in the step."""
+        """Returns the request ids of the streams. Their pages cannot be taken, because the streams are in the step."""
         return self._streams.names()
 
     def positions(self) -> list[int]:
-        """The position that each stream computes next."""
+        """Returns the position that each stream computes next."""
         return self._streams.positions()
 
     def skip(self, steps: int) -> list[Live]:
-        """Do what `steps` steps would do for the streams; no event is made. Returns the sequences that must be ended,
+        """Does for the streams what `steps` steps would do; no event is made. Returns the sequences that must be ended,
         because they have reached their length.
 
-        steps: no more than `steps` has just allowed, or 1 where `begin_one` did.
+        steps: at most the number that the method `steps` has just returned, or 1 after `begin_one` has returned True.
         """
         return self._streams.skip(steps)
 
     def settle(self) -> None:
-        """Make every sequence what it would be if nothing had been skipped."""
+        """Updates every sequence to the state that it would have if no step had been skipped."""
         if len(self._streams):
             self._streams.settle()
 
@@ -89,8 +90,9 @@ class SteadyDecode:
         return self._cache.pages_left
 
     def _join(self) -> None:
-        """The page with a prompt's last token may be in the tree already, and then a page is given back at once; from
-        the first output token on, pages are like no other."""
+        """Adds the running sequences that decode to the streams. A sequence that reads its prompt is not added: the
+        page with the prompt's last token may be in the tree already, and is then given back at once. From the first
+        output token on, each page is unique."""
         streams, running = self._streams, self._queues.running
         if len(streams) == len(running):
             return

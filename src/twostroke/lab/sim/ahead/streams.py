@@ -1,7 +1,7 @@
-"""Running sequences of which each gets one token in every step: not looked at until a page is full or they end.
+"""Running sequences that each get one token in every step. A stream is not looked at until a page is full or it ends.
 
-A stream's `known` and `computed` are not updated in each step, but once a page, so a step touches a few sequences
-instead of all. Its pages are as many as after single steps; only their ids may be others.
+A stream's `known` and `computed` are updated once a page and not in each step, so a step touches only a few sequences.
+A stream has as many pages as after single steps; only their ids may differ.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from twostroke.engine.scheduler.sequence import Sequence as Live
 from twostroke.types.request import Request
 
 Continuation = Callable[[Request, int, int], Sequence[int]]
-"""(request, position of the first, count) -> output tokens. No two sequences may be given equal pages of them."""
+"""Takes (request, position of the first token, count) and returns output tokens. No two sequences may get tokens that
+make equal pages."""
 OnTokens = Callable[[Request, int, int], None]
-"""(request, first step, end): it got a token in each of the steps [first, end)."""
+"""Called with (request, first step, end): the request got a token in each of the steps [first, end)."""
 
 
 class Streams:
-    """Steps are counted from 0; `clock` is the number of the next one.
+    """The streams of one scheduler. Steps are counted from 0; `clock` is the number of the next step.
 
     bases: for each stream, the position that it computes in the next step, less clock. since: for each stream, its
     first step. to_grow: the streams that begin a page in the next step and do not own it yet. due: for each step, the
@@ -48,37 +49,37 @@ class Streams:
 
     @property
     def steps_left(self) -> float:
-        """Steps up to the one in which the first of them ends; infinity where there are none."""
+        """The number of steps up to the one in which the first stream ends; infinity where there are no streams."""
         return self._end_steps[0] - self._clock + 1 if self._end_steps else math.inf
 
     @property
     def begin_pages(self) -> int:
-        """Pages that the next step takes for them."""
+        """The number of pages that the next step takes for the streams."""
         return len(self._to_grow)
 
     @property
     def missing_pages(self) -> int:
-        """Pages for what each knows and one token more, that it does not own yet."""
+        """The number of pages that the streams do not own yet and need for their known tokens and one more each."""
         return len(self._to_grow) + len(self._due.get(self._clock, ()))
 
     def names(self) -> set[str]:
-        """The streams' request ids."""
+        """Returns the streams' request ids."""
         return {sequence.request.request_id for sequence in self._bases}
 
     def positions(self) -> list[int]:
-        """The position that each computes next."""
+        """Returns the position that each stream computes next."""
         clock = self._clock
         return [base + clock for base in self._bases.values()]
 
     def pages_in(self, steps: int) -> int:
-        """Pages that the streams take in the next `steps` steps."""
+        """Returns how many pages the streams take in the next `steps` steps."""
         size = self._cache.page_tokens
         now = self._clock + size - 1  # base + clock, rounded up to pages, is what is owned
         then = now + steps
         return sum([(base + then) // size - (base + now) // size for base in self._bases.values()])
 
     def join(self, sequence: Live) -> None:
-        """Add a sequence that decodes."""
+        """Adds a sequence that decodes."""
         size, clock, computed = self._cache.page_tokens, self._clock, sequence.computed
         self._bases[sequence] = computed - clock
         self._since[sequence] = clock
@@ -91,7 +92,7 @@ class Streams:
         self._ends.setdefault(end_step, []).append(sequence)
 
     def begin_step(self) -> None:
-        """Take the pages of the next step, of which there must be enough."""
+        """Takes the pages of the next step. There must be enough free pages."""
         clock, cache = self._clock, self._cache
         for sequence in self._to_grow:
             if not cache.grow(sequence.request.request_id, self._bases[sequence] + clock + 1):
@@ -99,8 +100,8 @@ class Streams:
         self._to_grow = []
 
     def skip(self, steps: int) -> list[Live]:
-        """Do `steps` steps, of which the first may have begun. Returns the sequences that got their last token: they
-        are no streams any more.
+        """Does `steps` steps, the first of which may have begun. Returns the sequences that got their last token; they
+        are no longer streams.
 
         steps: steps_left at most.
         """
@@ -120,7 +121,7 @@ class Streams:
         return sorted(ended, key=_admission)
 
     def settle(self) -> None:
-        """Look at all of them; none is a stream any more."""
+        """Updates all sequences; none is a stream any more."""
         self._look_at(self._bases)
         for sequence, since in self._since.items():
             if since < self._clock:
@@ -135,7 +136,7 @@ class Streams:
         self._due.setdefault(self._clock + self._cache.page_tokens - 1, []).extend(full)
 
     def _look_at(self, sequences: Iterable[Live]) -> None:
-        """Update their tokens, positions and pages to the present step."""
+        """Updates the tokens, positions and pages of these sequences to the present step."""
         bases, clock = self._bases, self._clock
         for sequence in sequences:
             computed = bases[sequence] + clock

@@ -1,8 +1,8 @@
-"""llama.cpp through llama-cpp-python: a GGUF is written from the checkpoint and quantized by llama.cpp itself,
-for int8 to Q8_0, for int4 to Q4_0, else to the type that was asked.
+"""Drives llama.cpp through llama-cpp-python. A GGUF is written from the checkpoint and quantized by llama.cpp itself:
+int8 to Q8_0, int4 to Q4_0, other weights to the type that is asked for.
 
-Of a published checkpoint, the caller has written an exact file, which is quantized. Of random weights the driver writes
-one, in which q and k rows are not reordered for its rope: the work is the same.
+For a published checkpoint, the caller has written an exact file, which is quantized. For random weights the driver
+writes one, in which q and k rows are not reordered for its rope: the work is the same.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ TYPES = {"int8": "Q8_0", "int4": "Q4_0"}
 
 
 def gguf_name(name):
-    """model.layers.3.mlp.up_proj.weight -> blk.3.ffn_up.weight."""
+    """Returns a tensor's name in GGUF: model.layers.3.mlp.up_proj.weight -> blk.3.ffn_up.weight."""
     if name.startswith("model.layers."):
         _, _, index, *middle, kind = name.split(".")
         return f"blk.{index}.{NAMES['.'.join(middle)]}.{kind}"
@@ -38,7 +38,7 @@ def gguf_name(name):
 
 
 def write_gguf(model, path):
-    """A float16 GGUF of a bf16 safetensors checkpoint in one file."""
+    """Writes a float16 GGUF from a checkpoint that is a single bf16 safetensors file."""
     import gguf
     import numpy as np
 
@@ -80,15 +80,15 @@ def write_gguf(model, path):
 
 
 def exact_path(model):
-    """The file with the weights of a published checkpoint, not rounded."""
+    """Returns the path of the file with the weights of a published checkpoint, not rounded."""
     return f"{model.rstrip('/')}-exact.gguf"
 
 
 class Driver:
-    """See protocol.py."""
+    """The driver of this engine; protocol.py lists the methods of a driver."""
 
     def prepare(self, model, weights):
-        """Write and quantize; returns the file."""
+        """Writes and quantizes the file; returns its path."""
         import llama_cpp
 
         stem = model.rstrip("/")
@@ -110,11 +110,11 @@ class Driver:
         return path
 
     def files(self, model, weights):
-        """What it reads at its start."""
+        """Returns the paths that a start reads."""
         return [self.prepare(model, weights)]
 
     def load(self, model, weights, threads, context, sequences):
-        """Returns the seconds that it took."""
+        """Loads the model. Returns the seconds that it took."""
         import llama_cpp
 
         path, self.lib, self.seed = self.prepare(model, weights), llama_cpp, 0
@@ -135,7 +135,7 @@ class Driver:
         self.lib.llama_memory_clear(self.lib.llama_get_memory(self.context), True)
 
     def _feed(self, rows):
-        """rows: (token, position, stream, wanted)."""
+        """Computes the rows. rows: tuples (token, position, stream, whether logits are wanted)."""
         for first in range(0, len(rows), 2048):
             part = rows[first : first + 2048]
             self.batch.n_tokens = len(part)
@@ -152,7 +152,7 @@ class Driver:
         return [(token, i, stream, i == tokens - 1) for i, token in enumerate(ids)]
 
     def prefill(self, tokens):
-        """Tokens a second, from the call to the first logits."""
+        """Returns tokens a second, from the call to the first logits."""
         self._forget()
         rows = self._prompt(tokens)
         began = time.perf_counter()
@@ -160,7 +160,7 @@ class Driver:
         return tokens / (time.perf_counter() - began)
 
     def cached(self, tokens):
-        """Seconds to the logits of the last token of a prompt whose K and V are there."""
+        """Returns the seconds to the logits of the last token of a prompt whose K and V are in the cache."""
         self._forget()
         rows = self._prompt(tokens)
         self._feed(rows)
@@ -170,7 +170,8 @@ class Driver:
         return time.perf_counter() - began
 
     def decode(self, batch, context, new_tokens):
-        """Tokens a second of all streams; one prompt is read, the other streams begin with copies of its K and V."""
+        """Returns tokens a second of all streams. One prompt is read; the other streams begin with copies of its K and
+        V."""
         self._forget()
         self._feed(self._prompt(context))
         memory = self.lib.llama_get_memory(self.context)
@@ -200,7 +201,7 @@ class Driver:
         return self.lib.llama_model_size(self.model)
 
     def gap(self, context, new_tokens):
-        """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        """Returns the seconds between two tokens of one stream that 95% of its gaps do not exceed."""
         self._forget()
         self._feed(self._prompt(context))
         arrivals = []

@@ -1,6 +1,6 @@
-"""ONNX Runtime GenAI on the CPU, int4 weights in blocks of 32 with int8 activations (accuracy level 4).
+"""Drives ONNX Runtime GenAI on the CPU, with int4 weights in blocks of 32 and int8 activations (accuracy level 4).
 
-Its model builder makes the model once, next to the checkpoint.
+Its model builder makes the model once, in a folder next to the checkpoint.
 """
 
 import json
@@ -13,10 +13,10 @@ from protocol import Unable, bits_of, long_gap, random_ids, serve
 
 
 class Driver:
-    """See protocol.py."""
+    """The driver of this engine; protocol.py lists the methods of a driver."""
 
     def prepare(self, model, weights):
-        """Build; returns the folder."""
+        """Builds the model; returns its folder."""
         if bits_of(weights) != 4:
             raise Unable("its model builder makes int4 for a CPU, not int8")
         folder = f"{model.rstrip('/')}-onnxruntime-int4"
@@ -37,11 +37,11 @@ class Driver:
         return folder
 
     def files(self, model, weights):
-        """What it reads at its start."""
+        """Returns the paths that a start reads."""
         return [self.prepare(model, weights)]
 
     def load(self, model, weights, threads, context, sequences):
-        """Returns the seconds that it took."""
+        """Loads the model. Returns the seconds that it took."""
         import numpy
         import onnxruntime_genai
 
@@ -59,7 +59,7 @@ class Driver:
         return random_ids(tokens, self.seed)
 
     def _begun(self, rows, new_tokens):
-        """A generator that has read the prompts and chosen one token for each."""
+        """Returns a generator that has read the prompts and chosen one token for each."""
         parameters = self.genai.GeneratorParams(self.model)
         tokens = len(rows[0]) + new_tokens + 1
         parameters.set_search_options(max_length=tokens, min_length=tokens, do_sample=False, batch_size=len(rows))
@@ -69,14 +69,14 @@ class Driver:
         return generator
 
     def prefill(self, tokens):
-        """Tokens a second, from the call to the first token."""
+        """Returns tokens a second, from the call to the first token."""
         rows = [self._ids(tokens)]
         began = time.perf_counter()
         self._begun(rows, 1)
         return tokens / (time.perf_counter() - began)
 
     def decode(self, batch, context, new_tokens):
-        """Tokens a second of all streams."""
+        """Returns tokens a second of all streams."""
         generator = self._begun([self._ids(context) for _ in range(batch)], new_tokens)
         began = time.perf_counter()
         for _ in range(new_tokens):
@@ -84,7 +84,7 @@ class Driver:
         return batch * new_tokens / (time.perf_counter() - began)
 
     def gap(self, context, new_tokens):
-        """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        """Returns the seconds between two tokens of one stream that 95% of its gaps do not exceed."""
         generator = self._begun([self._ids(context)], new_tokens)
         arrivals = []
         for _ in range(new_tokens):

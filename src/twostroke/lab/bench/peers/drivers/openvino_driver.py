@@ -1,7 +1,7 @@
-"""OpenVINO GenAI on the CPU: LLMPipeline, many streams as one batch.
+"""Drives OpenVINO GenAI on the CPU: LLMPipeline, many streams as one batch.
 
-The checkpoint is exported by optimum-intel once for each number of bits and kept next to it. int4 is symmetric, in
-groups of 128, or of the largest smaller power of two that divides the columns of every matrix.
+The checkpoint is exported by optimum-intel once for each number of bits; the export is kept next to the checkpoint.
+int4 is symmetric, in groups of 128, or of the largest smaller power of two that divides the columns of every matrix.
 """
 
 import json
@@ -15,7 +15,7 @@ from protocol import bits_of, likeliest, random_ids, serve
 
 
 def group_size(model):
-    """The columns of a group of int4: nncf refuses a size that does not divide them."""
+    """Returns the columns of a group of int4: nncf refuses a size that does not divide the columns of every matrix."""
     with open(os.path.join(model, "config.json")) as file:
         config = json.load(file)
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
@@ -24,10 +24,10 @@ def group_size(model):
 
 
 class Driver:
-    """See protocol.py."""
+    """The driver of this engine; protocol.py lists the methods of a driver."""
 
     def prepare(self, model, weights):
-        """Export; returns the folder."""
+        """Exports the checkpoint; returns the folder of the export."""
         bits = bits_of(weights)
         folder = f"{model.rstrip('/')}-openvino-int{bits}"
         if not os.path.exists(os.path.join(folder, "openvino_model.bin")):
@@ -39,11 +39,11 @@ class Driver:
         return folder
 
     def files(self, model, weights):
-        """What it reads at its start."""
+        """Returns the paths that a start reads."""
         return [self.prepare(model, weights)]
 
     def load(self, model, weights, threads, context, sequences):
-        """Returns the seconds that it took."""
+        """Loads the model. Returns the seconds that it took."""
         import openvino_genai
 
         self.genai, self.folder, self.seed, self.batcher = openvino_genai, self.prepare(model, weights), 0, None
@@ -69,16 +69,16 @@ class Driver:
         return random_ids(tokens, self.seed)
 
     def prefill(self, tokens):
-        """Tokens a second, from the call to the first token."""
+        """Returns tokens a second, from the call to the first token."""
         inputs, config = self._inputs([self._ids(tokens)]), self._config(1)
         began = time.perf_counter()
         self.pipeline.generate(inputs, config)
         return tokens / (time.perf_counter() - began)
 
     def decode(self, batch, context, new_tokens):
-        """Tokens a second of all streams: to one token and to new_tokens + 1, and the difference.
+        """Returns tokens a second of all streams, from the difference of two calls: to one token and to new_tokens + 1.
 
-        A call before both puts the prompts into its prefix cache, where it has one.
+        A call before both puts the prompts into the engine's prefix cache, where it has one.
         """
         inputs = self._inputs([self._ids(context) for _ in range(batch)])
         took = []
@@ -89,7 +89,7 @@ class Driver:
         return batch * new_tokens / (took[2] - took[1])
 
     def cached(self, tokens):
-        """Seconds to the first token of a prompt that was read before."""
+        """Returns the seconds to the first token of a prompt that was read before."""
         inputs = self._inputs([self._ids(tokens)])
         self.pipeline.generate(inputs, self._config(1))
         began = time.perf_counter()

@@ -1,12 +1,13 @@
-"""How a driver talks: one JSON object a line in, one a line out. Runs under the peer's own Python.
+"""How a driver communicates: it reads one JSON object a line and writes one a line. It runs under the peer's own
+Python.
 
 A driver is an object with load(model, weights, threads, context, sequences) and a method for each case it can do:
 prefill(tokens), decode(batch, context, new_tokens), cached(tokens), gap(context, new_tokens). Each returns seconds or
-tokens a second, as its command says. logprobs(texts, top) returns, of each text (token ids), of each token but the
-last, the ids of the `top` likeliest next tokens and their log probabilities. weight_bytes() returns how many bytes
-hold all weights. prepare(model, weights), where there is one, exports the checkpoint; files(model, weights) are the
-paths that a start reads. weights: int8, int4, another format of ours, or a type of GGUF files such as Q4_K_M. Of a
-type, the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
+tokens a second, according to its command. logprobs(texts, top) takes texts as lists of token ids. For each token of a
+text but the last it returns the ids of the `top` likeliest next tokens and their log probabilities. weight_bytes()
+returns how many bytes hold all weights. prepare(model, weights), where there is one, exports the checkpoint;
+files(model, weights) are the paths that a start reads. weights: int8, int4, another format of ours, or a type of GGUF
+files such as Q4_K_M. For such a type, the engine reads the file that `gguf_path` names, which llama.cpp's driver wrote.
 """
 
 import json
@@ -16,44 +17,46 @@ import time
 
 
 class Answers:
-    """The real standard output, kept apart: what an engine prints goes to standard error."""
+    """Writes answers to the real standard output. All other output of an engine goes to standard error."""
 
     def __init__(self):
         self.file = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
 
     def say(self, value):
-        """One line."""
+        """Writes a value as one line of JSON."""
         self.file.write(json.dumps(value) + "\n")
         self.file.flush()
 
 
 class Unable(Exception):
-    """The engine has no such thing; the text says why."""
+    """Raised where the engine cannot do what is asked; the text gives the reason."""
 
 
 def gguf_path(model, weights):
-    """The file of a type of weights next to a checkpoint's folder. A model that is a file is that file."""
+    """Returns the path of the GGUF file with a type of weights, next to a checkpoint's folder. A model that is itself a
+    GGUF file is returned."""
     if model.endswith(".gguf"):
         return model
     return f"{model.rstrip('/')}-{weights}.gguf"
 
 
 def bits_of(weights):
-    """8 or 4. Raises Unable for types of GGUF files."""
+    """Returns 8 or 4. Raises Unable for types of GGUF files."""
     if weights not in ("int8", "int4"):
         raise Unable(f"its driver reads no {weights} files")
     return int(weights[3:])
 
 
 class Prompts:
-    """Random ids lie below the size of the vocabulary, which `load` is told; and below 50,000."""
+    """The bound of random token ids: they lie below the size of the vocabulary, which `load` is told, and below 50,000.
+    """
 
     vocabulary = 50_000
 
 
 def random_ids(count, seed):
-    """Random token ids: the same for the same seed under every Python."""
+    """Returns random token ids. They are the same for the same seed under every Python."""
     state, made = seed * 2654435761 % 2**32, []
     first = min(1000, Prompts.vocabulary // 2)
     for _ in range(count):
@@ -63,7 +66,7 @@ def random_ids(count, seed):
 
 
 def likeliest(logits, top):
-    """A row of logits -> the ids of the `top` largest, the largest first, and their log probabilities."""
+    """Returns the ids of the `top` largest logits of a row, the largest first, and their log probabilities."""
     import numpy
 
     row = numpy.asarray(logits, dtype=numpy.float64)
@@ -74,7 +77,8 @@ def likeliest(logits, top):
 
 
 def steady_rate(arrivals):
-    """arrivals: (seconds, stream). Tokens a second while every stream was decoding."""
+    """Returns tokens a second during the time in which every stream was decoding. arrivals: a pair (seconds, stream)
+    for each token."""
     first, last = {}, {}
     for at, stream in arrivals:
         first.setdefault(stream, at)
@@ -84,13 +88,14 @@ def steady_rate(arrivals):
 
 
 def long_gap(arrivals):
-    """arrivals: seconds of one stream's tokens. The gap between two of them that 95% do not exceed."""
+    """Returns the gap between two tokens that 95% of the gaps do not exceed. arrivals: the times of one stream's tokens
+    in seconds."""
     gaps = sorted(after - before for before, after in zip(arrivals[:-1], arrivals[1:], strict=True))
     return gaps[min(len(gaps) - 1, len(gaps) * 95 // 100)]
 
 
 def serve(driver):
-    """Answer until standard input ends."""
+    """Answers commands until standard input ends."""
     answers = Answers()
     for line in sys.stdin:
         asked = json.loads(line)

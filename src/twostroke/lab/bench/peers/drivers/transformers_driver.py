@@ -1,4 +1,4 @@
-"""transformers with PyTorch on the CPU, bf16 weights: a baseline that is available everywhere."""
+"""Drives transformers with PyTorch on the CPU, with bf16 weights: a baseline that is available everywhere."""
 
 import time
 
@@ -6,14 +6,14 @@ from protocol import bits_of, likeliest, long_gap, random_ids, serve
 
 
 class Driver:
-    """See protocol.py."""
+    """The driver of this engine; protocol.py lists the methods of a driver."""
 
     def files(self, model, weights):
-        """What it reads at its start."""
+        """Returns the paths that a start reads."""
         return [model]
 
     def load(self, model, weights, threads, context, sequences):
-        """Returns the seconds that it took. The weights stay bf16; no GGUF file is read."""
+        """Loads the model. Returns the seconds that it took. The weights stay bf16; no GGUF file is read."""
         bits_of(weights)
         import torch
         from transformers import AutoModelForCausalLM
@@ -30,7 +30,7 @@ class Driver:
         return self.torch.tensor([random_ids(tokens, self.seed * 1000 + row) for row in range(rows)])
 
     def prefill(self, tokens):
-        """Tokens a second, from the call to the first token."""
+        """Returns tokens a second, from the call to the first token."""
         ids = self._ids(1, tokens)
         began = time.perf_counter()
         with self.torch.inference_mode():
@@ -38,7 +38,7 @@ class Driver:
         return tokens / (time.perf_counter() - began)
 
     def decode(self, batch, context, new_tokens):
-        """Tokens a second of all streams."""
+        """Returns tokens a second of all streams."""
         with self.torch.inference_mode():
             made = self.model(self._ids(batch, context), use_cache=True, logits_to_keep=1)
             began = time.perf_counter()
@@ -53,7 +53,7 @@ class Driver:
         return [[likeliest(row, top) for row in text] for text in rows]
 
     def gap(self, context, new_tokens):
-        """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        """Returns the seconds between two tokens of one stream that 95% of its gaps do not exceed."""
         arrivals = []
         with self.torch.inference_mode():
             made = self.model(self._ids(1, context), use_cache=True, logits_to_keep=1)

@@ -6,26 +6,26 @@ from protocol import gguf_path, long_gap, random_ids, serve, steady_rate
 
 
 def _source(model, weights):
-    """The checkpoint, or its GGUF file where the weights have a type of these."""
+    """Returns the checkpoint, or its GGUF file where the weights have a type of GGUF files."""
     return model if _is_own(weights) and not model.endswith(".gguf") else gguf_path(model, weights)
 
 
 def _is_own(weights):
-    """A format of this engine, as int8 or bf16; types of GGUF files have capitals."""
+    """Returns whether `weights` is a format of this engine, such as int8 or bf16. Types of GGUF files have capitals."""
     return weights.islower()
 
 
 class Driver:
-    """See protocol.py."""
+    """The driver of this engine; protocol.py lists the methods of a driver."""
 
     def files(self, model, weights):
-        """What it reads at its start: the cache of packed weights, if there is one yet."""
+        """Returns the paths that a start reads. One is the cache of packed weights, which need not exist yet."""
         from twostroke.assembly.settings.env import read_machine
 
         return [_source(model, weights), str(read_machine().cache_folder / "packed")]
 
     def load(self, model, weights, threads, context, sequences, kv="bf16"):
-        """Returns the seconds that it took. kv: the format of K and V."""
+        """Loads the model. Returns the seconds that it took. kv: the format of K and V."""
         from twostroke import LLM
 
         source = _source(model, weights)
@@ -53,7 +53,8 @@ class Driver:
         return Prompt(ids, SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True))
 
     def prefill(self, tokens):
-        """Tokens a second, from the call to the first token. The first call is the start's and waits for nothing."""
+        """Returns tokens a second, from the call to the first token. The first call belongs to the start and does not
+        wait for the engine to settle."""
         if self.started:
             self.llm.settle()
         self.started = True
@@ -62,14 +63,15 @@ class Driver:
         return tokens / (time.perf_counter() - began)
 
     def cached(self, tokens):
-        """Seconds to the first token of a prompt that was read before."""
+        """Returns the seconds to the first token of a prompt that was read before."""
         self.llm.engine.generate([self._prompt(tokens, 1, seed=7)])
         began = time.perf_counter()
         self.llm.engine.generate([self._prompt(tokens, 1, seed=7)])
         return time.perf_counter() - began
 
     def decode(self, batch, context, new_tokens):
-        """Tokens a second of all streams, whose prompts were read before, so that they begin together."""
+        """Returns tokens a second of all streams. Their prompts were read before, so that all streams begin together.
+        """
         seeds = range(self.seed + 1, self.seed + 1 + batch)
         self.llm.engine.generate([self._prompt(context, 1, seed) for seed in seeds])
         prompts = [self._prompt(context, new_tokens, seed) for seed in seeds]
@@ -95,7 +97,7 @@ class Driver:
         return sum(formats(weight).total_bytes(weight.all_rows, weight.columns) for weight in weights)
 
     def gap(self, context, new_tokens):
-        """Seconds between two tokens of one stream that 95% of its gaps do not exceed."""
+        """Returns the seconds between two tokens of one stream that 95% of its gaps do not exceed."""
         stream = self.llm.engine.stream([self._prompt(context, new_tokens)])
         return long_gap([time.perf_counter() for delta in stream for _ in delta.token_ids])
 

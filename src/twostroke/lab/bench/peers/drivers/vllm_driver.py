@@ -1,4 +1,4 @@
-"""vLLM on the CPU, bf16 weights: it has no int8 or int4 there for a plain checkpoint."""
+"""Drives vLLM on the CPU with bf16 weights: vLLM has no int8 or int4 on the CPU for a plain checkpoint."""
 
 import os
 import time
@@ -7,14 +7,14 @@ from protocol import bits_of, random_ids, serve
 
 
 class Driver:
-    """See protocol.py."""
+    """The driver of this engine; protocol.py lists the methods of a driver."""
 
     def files(self, model, weights):
-        """What it reads at its start."""
+        """Returns the paths that a start reads."""
         return [model]
 
     def load(self, model, weights, threads, context, sequences):
-        """Returns the seconds that it took. The weights stay bf16; no GGUF file is read."""
+        """Loads the model. Returns the seconds that it took. The weights stay bf16; no GGUF file is read."""
         bits_of(weights)
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = "4"
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
@@ -28,7 +28,7 @@ class Driver:
         return time.perf_counter() - began
 
     def _generate(self, rows, new_tokens):
-        """Seconds for `new_tokens` tokens after each prompt."""
+        """Returns the seconds for `new_tokens` tokens after each prompt."""
         params = self.params(temperature=0.0, max_tokens=new_tokens, ignore_eos=True, detokenize=False)
         began = time.perf_counter()
         self.llm.generate([{"prompt_token_ids": row} for row in rows], params, use_tqdm=False)
@@ -39,17 +39,18 @@ class Driver:
         return random_ids(tokens, self.seed)
 
     def prefill(self, tokens):
-        """Tokens a second, from the call to the first token."""
+        """Returns tokens a second, from the call to the first token."""
         return tokens / self._generate([self._ids(tokens)], 1)
 
     def decode(self, batch, context, new_tokens):
-        """Tokens a second of all streams: to one token and to new_tokens + 1, and the difference, prompts cached."""
+        """Returns tokens a second of all streams, from the difference of two calls: to one token and to new_tokens + 1,
+        with cached prompts."""
         rows = [self._ids(context) for _ in range(batch)]
         took = [self._generate(rows, count) for count in (1, 1, new_tokens + 1)]
         return batch * new_tokens / (took[2] - took[1])
 
     def cached(self, tokens):
-        """Seconds to the first token of a prompt that was read before."""
+        """Returns the seconds to the first token of a prompt that was read before."""
         rows = [self._ids(tokens)]
         self._generate(rows, 1)
         return self._generate(rows, 1)

@@ -154,8 +154,8 @@ def test_a_file_or_a_folder_or_random_weights_may_be_compared(spark_file: Path, 
 def test_an_exact_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(spark_path(), folder)
-    config = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(config.replace("LlamaForCausalLM", "XverseForCausalLM"))
+    config = (folder / "config.json").read_text().replace("LlamaForCausalLM", "XverseForCausalLM")
+    (folder / "config.json").write_text(config.replace('"llama"', '"xverse"'))
     why = write_exact_file(find_subject(folder, "", (), tmp_path, None))
     assert why and "cannot be written as GGUF" in why
     assert not Path(f"{folder}-exact.gguf").exists() and list(tmp_path.glob("model-exact-*")) == []

@@ -54,7 +54,7 @@ class EntrySelect(Op):
     rate: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Scores of all visible entries; keys are read once for all heads."""
+        """Counts the scores of all visible entries. Keys are read once for all heads."""
         heads, dim = self.q.shape
         return OpCost(
             per_row=Work(0, activation_bytes=4 * (self.q.width + heads + self.out.width)),
@@ -64,7 +64,7 @@ class EntrySelect(Op):
 
 
 def entry_select(q: Value, weights: Value, layer: Cache, rate: int, count: int) -> Value:
-    """The `count` entries of `layer` that each row of q (T, H, D) chooses."""
+    """Records the call and returns the `count` entries of `layer` that each row of q (T, H, D) chooses."""
     if not isinstance(layer.kind, LatentKV):
         raise TypeError("entry_select needs pages of entries")
     out = q.fresh(count)

@@ -36,7 +36,7 @@ class LinearSilu(linear.MatrixOp):
     CASES = (grid(1e-4, T=(0, 1, 6, 37), F=(1, 31, 100), K=(1, 64, 300)),)
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The products, and 5 FLOPs for each output element."""
+        """Counts the products, and 5 FLOPs for each output element."""
         width = self.out.width
         gate = OpCost(per_row=Work(5 * width, activation_bytes=-4 * width))
         return linear.product_cost(self.weight, formats) + gate
@@ -48,7 +48,7 @@ def is_silu(gate: GateProduct) -> bool:
 
 
 def fuse_linear_silu(first: Op, second: Op) -> Op | None:
-    """silu(gate) * up of linear(x, weight)."""
+    """Returns one call in place of linear(x, weight) and the gate silu(gate) * up of it; None for other calls."""
     if not (isinstance(first, linear.Linear) and isinstance(second, GateProduct) and second.x.root is first.out):
         return None
     whole = second.x.width == first.out.width and is_silu(second)

@@ -1,7 +1,7 @@
-"""fuse: replace neighbouring calls by one that does the same, as a list of patterns says.
+"""fuse: replace neighbouring calls by one call that does the same, by a list of patterns.
 
-A pattern must give the bits of the calls that it replaces; each is tested against them. Two calls stay apart where one
-call would write over what it still reads: x + linear(x) is not one product added to x.
+The new call must give the same bits as the calls that it replaces; each pattern is tested for this. Two calls are not
+fused where the new call would overwrite memory that it still reads: x + linear(x) is not one product added to x.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 
 Pattern = Callable[[Op, Op], Op | None]
-"""pattern(first, second): one call in place of two neighbours, or None. Only `second` reads the result of `first`."""
+"""A function pattern(first, second) that returns one call in place of two neighbours, or None. Only `second` reads the
+result of `first`."""
 
 
 def fuse(program: Program, patterns: Sequence[Pattern]) -> Program:

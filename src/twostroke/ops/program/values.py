@@ -19,7 +19,7 @@ from twostroke.types.spec.rope import RopeSpec
 
 
 class Size(enum.Enum):
-    """The sizes that a step decides. All other sizes are numbers."""
+    """The numbers of rows that a step decides. All other sizes are numbers."""
 
     TOKENS = "T"
     SEQUENCES = "S"
@@ -27,25 +27,25 @@ class Size(enum.Enum):
 
 
 class Recorder(Protocol):
-    """The part of a trace that its values need: ops on them record themselves there."""
+    """The part of a trace that its values need. Ops on the values record themselves in it."""
 
     def record(self, call: Any) -> Any:
-        """Keep one call, an `Op`."""
+        """Keeps one call, an `Op`."""
 
     def rows(self, count: Size, *shape: int) -> Value:
-        """A new value for the result of an op."""
+        """Makes a new value for the result of an op."""
 
     def state(self, elements: int) -> StateCache:
-        """A state of this many numbers for each sequence."""
+        """Makes a state of `elements` numbers for each sequence."""
 
 
 class Value(Struct, frozen=True, eq=False):
-    """float32 rows. `rows`: how many (TOKENS or LOGIT_ROWS). `shape`: the shape of one row, (columns,) or (heads,
-    head_dim).
+    """float32 rows. rows: which number of rows it has (TOKENS or LOGIT_ROWS). shape: the shape of one row, (columns,)
+    or (heads, head_dim).
 
     base: the value whose memory this one lies in, from element `first` of each row on; None for memory of its own.
-    changed: an op wrote this one over its base; the base must not be read afterwards. parts: the neighbours that were
-    joined to this view.
+    changed: whether an op wrote this value over its base; the base must not be read afterwards. parts: the neighbours
+    that were joined to this view.
     """
 
     trace: Recorder
@@ -58,12 +58,13 @@ class Value(Struct, frozen=True, eq=False):
 
     @property
     def width(self) -> int:
-        """Elements of one row."""
+        """The number of elements of one row."""
         return math.prod(self.shape)
 
     @property
     def root(self) -> Value:
-        """The value that owns the memory. The residual of a model is written twice a layer: a long way."""
+        """The value that owns the memory. It may be many steps away, because each layer writes the residual of a model
+        twice."""
         found = self
         while found.base is not None:
             found = found.base
@@ -71,7 +72,7 @@ class Value(Struct, frozen=True, eq=False):
 
     @property
     def offset(self) -> int:
-        """Elements of the root's row before the first element of this one."""
+        """The number of elements in the root's row before this value's first element."""
         found, elements = self, self.first
         while found.base is not None:
             found = found.base
@@ -79,15 +80,16 @@ class Value(Struct, frozen=True, eq=False):
         return elements
 
     def fresh(self, *shape: int) -> Value:
-        """A new value with as many rows; of this shape, or of the given one."""
+        """Makes a new value with the same number of rows, and with the given shape or the same shape."""
         return Value(self.trace, self.rows, shape or self.shape)
 
     def written(self) -> Value:
-        """This value after an op has changed it in place."""
+        """Returns this value after an op has changed it in place."""
         return Value(self.trace, self.rows, self.shape, self, 0, True)
 
     def columns(self, first: int, count: int) -> Value:
-        """Elements [first, first + count) of each row."""
+        """Returns elements [first, first + count) of each row, as a view. Raises ValueError for elements outside the
+        row."""
         if first < 0 or count < 1 or first + count > self.width:
             raise ValueError(f"columns [{first}, {first + count}) of rows of {self.width} elements")
         return Value(self.trace, self.rows, (count,), self, first)

@@ -1,5 +1,5 @@
-"""What models write of single elements: each function is one call of `pointwise`. All but `clip_rows` change the value
-in place."""
+"""The operations on single elements that model files use. Each function records one call of `pointwise`. All but
+`clip_rows` change the value in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from twostroke.ops.rows.pointwise import PointStep, Pointwise, activation_step, 
 
 
 def _over(x: Value, *steps: int, numbers: Vector | None = None, a: float = 0.0, b: float = 0.0) -> Value:
-    """The steps, over x."""
+    """Records the steps over x, in place, and returns the changed value."""
     out = x.written()
     x.trace.record(Pointwise(out, program_of(*steps), None, None, numbers, a, b))
     return out
@@ -26,12 +26,12 @@ def add(residual: Value, x: Value) -> Value:
 
 
 def added(call: Op) -> Value | None:
-    """What a call adds to its result, where it does nothing else."""
+    """Returns the value that a call adds to its result, where the call does nothing else; None for other calls."""
     return call.y if isinstance(call, Pointwise) and call.x is None and is_made_by(call, PointStep.PLUS_Y) else None
 
 
 def activate(x: Value, activation: Activation) -> Value:
-    """The activation of each element, over x."""
+    """Records the activation of each element, over x."""
     return _over(x, activation_step(activation))
 
 
@@ -68,7 +68,7 @@ def scale_columns(x: Value, weight: Vector) -> Value:
 
 
 def shift_columns(x: Value, weight: Vector) -> Value:
-    """x minus weight, one number for each column, over x. Raises ValueError for another number of them."""
+    """Records x minus weight, over x. weight: one number for each column. Raises ValueError for another length."""
     if weight.length != x.width:
         raise ValueError(f"{weight.length} numbers for {x.width} columns")
     return _over(x, PointStep.MINUS_NUMBERS, numbers=weight)
@@ -85,8 +85,8 @@ def soft_cap(x: Value, cap: float) -> Value:
 
 
 def xielu(x: Value, numbers: Vector) -> Value:
-    """The activation with four numbers of the checkpoint (Huang and Schlag 2024), over x. Raises ValueError for
-    another number of them."""
+    """Records the activation with four numbers of the checkpoint (Huang and Schlag 2024), over x. Raises ValueError for
+    another count of numbers."""
     if numbers.length != 4:
         raise ValueError(f"{numbers.length} numbers, there must be four")
     return _over(x, PointStep.XIELU, numbers=numbers)

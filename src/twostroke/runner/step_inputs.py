@@ -102,8 +102,8 @@ def _write_types(sequences: Sequence[StepRow], memory: StepMemory, ends: Sequenc
 
 
 def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Array) -> None:
-    """Writes the page tables that have changed, and the slots of new K and V. The slots after the last sequence's rows
-    are not valid: other inputs lie at their place in the block."""
+    """Writes the page tables that have changed, and the slots of new K and V. The table rows after the last sequence
+    count as not written: in the block of inputs, other data may lie at their place."""
     tables = [memory.tables(sequence.tables) for sequence in sequences]
     places, offsets = np.divmod(memory.positions[: len(owners)], np.int32(PAGE_TOKENS))
     for group, inputs in enumerate(memory.page_inputs[: len(tables[0]) if tables else 0]):

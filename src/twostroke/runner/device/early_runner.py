@@ -34,8 +34,8 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult
 
 SLOTS = 4
-"""The number of steps whose results may be pending: a step that was begun early, the step with the other rows of its
-plan, and the next one, with one to spare."""
+"""The number of steps whose results may be pending: a step that was begun early, a step with the other rows of its
+plan, and the next one."""
 
 
 class EarlyForward(Protocol):

@@ -178,7 +178,8 @@ class DeviceSampler:
         return scores_here(self.weigh, self._forward.logits(rows, sizes), token_ids, num_top)
 
     def _ask(self, sequence: PlannedSequence, asked: list[bytes], lists: _Lists) -> SampledRows:
-        """Appends the inputs of a sequence's rows to `asked`. Rows that the host samples ask for nothing."""
+        """Appends the inputs of a sequence's rows to `asked`. It appends nothing for a sequence that the host samples.
+        """
         first, changed, rows, entries = len(asked), list[bool](), list[bytes](), list[list[Rows]]()
         reason = None
         try:

@@ -148,8 +148,8 @@ def sigmoid(x: float) -> float:
 
 
 def pairs_of(first: str | Sequence[str], second: str | Sequence[str]) -> list[tuple[str, str]]:
-    """Returns the pairs of texts. One first text is paired with all second ones; otherwise both sides have as many.
-    Raises InvalidRequest."""
+    """Returns the pairs of texts. One first text is paired with all second ones; otherwise both sides must have the
+    same number of texts. Raises InvalidRequest."""
     firsts = [first] if isinstance(first, str) else list(first)
     seconds = [second] if isinstance(second, str) else list(second)
     if not firsts or not seconds:

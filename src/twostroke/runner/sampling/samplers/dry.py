@@ -2,7 +2,7 @@
 repetition is.
 
 The repetition is the longest one with which the known tokens end and which stood before the same token earlier. It is a
-function of the tokens alone, so it changes logits as penalties do, also for greedy requests.
+function of the tokens alone. So it changes logits as penalties do, and may also change which token is the most likely.
 """
 
 from __future__ import annotations

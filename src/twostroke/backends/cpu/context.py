@@ -13,7 +13,8 @@ MAX_THREADS = 256
 
 
 class NativeContext:
-    """level: None takes the best of this CPU. cpus: the hardware threads that its threads are kept on.
+    """level: the level of the library; None takes the best level of this CPU. cpus: the hardware threads on which the
+    pool's threads are kept.
 
     Raises BackendError where the threads cannot be started.
     """
@@ -33,8 +34,8 @@ class NativeContext:
             )
 
     def _place_caller(self) -> None:
-        """Keep the thread that calls from now on with the pool's own. A program's main thread stays as it is: threads
-        that the program begins later would be kept there too."""
+        """Keeps the calling thread on the hardware threads of the pool from now on. A program's main thread stays as it
+        is: threads that the program begins later would be kept there too."""
         caller = threading.get_ident()
         if self._cpus and caller != self._placed:
             self._placed = caller

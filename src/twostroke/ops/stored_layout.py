@@ -4,17 +4,17 @@
 
 Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), each in one piece:
 
-    FLAT8, FLAT8_MIN    scales (columns / 32, 64) float16; of _MIN as many minima, float16; then codes
+    FLAT8, FLAT8_MIN    scales (columns / 32, 64) float16; for _MIN as many minima, float16; then codes
     FLAT4               scales (columns / 32, 64) float16, then nibbles: code + 8
     FLAT4_MIN           as FLAT8_MIN, then nibbles: the code
-    FLAT4_IQ            as FLAT4, the nibbles: where the code is in IQ4_CODES. SUPER4_IQ: scales (64) float16,
+    FLAT4_IQ            as FLAT4, each nibble the code's index in IQ4_CODES. SUPER4_IQ: scales (64) float16,
                         multipliers (8, 64) int8, then such nibbles
-    FLAT5, FLAT5_MIN    scales of FLAT8 and FLAT8_MIN; then blocks of 32 columns: the fifth bits, then nibbles: of
-                        FLAT5 the code + 16, of _MIN the code
-    SUPER8, SUPER8_MIN  scales (64) float16; of _MIN minimum scales (64) float16; multipliers (16, 64) int8; of _MIN
+    FLAT5, FLAT5_MIN    scales of FLAT8 and FLAT8_MIN; then blocks of 32 columns: the fifth bits, then nibbles:
+                        for FLAT5 the code + 16, for _MIN the code
+    SUPER8, SUPER8_MIN  scales (64) float16; for _MIN minimum scales (64) float16; multipliers (16, 64) int8; for _MIN
                         minima (16, 64) uint8; then codes
     SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
-    SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16: as SUPER8_MIN, then nibbles: the code
+    SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16 like SUPER8_MIN, then nibbles: the code
     SUPER2, SUPER2_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two bits of the code + 1, of _MIN of
                         the code, as high bits lie
     SUPER3              as SUPER8; then blocks of 16 columns: the two low bits of the code + 4, as high bits lie; then

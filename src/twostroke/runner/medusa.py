@@ -1,7 +1,7 @@
 """Medusa heads guess the next tokens from hidden states of the last step.
 
-A token is sampled from a head's logits in the same way as the model will sample from its own: with the same parameters,
-and the same draw for the same position.
+A token is sampled from a head's logits as the model will sample from its own: with the same parameters and the same
+draw for the same position.
 """
 
 from __future__ import annotations

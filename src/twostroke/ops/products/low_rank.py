@@ -4,10 +4,10 @@
     e = adapters[row], x (T, D) float32.
 
 adapters (T,) int32, each an adapter's number, or -1 for a row that is `product` unchanged. down is a bank of E matrices
-of (D, R), up one of E matrices of (rows, R), both f32, bf16 or int8 with a scale for each column (COLUMNS8); factors
-are part of `up`. ranks (E,) float32, whole numbers: columns of an adapter's matrices from its rank on are zeros up to
-the next multiple of 8, and later columns are not read. R is a multiple of 8. Sums are float32 in a fixed order; x is
-not rounded. One row's result depends on that row alone, and not on the adapters of other rows. out may be product's
+of (D, R), up one of E matrices of (rows, R). Both are f32, bf16 or int8 with a scale for each column (COLUMNS8).
+Factors are part of `up`. ranks (E,) float32, whole numbers: columns of an adapter's matrices from its rank on are zeros
+up to the next multiple of 8, and later columns are not read. R is a multiple of 8. Sums are float32 in a fixed order; x
+is not rounded. One row's result depends on that row alone, and not on the adapters of other rows. out may be product's
 memory.
 
 middle (T, R) is room; its content afterwards is undefined.

@@ -3,7 +3,7 @@
     out (T, 2 k) float32 = [weights | numbers] of logits (T, E) float32, E <= 1,024, as route.py writes them.
 
 Step i takes the expert with the largest logit m of those that are left; of equal logits the lower number. Its weight is
-one over the sum of exp(l - m), over the logits l that are left and for which (m - l) / max(|l|, m) is at most 2 jitter.
+1 / s. s is the sum of exp(l - m) over the logits l that are left and have (m - l) / max(|l|, m) of at most 2 jitter.
 Then the expert is left out. A row with a logit that is not finite has k different numbers and weights that are NaN. One
 row's result depends on that row alone.
 """

@@ -69,9 +69,9 @@ STORED = "stored"
 """The name for weights of which each matrix is in the format that keeps the checkpoint's numbers."""
 
 KEPT_WIDE = frozenset({"router", "positions", "classes", "pixels", "connector"})
-"""Roles that are never rounded. They are the few rows that decide which experts a token uses; a table of which each
-token reads one row, so that fewer bytes would save no time; the few rows that make scores. Also the first and the last
-product of an encoder of images."""
+"""Roles that are never rounded. They are the few rows that decide which experts a token uses, and the few rows that
+make scores. Also a table of which each token reads one row, so that fewer bytes would save no time, and the first and
+the last product of an encoder of images."""
 
 
 ADAPTERS = "adapter"

@@ -1,4 +1,4 @@
-"""Where the arrays of a step lie: in this process's memory, or on a device."""
+"""The memory in which the arrays of a step lie: that of this process, or that of a device."""
 
 from __future__ import annotations
 

@@ -102,7 +102,8 @@ class PackedWeight:
 
 @dataclass(frozen=True, eq=False)
 class RopeTable:
-    """cos and sin: (positions, rotary_dim / 2) float32, attention scaling factor already multiplied in."""
+    """cos and sin: (positions, rotary_dim / 2) float32. The attention scaling factor is already multiplied into both.
+    """
 
     cos: F32Array
     sin: F32Array
@@ -148,12 +149,12 @@ class AttentionBatch:
 
 
 def bf16_to_f32(bits: U16Array) -> F32Array:
-    """Widen bf16 bits to float32, exactly; any shape."""
+    """Widens bf16 bits to float32, exactly. Any shape is allowed."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def f32_to_bf16(values: F32Array) -> U16Array:
-    """Round float32 to the nearest bf16, ties to even; NaN stays NaN; any shape."""
+    """Rounds float32 to the nearest bf16, ties to even. NaN stays NaN. Any shape is allowed."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
@@ -217,7 +218,7 @@ def nibbles_of(values: U8Array, together: int, runs: int) -> U8Array:
 
 
 def nibbles_to(packed: U8Array, together: int, runs: int) -> U8Array:
-    """The inverse of nibbles_of: (P, steps, bytes) -> (N, K')."""
+    """The inverse of nibbles_of: unpacks (P, steps, bytes) to (N, K')."""
     panels, steps, _ = packed.shape
     shaped = packed.reshape(panels, steps, runs, PANEL_ROWS, together).transpose(0, 3, 1, 2, 4)
     return np.stack((shaped & 15, shaped >> 4), axis=4).reshape(panels * PANEL_ROWS, -1)

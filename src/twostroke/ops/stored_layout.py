@@ -73,8 +73,8 @@ _THIRD_PLACES = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=
 class StoredValues(Struct, frozen=True, eq=False):
     """n blocks (or rows) of `codes.shape[1]` elements.
 
-    codes: (n, elements). scales: (n, a) float32. multipliers: (n, b), b a multiple of a; None for ones.
-    minimum_scales: (n, a), None for no minimum; minima (n, b), not negative; None for ones.
+    codes: (n, elements). scales: (n, a) float32. multipliers: (n, b), where b is a multiple of a; None means ones.
+    minimum_scales: (n, a); None means no minimum. minima: (n, b), not negative; None means ones.
     """
 
     codes: I8Array

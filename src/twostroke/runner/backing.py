@@ -56,7 +56,7 @@ class KvPrefault:
             self._wake.set()
 
     def close(self) -> None:
-        """End the thread. Closing twice is harmless."""
+        """Ends the thread. Closing twice is harmless."""
         self._stop.set()
         self._wake.set()
         if self._thread.is_alive():

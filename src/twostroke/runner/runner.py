@@ -1,4 +1,4 @@
-"""The real executor: runs a plan on a model and samples."""
+"""The executor for real models: runs a plan on a model and samples."""
 
 from __future__ import annotations
 

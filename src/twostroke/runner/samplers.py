@@ -48,7 +48,7 @@ class StepSampler(Protocol):
 
 
 class HostSampler:
-    """Satisfies StepSampler, row by row. weigh: makes the whole-number weights that tokens are drawn by."""
+    """Satisfies StepSampler, row by row. weigh: makes the whole-number weights by which tokens are drawn."""
 
     def __init__(self, forward: Forward, weigh: Weigh = weigh) -> None:
         self._forward, self.weigh = forward, weigh

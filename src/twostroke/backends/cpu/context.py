@@ -43,7 +43,7 @@ class NativeContext:
                 here.keep_thread_on(self._cpus)
 
     def close(self) -> None:
-        """End the threads; the object cannot be used afterwards. Closing twice is harmless, also from two threads."""
+        """Ends the threads. The object cannot be used afterwards. Closing twice is harmless, also from two threads."""
         with self._closing:
             context, self._context = self._context, None
         if context:

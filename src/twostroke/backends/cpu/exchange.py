@@ -1,4 +1,4 @@
-"""The native exchange between ranks: memory that they share, or a connection from each to every other."""
+"""The native exchange between ranks: through memory that they share, or through a connection between each two ranks."""
 
 from __future__ import annotations
 

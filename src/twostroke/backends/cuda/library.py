@@ -18,7 +18,7 @@ HOPPER, HOPPER_VERSION = (9, 0), 12000
 """The only compute capability that the Hopper image is for, and the lowest CUDA version of a driver that reads the
 image."""
 DRIVER = "libcuda.so.1"
-"""The driver's library, which comes with the driver of the GPU and with nothing else."""
+"""The driver's library. Only the driver of the GPU brings it."""
 NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_KERNEL, OLD_DRIVER, NO_ROOM, NO_MEMORY = (
     -20,
     -21,

@@ -24,39 +24,39 @@ MOST_HEAD_DIM = 512
 MOST_LATENT_DIM = 1024
 """The most elements of a latent with the rotary part of the key after it: kMostLatent."""
 ROWS_AT_ONCE = 2048
-"""Rows of activations that products hold in scratch memory: kRowsAtOnce."""
+"""How many rows of activations products hold in scratch memory: kRowsAtOnce."""
 GATED_ROWS = 512
-"""Rows of both halves of a gated product in scratch memory: kGatedRows."""
+"""How many rows of both halves of a gated product lie in scratch memory: kGatedRows."""
 TILED_PAIRS = 4096
-"""Pairs of a row and an expert that products in tiles hold: kTiledPairs."""
+"""How many pairs of a row and an expert products in tiles hold: kTiledPairs."""
 TILE_ROWS, WHOLE_TILES = 64, 128
 """The rows of a tile of one expert, kNarrowTokens, and the multiple to which the rows in tiles are rounded up,
 kTileTokens."""
 PAIRS_AT_ONCE = 128
-"""Pairs of a row and an expert in scratch memory: kPairsAtOnce."""
+"""How many pairs of a row and an expert lie in scratch memory: kPairsAtOnce."""
 SAMPLED_AT_ONCE = 64
-"""Rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
+"""How many rows of logits sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
 PART_TOKENS = 4096
-"""Tokens of a part of a row of logits: kThreads * kPartTokens."""
+"""How many tokens a part of a row of logits has: kThreads * kPartTokens."""
 PART_GROUPS = 64
-"""Groups of a part that keep their likeliest token: kPartGroups."""
+"""How many groups of a part keep their likeliest token: kPartGroups."""
 STEPS = 2048
 """The number of steps by which weights fall: kSteps."""
 ASKED_BYTES = 2 << 20
 """The bytes of room in the inputs' block for the inputs of sampling: lists of tokens, masks."""
 SELECT_ROWS = 16
-"""Rows whose scores index_select and entry_select hold: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
+"""How many rows' scores index_select and entry_select hold: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
 TILE = 64
 """The positions, or entries, of a tile."""
 SEGMENT = 512
-"""Positions whose sums attention merges in order: kSegment."""
+"""How many positions a segment has. Attention merges the sums of segments in order: kSegment."""
 PARTIAL_BYTES = 32 << 20
 """The most bytes of partial results that attention holds at once, unless those of one tile of rows are more:
 kPartialBytes of csrc/cuda/host/launch_attention.cpp."""
 TILE_COLUMNS = 16
 """The most pairs of a row and a query head that share a KV head and a tile of rows: kFloatColumns."""
 ROW_TOTALS = 16
-"""Sums of weights of a row over a segment: kRowTotals."""
+"""How many sums of weights a row has over a segment: kRowTotals."""
 SCRATCH_PART = 256
 """The size of each part of the scratch memory is a multiple of this many bytes."""
 MOST_PARTS = 8

@@ -10,15 +10,17 @@
     out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax also has exp(sinks[h]), a
     score without a value.
 
-A page that no row of its sequence sees was given back: its entry of the page table is invalid and never read.
+A page that no row of its sequence sees any more was given back. Its entry in the page table is invalid and is never
+read.
 
 Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions,
 merged over fixed segments of positions, so no (T, T) matrix exists and one row's arithmetic depends on that row alone.
 The reference makes one row of scores at a time.
 
-With int8 and int4 pages both products are sums of whole numbers. A row's query is rounded to bytes, -127 .. 127 for
--m .. m, m its largest magnitude. A softmax weight times its V's scale is rounded within its tile of 64 positions, to
--16383 .. 16383 for -m .. m, m the row's largest weight in the tile times the largest scale that the row sees in it.
+With int8 and int4 pages both products are sums of whole numbers. A row's query is rounded to bytes: -127 .. 127 stand
+for -m .. m, where m is its largest magnitude. A softmax weight times its V's scale is rounded within its tile of 64
+positions: -16383 .. 16383 stand for -m .. m. This m is the row's largest weight in the tile, times the largest scale
+that the row sees in the tile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""entry_select: which entries each row attends to (DeepSeek-AI 2026, compressed sparse attention).
+"""entry_select: chooses the entries that each row attends to (DeepSeek-AI 2026, compressed sparse attention).
 
     q (T, H, D), weights (T, H) float32, possibly strided with contiguous rows. The row at position p sees entries
     0 .. (p + 1) // rate - 1 of its sequence, each a key (D,) for all heads (entries.py).

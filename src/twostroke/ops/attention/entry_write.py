@@ -1,8 +1,8 @@
 """entry_write: put entries that close in this step into their pages.
 
     rows (T, D) float32, possibly strided with contiguous rows; slots (T,) int32 = page * PAGE_TOKENS + offset of each
-    position; positions (T,) int32. A row whose position p has (p + 1) % rate == 0 is an entry, written as entries.py
-    says; the others are left out.
+    position; positions (T,) int32. A row whose position p has (p + 1) % rate == 0 is an entry. It is written in the
+    layout of entries.py. The other rows are left out.
 """
 
 from __future__ import annotations

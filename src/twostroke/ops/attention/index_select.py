@@ -23,7 +23,7 @@ from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, 
 from twostroke.types.spec.formats import KVKind
 
 FLOPS_PER_HEAD = 3
-"""A comparison, a product and an addition for each score of a head."""
+"""The FLOPs for each score of a head: a comparison, a product and an addition."""
 
 
 def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch) -> None:

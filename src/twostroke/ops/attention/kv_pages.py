@@ -169,15 +169,16 @@ def _picked(layer: KVLayer, page_ids: NDArray[np.integer]) -> KVLayer:
 
 
 def _floats(layer: KVLayer) -> tuple[F32Array, F32Array]:
-    """Views of a float32 layer: K (pages, heads, head_dim, 16), V (pages, heads, 16, value_dim), empty for latents."""
+    """Returns views of a float32 layer: K (pages, heads, head_dim, 16), V (pages, heads, 16, value_dim). V is empty for
+    latents."""
     data: F32Array = layer.data.view(np.float32)
     shape, first = data.shape[:2], PAGE_TOKENS * layer.head_dim
     return data[..., :first].reshape(*shape, -1, PAGE_TOKENS), data[..., first:].reshape(*shape, PAGE_TOKENS, -1)
 
 
 def _pairs(layer: KVLayer) -> tuple[U16Array, U16Array]:
-    """Views of a bf16 layer: K (pages, heads, dim / 2, 16, 2), V (pages, heads, 8, dim, 2), dims rounded up to even; V
-    is empty for latents."""
+    """Returns views of a bf16 layer: K (pages, heads, dim / 2, 16, 2), V (pages, heads, 8, dim, 2), with dims rounded
+    up to even. V is empty for latents."""
     data = layer.data.view(np.uint16)
     shape, first = data.shape[:2], PAGE_TOKENS * (layer.head_dim + layer.head_dim % 2)
     keys = data[..., :first].reshape(*shape, -1, PAGE_TOKENS, 2)

@@ -6,8 +6,8 @@
     scores = scale * (q . k + by_row[row, h, place] + by_key[row of the key, h, place]) + table[h, place]
     out = softmax(scores) @ v
 
-    table (H * B,): T5 and MPNet (Raffel et al. 2020; Song et al. 2020). by_row, by_key (T, H, B): what a row's query,
-    and a key, count for each place (He et al. 2021, disentangled attention). Each of the three may be left out.
+    table (H * B,): T5 and MPNet (Raffel et al. 2020; Song et al. 2020). by_row, by_key (T, H, B): the scores of a row's
+    query, and of a key, for each place (He et al. 2021, disentangled attention). Each of the three may be left out.
     With by_key a step holds each of its texts whole: a key's row is a row of the step.
 
 One row's arithmetic depends on that row and on its sequence's keys alone.

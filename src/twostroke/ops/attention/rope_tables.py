@@ -91,7 +91,8 @@ def _frequencies(theta: float, rotary_dim: int) -> F64Array:
 
 
 def _dynamic(rope: RopeSpec, max_positions: int) -> F64Array:
-    """NTK-aware: the base grows so that the slowest pair spans the longer context."""
+    """Returns the frequencies of NTK-aware scaling: the base grows so that the slowest pair spans the longer context.
+    """
     positions = max(max_positions, rope.original_positions)
     stretch = rope.factor * positions / rope.original_positions - (rope.factor - 1)
     (wider,) = powers(stretch, [rope.rotary_dim / (rope.rotary_dim - 2)])

@@ -62,7 +62,7 @@ class SpanAttention(Op):
     soft_cap: float = 0.0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The cost of attention. Positions that rows of a span see after their own are not counted."""
+        """Returns the cost of attention. Positions that rows of a span see after their own are not counted."""
         kind = self.layer.kind
         if not isinstance(kind, PagedKV):
             raise TypeError("span_attention needs pages")

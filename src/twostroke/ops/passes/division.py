@@ -104,13 +104,12 @@ class Division:
         return found
 
     def exchange(self, spec: Model, format_for: FormatChoice) -> ExchangeWork:
-        """The exchange that a step waits for. Ranks exchange at the same time, so it is the leader's exchange. Stages
-        work in turn, so it is the sum of all.
-        """
+        """Returns the exchange that a step waits for. Ranks exchange at the same time, so it is the leader's exchange.
+        Stages work in turn, so it is the sum over all stages."""
         return sum((self.exchange_of(part, format_for) for part in self.parts(spec)), ExchangeWork())
 
     def exchange_width(self, spec: Model) -> int:
-        """Elements of the widest value that ranks exchange."""
+        """Returns the number of elements in a row of the widest value that ranks exchange."""
         calls = [call for part in self.parts(spec) for call in part.program.calls]
         return max(call.out.width for call in calls if isinstance(call, (Gather, Receive)))
 

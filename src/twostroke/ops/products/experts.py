@@ -35,7 +35,7 @@ from twostroke.ops.rows import gate, pointwise
 from twostroke.ops.rows.activation import Activation
 
 GATE_FLOPS = 5
-"""FLOPs of silu(gate) * up for one element, as in linear_silu.py."""
+"""The FLOPs of silu(gate) * up for one element, as in linear_silu.py."""
 
 
 def reference(

@@ -22,7 +22,7 @@ def reference(out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWei
 
 @op
 class FeedForward(Op):
-    """SwiGLU added to `out`. No model asks for it: `fuse` makes it of linear_silu and linear_add."""
+    """SwiGLU added to `out`. No model file calls it: `fuse` makes it from linear_silu and linear_add."""
 
     SHAPES = {"out": "T N", "x": "T K", "gate_up": "2F K", "down": "N F", "middle": "T F"}
     CASES = tuple(

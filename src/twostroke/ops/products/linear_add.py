@@ -23,7 +23,7 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 
 @op
 class LinearAdd(linear.MatrixOp):
-    """A product added to `out`. No model asks for it: `fuse` makes it of a product and an addition."""
+    """A product added to `out`. No model file calls it: `fuse` makes it from a product and an addition."""
 
 
     def cost(self, formats: StoredFormats) -> OpCost:

@@ -30,7 +30,7 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 
 @op
 class LinearSilu(linear.MatrixOp):
-    """Both products and the gate. No model asks for it: `fuse` makes it of a product and a gate."""
+    """Both products and the gate. No model file calls it: `fuse` makes it from a product and a gate."""
 
     SHAPES = {"out": "T F", "x": "T K", "weight": "2F K"}
     CASES = (grid(1e-4, T=(0, 1, 6, 37), F=(1, 31, 100), K=(1, 64, 300)),)
@@ -43,7 +43,7 @@ class LinearSilu(linear.MatrixOp):
 
 
 def is_silu(gate: GateProduct) -> bool:
-    """Whether the gate is just silu(gate) * up."""
+    """Returns whether the gate is exactly silu(gate) * up."""
     return gate.activation == Activation.SILU and not gate.limit and not gate.shift
 
 

@@ -70,7 +70,7 @@ class LowRankBanks(Struct, frozen=True, eq=False, kw_only=True):
 
 @op
 class LowRank(Op):
-    """A product, with the result of each row's adapter added. No model asks for it: ops/passes/with_adapters.py adds
+    """A product, with the result of each row's adapter added. No model file calls it: ops/passes/with_adapters.py adds
     it."""
 
     SHAPES = {

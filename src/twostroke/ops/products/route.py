@@ -31,7 +31,7 @@ from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 FLOPS_PER_EXPERT = 7
-"""A comparison, an exponential (counted as 5) and an addition for each logit."""
+"""The FLOPs for each logit: a comparison, an exponential (counted as 5) and an addition."""
 
 
 class Scores(enum.IntEnum):

@@ -19,7 +19,8 @@ from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 FLOPS_PER_EXPERT = 9
-"""A comparison, a difference, a quotient, an exponential (counted as 5) and an addition for each logit and choice."""
+"""The FLOPs for each logit and choice: a comparison, a difference, a quotient, an exponential (counted as 5) and an
+addition."""
 
 
 def reference(out: F32Array, logits: F32Array, jitter: float) -> None:

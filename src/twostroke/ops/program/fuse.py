@@ -19,7 +19,7 @@ result of `first`."""
 
 
 def fuse(program: Program, patterns: Sequence[Pattern]) -> Program:
-    """Apply each pattern wherever it fits, in the given order."""
+    """Applies each pattern wherever it fits, in the given order."""
     calls = list(program.calls)
     for pattern in patterns:
         calls = _apply(calls, pattern, (program.logits, *program.kept))
@@ -42,7 +42,7 @@ def _apply(calls: list[Op], pattern: Pattern, read_later: Sequence[Value]) -> li
 
 
 def _overwrites(first: Op, second: Op) -> bool:
-    """Whether `second` changes, in place, memory that `first` reads and does not change itself."""
+    """Returns whether `second` changes memory in place that `first` reads and does not change itself."""
     if first.result is None or second.result is None:
         return False
     changed = second.result.root

@@ -71,7 +71,7 @@ class Operand(Struct, frozen=True):
 
 
 class StoredFormats(Struct, frozen=True):
-    """How weights and K and V are stored. format_for: returns the format of each matrix."""
+    """The formats in which weights, and K and V, are stored. format_for: returns the format of each matrix."""
 
     format_for: FormatChoice
     kv: KVKind

@@ -1,4 +1,4 @@
-"""What calls read and write: values, weights, vectors, rope tables, caches, inputs.
+"""The things that calls read and write: values, weights, vectors, rope tables, caches, inputs.
 
 A value is the float32 result of one call: a row for each token of the step (or for each row that needs logits), each
 row of a fixed shape. It may be a view: some columns of another value's rows, or that value after an op changed it in

@@ -53,7 +53,7 @@ HF_NAMES = {
     "relu": Activation.RELU,
     "relu2": Activation.RELU2,
 }
-"""The activation by its word in Hugging Face configs."""
+"""The activation for each name in Hugging Face configs."""
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 

@@ -19,7 +19,7 @@ def _over(x: Value, *steps: int, numbers: Vector | None = None, a: float = 0.0, 
 
 
 def add(residual: Value, x: Value) -> Value:
-    """residual + x, over residual."""
+    """Records residual + x, over residual."""
     out = residual.written()
     residual.trace.record(Pointwise(out, program_of(PointStep.PLUS_Y), None, x.flat()))
     return out
@@ -36,12 +36,13 @@ def activate(x: Value, activation: Activation) -> Value:
 
 
 def clamp(x: Value, limit: float) -> Value:
-    """x between -limit and limit, over x; x itself where the limit is 0."""
+    """Records x limited to [-limit, limit], over x. Returns x itself where the limit is 0."""
     return x if limit == 0 else _over(x.flat(), PointStep.WITHIN_A, a=limit)
 
 
 def clip_rows(x: Value, bounds: Vector) -> Value:
-    """x between bounds[0] and bounds[1]; x itself stays as it is. Raises ValueError for another number of bounds."""
+    """Records x limited to [bounds[0], bounds[1]] as a new value; x itself stays as it is. Raises ValueError for
+    another number of bounds."""
     if bounds.length != 2:
         raise ValueError(f"{bounds.length} bounds")
     x = x.flat()
@@ -51,17 +52,18 @@ def clip_rows(x: Value, bounds: Vector) -> Value:
 
 
 def scale(x: Value, factor: float) -> Value:
-    """x * factor, over x; x itself where the factor is 1."""
+    """Records x * factor, over x. Returns x itself where the factor is 1."""
     return x if factor == 1 else _over(x, PointStep.TIMES_A, a=factor)
 
 
 def is_scaled(call: Op) -> bool:
-    """Whether a call multiplies all elements by one number, and nothing else."""
+    """Returns whether a call multiplies all elements by one number, and does nothing else."""
     return is_made_by(call, PointStep.TIMES_A)
 
 
 def scale_columns(x: Value, weight: Vector) -> Value:
-    """x times weight, over x. Raises ValueError for a weight that has neither one number nor one for each column."""
+    """Records x times weight, over x. Raises ValueError for a weight that has neither one number nor one for each
+    column."""
     if weight.length not in (1, x.width):
         raise ValueError(f"{weight.length} numbers for {x.width} columns")
     return _over(x, PointStep.TIMES_NUMBERS, numbers=weight)
@@ -75,7 +77,7 @@ def shift_columns(x: Value, weight: Vector) -> Value:
 
 
 def soft_cap(x: Value, cap: float) -> Value:
-    """cap * tanh(x / cap), over x; x itself where the cap is 0. Raises ValueError for a cap below 0."""
+    """Records cap * tanh(x / cap), over x. Returns x itself where the cap is 0. Raises ValueError for a cap below 0."""
     if cap == 0:
         return x
     if not cap > 0:

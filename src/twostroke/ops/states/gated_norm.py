@@ -42,7 +42,7 @@ def reference(
 
 @op
 class GatedNorm(Op):
-    """The norm of each group, gated."""
+    """The norm of each group, times a gate."""
 
     SHAPES = {"out": "T D", "x": "T D", "gate": "T D", "weight": "*"}
     CASES = (

@@ -24,7 +24,7 @@ from twostroke.ops.rows.activation import Activation, activated
 FLOPS_OF_A_CHANNEL = 26
 """The FLOPs of a channel: four exponentials and a square root (counted as 5 each), and one multiply-add."""
 RATE = -8.0
-"""The factor of the exponent: c of the paper, negated."""
+"""The factor of the exponent: minus c of the paper."""
 
 
 def reference(

@@ -101,7 +101,7 @@ class LoraFolder:
         return digest.hexdigest()
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         self._file.close()
 
     def __enter__(self) -> LoraFolder:

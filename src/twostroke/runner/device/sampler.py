@@ -55,7 +55,7 @@ class SamplingForward(Protocol):
         row_results: (R,) of SAMPLE_RESULT, filled with the results."""
 
     def scored(self, rows: I32Array, asked: Rows, row_results: Rows, sizes: StepSizes) -> None:
-        """Sample other rows (R,) of the last step in the same way, without running it again."""
+        """Samples other rows (R,) of the last step in the same way, without running the step again."""
 
     def logits_at(self, begin: int, end: int) -> F32Array:
         """Returns the logits (end - begin, V) of rows [begin, end) of the last step."""

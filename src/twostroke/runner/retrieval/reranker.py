@@ -44,7 +44,7 @@ PLAIN = PairOptions()
 
 
 class Ranked(Struct, frozen=True):
-    """A document's place among those of a request, and its score."""
+    """The index of a document in its request, and its score."""
 
     index: int
     score: float

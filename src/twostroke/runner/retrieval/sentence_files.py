@@ -1,4 +1,5 @@
-"""The files that sentence-transformers writes next to a checkpoint: how its rows become a vector, and its prompts.
+"""The files that sentence-transformers writes next to a checkpoint. They tell how rows become a vector, and which
+prompts there are.
 
     modules.json                          the steps: Transformer, Pooling, perhaps Dense ones, perhaps Normalize
     1_Pooling/config.json                 which rows are taken

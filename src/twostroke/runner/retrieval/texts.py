@@ -14,7 +14,7 @@ from twostroke.types.errors import InvalidRequest
 
 
 class TextTokenizer(Protocol):
-    """The part of Tokenizer that texts need."""
+    """The part of Tokenizer that this module needs."""
 
     def encode_rendered(self, text: str, context_tokens: int | None = None, *, quoted: Spans = ()) -> list[int]:
         """Returns token ids without special tokens around them."""

@@ -10,7 +10,7 @@ from twostroke.types.spec.portable import ln, powers
 
 
 class DynamicTemperature(Struct, frozen=True):
-    """T = least + (most - least) * (entropy / largest possible entropy) ^ exponent."""
+    """The temperature T = least + (most - least) * (entropy / largest possible entropy) ^ exponent."""
 
     least: float
     most: float

@@ -25,8 +25,8 @@ ZIPF_TOKENS = 100
 class Mirostat(Struct, frozen=True):
     """target: the wanted surprise, in bits. rate: how fast the limit follows. The limit is the memory.
 
-    The limit begins at twice the target. It moves by the rate times the difference of the target and the surprise of
-    the chosen token. Each version leaves out tokens in its own way.
+    The limit begins at twice the target. It moves by the rate times (target - surprise of the chosen token). Each
+    version leaves out tokens in its own way.
     """
 
     target: float

@@ -19,7 +19,7 @@ _PIECE_BITS = 25
 MOST_ANGLE = 2.0**27
 _SIN = tuple((-1) ** n / float(np.prod(np.arange(1, 2 * n + 2, dtype=np.float64))) for n in range(9))
 _COS = tuple((-1) ** n / float(np.prod(np.arange(1, 2 * n + 1, dtype=np.float64))) for n in range(10))
-"""The coefficients of the Taylor series of the cosine in x^2. For |x| <= pi / 4 its error is below 2^-56."""
+"""The coefficients of the Taylor series of sine and cosine in x^2. For |x| <= pi / 4 their errors are below 2^-56."""
 
 
 def _half_pi_pieces() -> tuple[float, float, float]:

@@ -31,7 +31,7 @@ BESIDE = 2
 """How many numbers a head has after its sum, in a result that another call continues: the largest score and the sum of
 weights."""
 LOWEST = np.float32(-3.0e38)
-"""The largest score of a head that has seen no entry yet."""
+"""The value that stands for the largest score where a head has seen no entry yet."""
 
 
 def reference(

@@ -186,7 +186,7 @@ def _pairs(layer: KVLayer) -> tuple[U16Array, U16Array]:
 
 
 def _even(rows: U16Array) -> U16Array:
-    """Returns (T, heads, dim) with one zero after each odd dim."""
+    """Returns rows (T, heads, dim) whose last axis is padded with a zero to an even size."""
     return np.pad(rows, ((0, 0), (0, 0), (0, rows.shape[-1] % 2)))
 
 

@@ -1,4 +1,4 @@
-"""The instruction set: one file an op, each with its contract, its NumPy reference and its cost.
+"""The instruction set: one file for each op, with the op's contract, its NumPy reference and its cost.
 
-The slow version is the definition: every backend is tested against it over a generated grid.
+The slow NumPy version is the definition: every backend is tested against it over a generated grid.
 """

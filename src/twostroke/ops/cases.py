@@ -1,4 +1,4 @@
-"""What the CASES of ops name next to sizes: formats, kinds of pages, and the content of operands."""
+"""The parts that the CASES of ops name, apart from sizes: formats, kinds of pages, and the content of operands."""
 
 from __future__ import annotations
 
@@ -21,40 +21,41 @@ ROTATED = (
     WeightFormat(WeightKind.SUPER6, 256, 64),
 )
 CODES = (*INTEGERS, *ROTATED)
-"""Formats of whole numbers: activations are rounded too."""
+"""The formats of whole numbers. With them activations are rounded too."""
 PAGES = ((1e-4, (KVKind.F32, KVKind.BF16)), (5e-3, (KVKind.INT8, KVKind.INT4)))
-"""Kinds of pages with the tolerance of attention. Matrix registers hold a weight to 2^-17 of it; in whole numbers the
-last bit of a float may round a weight to its neighbour."""
+"""The kinds of pages, after the tolerance that attention has with them. Matrix registers hold a weight to 2^-17 of its
+value. In whole numbers the last bit of a float may round a weight to the next whole number."""
 
 
 def times(factor: float) -> Content:
-    """Gaussian numbers times a factor."""
+    """Makes Gaussian numbers times `factor`."""
     return lambda random, shape, _: np.float32(factor) * random.standard_normal(shape, dtype=np.float32)
 
 
 def around(centre: float) -> Content:
-    """Gaussian numbers around a number."""
+    """Makes Gaussian numbers around `centre`."""
     return lambda random, shape, _: np.float32(centre) + random.standard_normal(shape, dtype=np.float32)
 
 
 def between(low: int, high: int) -> Content:
-    """Whole numbers, both ends among them."""
+    """Makes whole numbers from `low` to `high`, both included."""
     return lambda random, shape, _: random.integers(low, high + 1, shape)
 
 
 def of(*numbers: float) -> Content:
-    """These numbers."""
+    """Makes an array of exactly these numbers."""
     return lambda _random, _shape, _sizes: np.array(numbers, np.float32)
 
 
 def negative(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
-    """Decays: numbers below 0."""
+    """Makes decays: numbers below 0."""
     found: NDArray[Any] = -np.exp(random.standard_normal(shape, dtype=np.float32) / np.float32(4))
     return found
 
 
 def wild(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
-    """Gaussian rows, then zeros, a tiny row, a large one, and three with an infinity, its opposite and NaN."""
+    """Makes Gaussian rows. After the first come zeros, a tiny row, a large one, and three with an infinity, a negative
+    infinity and NaN."""
     found = random.standard_normal(shape, dtype=np.float32)
     for row, change in zip(found[1:], (0, 1e-30, 1e4, np.inf, -np.inf, np.nan), strict=False):
         if np.isfinite(change):
@@ -65,7 +66,7 @@ def wild(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> N
 
 
 def with_nan(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
-    """Gaussian rows, the second tiny, and a NaN in the last."""
+    """Makes Gaussian rows, of which the second is tiny and the last has a NaN."""
     found = random.standard_normal(shape, dtype=np.float32)
     found[1:2] *= np.float32(1e-8)
     found[-1:, -1] = np.nan
@@ -73,7 +74,7 @@ def with_nan(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) 
 
 
 def below(size: str) -> Content:
-    """Whole numbers from 0 up to a size, the smallest and the largest among them."""
+    """Makes whole numbers from 0 up to a size, which is excluded. 0 and the largest number are among them."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         most = product(size, sizes)
@@ -85,12 +86,13 @@ def below(size: str) -> Content:
 
 
 def permutation(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
-    """Each number from 0 on once."""
+    """Makes each whole number from 0 on once, in random order."""
     return random.permutation(shape[0]).astype(np.float32)
 
 
 def routes(experts: str) -> Content:
-    """Weights, then different numbers of experts in each row; every row has the last expert among them."""
+    """Makes in each row weights, and after them the numbers of different experts. Every row has the last expert among
+    them."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         rows, chosen = shape[0], shape[1] // 2
@@ -105,7 +107,7 @@ def routes(experts: str) -> Content:
 
 
 def rising(most: int) -> Content:
-    """In each row 0 and some numbers below `most` in rising order, then -1."""
+    """Makes in each row 0 and some whole numbers below `most` in rising order, then -1."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         found = np.full(shape, -1, np.float32)
@@ -119,8 +121,8 @@ def rising(most: int) -> Content:
 
 
 def with_sums(width: str) -> Content:
-    """States that are (largest score, sum of weights, sum of values) or begin with a value: the second third, of
-    `width` numbers in each, is above 0."""
+    """Makes states with three parts of `width` numbers each, of which the second is above 0. This fits states of
+    (largest score, sum of weights, sum of values)."""
 
     def made(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> NDArray[Any]:
         found = random.standard_normal((shape[0], shape[1] // (3 * product(width, sizes)), 3, product(width, sizes)))

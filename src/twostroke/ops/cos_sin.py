@@ -1,7 +1,7 @@
 """Cosine and sine with the same bits on every processor and with every C library.
 
-NumPy and the C library choose among implementations by what the processor has, and these differ in the last bit. Here
-everything is +, -, * on float64, each rounded once, as in IEEE 754.
+NumPy and the C library choose their implementation by the processor's features, and the implementations differ in the
+last bit. This module uses only +, - and * on float64, each rounded once, as in IEEE 754.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ F64Array = NDArray[np.float64]
 
 _PI = Fraction(3141592653589793238462643383279502884197169399375105820974944592307816406286, 10**75)
 _PIECE_BITS = 25
-"""Bits of the first two pieces of pi / 2: their products with whole numbers below 2^28 are exact."""
+"""The number of bits of the first two pieces of pi / 2. Their products with whole numbers below 2^28 are exact."""
 MOST_ANGLE = 2.0**27
 _SIN = tuple((-1) ** n / float(np.prod(np.arange(1, 2 * n + 2, dtype=np.float64))) for n in range(9))
 _COS = tuple((-1) ** n / float(np.prod(np.arange(1, 2 * n + 1, dtype=np.float64))) for n in range(10))
-"""Taylor series in x^2; for |x| <= pi / 4 their errors are below 2^-56."""
+"""The coefficients of the Taylor series of sine and cosine in x^2. For |x| <= pi / 4 their errors are below 2^-56."""
 
 
 def _half_pi_pieces() -> tuple[float, float, float]:
-    """Three numbers whose sum is pi / 2 to 2^-103; the first two have _PIECE_BITS bits."""
+    """Returns three numbers whose sum is pi / 2 to within 2^-103. The first two have _PIECE_BITS bits."""
     left, pieces = _PI / 2, []
     for place in (_PIECE_BITS - 1, 2 * _PIECE_BITS - 1):
         piece = Fraction(int(left * 2**place), 2**place)
@@ -37,9 +37,11 @@ _TURNS = float(2 / _PI)
 
 
 def cos_sin(angles: F64Array) -> tuple[F64Array, F64Array]:
-    """Cosines and sines of angles in radians, from 0 to MOST_ANGLE, within 2 units of the last place of float64.
+    """Returns the cosines and sines of angles in radians, from 0 to MOST_ANGLE. The error is at most 2 units of the
+    last place of float64.
 
-    Cody and Waite's reduction by pi / 2 in three pieces, then Taylor series. Raises ValueError for larger angles.
+    It uses Cody and Waite's reduction by pi / 2 in three pieces, then Taylor series. Raises ValueError for an angle
+    outside that range.
     """
     if angles.size and not (float(angles.min()) >= 0.0 and float(angles.max()) <= MOST_ANGLE):
         raise ValueError(f"angles must lie between 0 and {MOST_ANGLE:.0f}")

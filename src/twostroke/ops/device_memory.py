@@ -1,4 +1,4 @@
-"""Where the arrays of a step lie: in this process's memory, or on a device."""
+"""The memory in which the arrays of a step lie: that of this process, or that of a device."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 ALIGNMENT = 64
-"""Bytes. Rows that begin within a cache line lie in two."""
+"""The alignment of arrays, in bytes. Without it, rows would begin within a cache line and lie in two of them."""
 
 
 class DeviceMemory(Protocol):
     """Makes arrays that one backend reads and writes."""
 
     def empty(self, num_bytes: int) -> NDArray[np.uint8]:
-        """(num_bytes,) uint8 of any content, at a multiple of 64 bytes."""
+        """Makes (num_bytes,) uint8 of any content, at a multiple of 64 bytes."""
 
     def zeros(self, num_bytes: int) -> NDArray[np.uint8]:
-        """(num_bytes,) uint8 zeros, at a multiple of 64 bytes."""
+        """Makes (num_bytes,) uint8 zeros, at a multiple of 64 bytes."""
 
     def put(self, host: NDArray[Any]) -> NDArray[Any]:
-        """An array with these numbers in the memory that the backend reads."""
+        """Returns an array with the numbers of `host` in the memory that the backend reads."""
 
     def write(self, array: NDArray[Any], host: NDArray[Any]) -> None:
-        """array = host, of the same shape and dtype. array was made here, or is a contiguous part of one that was.
-        Any thread may call it."""
+        """Copies `host` to `array`, which has the same shape and dtype. `array` was made by this object, or is a
+        contiguous part of such an array. Any thread may call this method."""
 
     def get(self, array: NDArray[Any]) -> NDArray[Any]:
-        """The numbers of an array that was made here, to be read by this process; after all work before it."""
+        """Returns the numbers of an array that this object made, readable by this process, after all work before the
+        call has ended."""
 
     def copy_row(self, array: NDArray[Any], source: int, target: int) -> None:
-        """array[target] = array[source], for an array made here; after all work before it."""
+        """Sets array[target] = array[source], after all work before the call. array: made by this object."""
 
     def clear_row(self, array: NDArray[Any], row: int) -> None:
-        """array[row] = 0, for an array made here; after all work before it."""
+        """Sets array[row] = 0, after all work before the call. array: made by this object."""
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
-        """(num_bytes,) uint8 zeros in this process's memory: what the host writes before each step and the backend
-        reads in it."""
+        """Makes (num_bytes,) uint8 zeros in this process's memory. The host writes them before each step, and the
+        backend reads them in the step."""
 
 
 class HostMemory:
-    """This process's memory: satisfies DeviceMemory. Pages that were never touched take none."""
+    """The memory of this process; satisfies DeviceMemory. Parts of an array that were never touched take no physical
+    memory."""
 
     def empty(self, num_bytes: int) -> NDArray[np.uint8]:
         """See DeviceMemory."""

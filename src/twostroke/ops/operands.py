@@ -48,12 +48,13 @@ U16Array = NDArray[np.uint16]
 
 
 INT4_STEP_BYTES = (2 + 8 * 4) * PANEL_ROWS
-"""64 k of one int4 panel: two bytes of multipliers and 32 bytes of elements for each column."""
+"""The number of bytes for 64 k of one int4 panel: two bytes of multipliers and 32 bytes of elements for each column."""
 
 
 @dataclass(frozen=True, eq=False)
 class PackedWeight:
-    """A (rows, columns) matrix W for out = x @ W.T + bias. Identity is object identity: backends key by it.
+    """A (rows, columns) matrix W for out = x @ W.T + bias. Two weights are the same only when they are one object:
+    backends use it as a key.
 
     data: (format.data_bytes,) uint8, 64-byte aligned. scales: (padded_rows * groups,) uint16, or (columns,), or None.
     bias: (rows,) float32 or None. experts: for a bank, how many such matrices lie one after the other in data, scales
@@ -85,11 +86,11 @@ class PackedWeight:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that one pass over all its matrices reads, bias left out."""
+        """The number of bytes that one pass over all matrices of this weight reads, without the bias."""
         return max(1, self.experts) * self.format.total_bytes(self.rows, self.columns)
 
     def expert(self, index: int) -> PackedWeight:
-        """One matrix of a bank, as views."""
+        """Returns one matrix of a bank, as views."""
         data_bytes, scales = self.data.size // self.experts, None
         if self.scales is not None:
             each = self.scales.size // self.experts
@@ -101,7 +102,8 @@ class PackedWeight:
 
 @dataclass(frozen=True, eq=False)
 class RopeTable:
-    """cos and sin: (positions, rotary_dim / 2) float32, attention scaling factor already multiplied in."""
+    """cos and sin: (positions, rotary_dim / 2) float32. The attention scaling factor is already multiplied into both.
+    """
 
     cos: F32Array
     sin: F32Array
@@ -109,9 +111,9 @@ class RopeTable:
 
 @dataclass(frozen=True, eq=False)
 class KVLayer:
-    """K and V of one layer for all pages. data: (pages, kv_heads, numbers or bytes); see above.
+    """K and V of one layer for all pages. data: (pages, kv_heads, numbers or bytes), laid out as this module describes.
 
-    v_dim: the head size of V, 0 for that of K. is_latent: V is the first v_dim dimensions of K.
+    v_dim: the head size of V; 0 means that of K. is_latent: whether V is the first v_dim dimensions of K.
     """
 
     kind: KVKind
@@ -128,13 +130,13 @@ class KVLayer:
 
     @property
     def num_pages(self) -> int:
-        """Pages of the pool."""
+        """The number of pages in the layer."""
         return int(self.data.shape[0])
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionBatch:
-    """Which rows belong to which sequence and where its KV pages are.
+    """Which rows belong to which sequence, and where the sequence's KV pages are.
 
     Sequence s owns rows [row_starts[s], row_starts[s + 1]); its last row is at position context_tokens[s] - 1.
     row_starts: (S + 1,) int32. context_tokens: (S,) int32, these rows included. page_table: (S, max_pages) int32,
@@ -147,19 +149,19 @@ class AttentionBatch:
 
 
 def bf16_to_f32(bits: U16Array) -> F32Array:
-    """Widen bf16 bits to float32, exactly; any shape."""
+    """Widens bf16 bits to float32, exactly. Any shape is allowed."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
 def f32_to_bf16(values: F32Array) -> U16Array:
-    """Round float32 to the nearest bf16, ties to even; NaN stays NaN; any shape."""
+    """Rounds float32 to the nearest bf16, ties to even. NaN stays NaN. Any shape is allowed."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 
 def pack_floats(values: F32Array, weight_format: WeightFormat) -> U8Array:
-    """(rows, columns) float32 -> packed f32 or bf16 bytes."""
+    """Packs (rows, columns) float32 as f32 or bf16 bytes."""
     rows, columns = values.shape
     full = np.zeros((padded_rows(rows), weight_format.padded_columns(columns)), np.float32)
     full[:rows, :columns] = values
@@ -171,7 +173,7 @@ def pack_floats(values: F32Array, weight_format: WeightFormat) -> U8Array:
 
 
 def pack_columns(values: NDArray[np.int8]) -> U8Array:
-    """(rows, columns) int8 -> packed bytes of a format whose columns have scales."""
+    """Packs (rows, columns) int8 as the bytes of a format that has one scale for each column."""
     rows, columns = values.shape
     full = np.zeros((padded_rows(rows), columns), np.int8)
     full[:rows] = values
@@ -181,10 +183,8 @@ def pack_columns(values: NDArray[np.int8]) -> U8Array:
 def pack_integers(
     values: NDArray[np.int8], multipliers: U8Array | None, scales: U16Array, weight_format: WeightFormat
 ) -> tuple[U8Array, U16Array]:
-    """(rows, K) int8, (rows, K / 16) multipliers of int4, (rows, groups) bf16 scales -> packed data and scales.
-
-    K is a multiple of 64.
-    """
+    """Packs whole numbers, and returns the packed data and scales. values: (rows, K) int8, where K is a multiple of 64.
+    multipliers: (rows, K / 16) for int4. scales: (rows, groups) bf16."""
     rows, columns = values.shape
     offset = 128 if weight_format.kind is WeightKind.INT8 else 8
     full = np.full((padded_rows(rows), columns), offset, np.uint8)
@@ -202,9 +202,11 @@ def pack_integers(
 
 
 def nibbles_of(values: U8Array, together: int, runs: int) -> U8Array:
-    """(N, K') -> (P, K' / (2 runs together), runs * 64 * together): two runs of `together` values share their bytes.
+    """Packs (N, K') as (P, K' / (2 runs together), runs * 64 * together): two runs of `together` values share their
+    bytes.
 
-    values: C-contiguous, each below 16. `together` of them, 1 or 4, are one number here, for speed.
+    values: C-contiguous, each below 16. together: 1 or 4, the number of values that are handled as one number, for
+    speed.
     """
     rows, columns = values.shape
     numbers: NDArray[Any] = values.view(np.uint32 if together == 4 else np.uint8)
@@ -216,14 +218,14 @@ def nibbles_of(values: U8Array, together: int, runs: int) -> U8Array:
 
 
 def nibbles_to(packed: U8Array, together: int, runs: int) -> U8Array:
-    """The inverse of nibbles_of: (P, steps, bytes) -> (N, K')."""
+    """The inverse of nibbles_of: unpacks (P, steps, bytes) to (N, K')."""
     panels, steps, _ = packed.shape
     shaped = packed.reshape(panels, steps, runs, PANEL_ROWS, together).transpose(0, 3, 1, 2, 4)
     return np.stack((shaped & 15, shaped >> 4), axis=4).reshape(panels * PANEL_ROWS, -1)
 
 
 def unpack_integers(weight: PackedWeight) -> tuple[NDArray[np.int8], F32Array]:
-    """-> integers (rows, padded columns) int8 (int4: q times multiplier) and scales (rows, groups) float32."""
+    """Returns integers (rows, padded columns) int8 (for int4: q times multiplier) and scales (rows, groups) float32."""
     columns = weight.format.padded_columns(weight.columns)
     if weight.scales is None:
         raise ValueError("integer weights without scales")
@@ -250,14 +252,14 @@ def new_kv_layer(
     is_latent: bool = False,
     memory: DeviceMemory = HOST,
 ) -> KVLayer:
-    """A zeroed KV layer at a 64-byte boundary (on the host lazily backed: untouched pages cost no memory). See
-    KVLayer."""
+    """Makes a KV layer of zeros at a 64-byte boundary; see KVLayer. On the host, pages that were never touched cost no
+    memory."""
     head_bytes = kind.latent_bytes(head_dim) if is_latent else kind.token_bytes(head_dim, v_dim or head_dim)
     flat = memory.zeros(num_pages * kv_heads * PAGE_TOKENS * head_bytes)
     return KVLayer(kind, kv_heads, head_dim, paged(kind, flat, num_pages, kv_heads), v_dim, is_latent)
 
 
 def paged(kind: KVKind, flat: U8Array, num_pages: int, kv_heads: int) -> NDArray[np.float32] | U16Array | U8Array:
-    """The bytes of a pool as KVLayer.data."""
+    """Returns the bytes of a pool in the shape and dtype of KVLayer.data."""
     numbers = {KVKind.F32: np.float32, KVKind.BF16: np.uint16}.get(kind, np.uint8)
     return flat.view(numbers).reshape(num_pages, kv_heads, -1)

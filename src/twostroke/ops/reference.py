@@ -9,7 +9,8 @@ from twostroke.ops.registry import registry
 
 
 class ReferenceOps:
-    """Slow, clear, the law. `ops.rms_norm(out, x, weight, eps)` calls the reference of that op, and so on."""
+    """Runs every op by its reference, slowly. Its results define the ops. `ops.rms_norm(out, x, weight, eps)` calls the
+    reference of that op, and so on."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         op = registry().get(name)

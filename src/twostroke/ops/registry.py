@@ -1,4 +1,5 @@
-"""Every op, found in this folder and its sub-folders: a module that defines an `Op` named like itself."""
+"""Finds every op in this folder and its sub-folders. An op is in a module that defines an `Op` with the module's name.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +12,18 @@ from types import MappingProxyType, ModuleType
 from twostroke.ops.program.op import Op
 
 PASSES = "passes"
-"""The folder of what changes programs; it holds no op, and a start needs few of its modules."""
+"""The folder of the modules that change programs. It holds no op, and a start needs few of its modules."""
 
 
 @cache
 def registry() -> Mapping[str, type[Op]]:
-    """Ops by name, in the order of their names. All their modules are imported."""
+    """Returns all ops by name, in the order of their names. All their modules are imported."""
     found = {name: op for name in sorted(op_modules()) if (op := op_named(name)) is not None}
     return MappingProxyType(found)
 
 
 def op_named(name: str) -> type[Op] | None:
-    """The op of a name, None where there is none. Its module is imported and no other."""
+    """Returns the op called `name`, or None where there is none. Only its own module is imported."""
     home = op_modules().get(name)
     if home is None:
         return None
@@ -34,13 +35,14 @@ def op_named(name: str) -> type[Op] | None:
 
 @cache
 def op_modules() -> Mapping[str, str]:
-    """Name of a module -> its full name. Ops are named like their modules; a few modules define none."""
+    """Returns the full name of each module by its last part. Ops have the names of their modules; a few modules define
+    none."""
     folder = importlib.import_module(__name__.rpartition(".")[0])
     return {name.rpartition(".")[2]: name for name in _modules(folder)}
 
 
 def _modules(folder: ModuleType) -> Iterator[str]:
-    """The full names of a folder's modules and of those in its sub-folders, but `passes`."""
+    """Yields the full names of the modules in a folder and its sub-folders, without `passes`."""
     for info in pkgutil.iter_modules(folder.__path__, f"{folder.__name__}."):
         if not info.ispkg:
             yield info.name

@@ -1,9 +1,10 @@
-"""Rotation of columns: each 64 are multiplied by a Hadamard matrix before they are rounded.
+"""Rotation of columns: each block of 64 columns is multiplied by a Hadamard matrix before it is rounded.
 
 H has order 64; its element (i, j) is -1 where i and j share an odd number of bits, else 1. H @ H is 64 times the
-identity. The columns of weights are multiplied by H / 64 when they are packed. Those of activations are multiplied by H
-before they are rounded to int8, so that the product stays the same. One large number is spread over the 64, and the
-scale of the others falls (QuaRot; Ashkboos et al. 2024). A last block that is shorter is filled up with zeros.
+identity. The columns of weights are multiplied by H / 64 when they are packed. The columns of activations are
+multiplied by H before they are rounded to int8, so that the product stays the same. One large number is spread over the
+64 columns, so the scale for the others becomes smaller (QuaRot; Ashkboos et al. 2024). A last block that is shorter is
+filled up with zeros.
 
 All arithmetic is float32: elements 1, 2, 4, 8, 16 and then 32 apart become their sum and their difference.
 """
@@ -14,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROTATED_COLUMNS = 64
-"""Columns of a block. A step of packed weights, so that every matrix is padded to whole blocks anyway."""
+"""The number of columns of a block. It is a step of packed weights, so every matrix is padded to whole blocks anyway.
+"""
 
 F32Array = NDArray[np.float32]
 
 
 def rotated_columns(x: F32Array) -> F32Array:
-    """x (N, K) float32 -> x @ H, block by block: (N, K rounded up to whole blocks)."""
+    """Returns x @ H, block by block: (N, K rounded up to whole blocks). x: (N, K) float32."""
     rows, columns = x.shape
     blocks = np.zeros((rows, -(-columns // ROTATED_COLUMNS), ROTATED_COLUMNS), np.float32)
     blocks.reshape(rows, -1)[:, :columns] = x
@@ -28,7 +30,7 @@ def rotated_columns(x: F32Array) -> F32Array:
 
 
 def times_hadamard(blocks: F32Array) -> F32Array:
-    """blocks (..., n) float32, n a power of two -> each times the Hadamard matrix of order n."""
+    """Returns each block times the Hadamard matrix of order n. blocks: (..., n) float32, n a power of two."""
     shape, half = blocks.shape, 1
     with np.errstate(invalid="ignore", over="ignore"):  # a block with an infinity becomes NaN
         while half < shape[-1]:
@@ -39,5 +41,5 @@ def times_hadamard(blocks: F32Array) -> F32Array:
 
 
 def rotated_weights(values: F32Array) -> F32Array:
-    """values (N, K) float32 -> values @ H / 64: what activations that were rotated are multiplied by."""
+    """Returns values @ H / 64, the matrix by which rotated activations are multiplied. values: (N, K) float32."""
     return rotated_columns(values) * np.float32(1 / ROTATED_COLUMNS)

@@ -1,4 +1,4 @@
-"""StepMemory: the arrays of what a program reads and writes, each at one place for as long as the model runs."""
+"""StepMemory: the arrays that a program reads and writes. Each stays at one place for as long as the model runs."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 
 def layer_of(cache: PagedKV, kv_kind: KVKind, num_pages: int, device: DeviceMemory = HOST) -> KVLayer:
-    """The pages of one layer."""
+    """Makes the pages of one layer."""
     latent = isinstance(cache, LatentKV)
     sizes = (cache.kv_heads, cache.head_dim, cache.v_dim)
     return new_kv_layer(kv_kind, num_pages, *sizes, is_latent=latent, memory=device)
 
 
 def page_table_bytes(context_tokens: int, max_sequences: int) -> int:
-    """The most that the table of pages of a step takes: one int32 for each page of each sequence."""
+    """Returns the largest number of bytes of a step's page table: one int32 for each page of each sequence."""
     return -(-context_tokens // PAGE_TOKENS) * max_sequences * 4
 
 
 class StepSizes(NamedTuple):
-    """What one step decides: its rows, its sequences, and the rows that need logits. first: the row with which it
-    begins, where it computes a block of rows (`Program.cuts`)."""
+    """The sizes of one step: its rows, its sequences, and the rows that need logits. first: the first row, where the
+    step computes a block of rows (`Program.cuts`)."""
 
     tokens: int
     sequences: int
@@ -72,10 +72,10 @@ class StepSizes(NamedTuple):
 
 
 class MemorySizes(Struct, frozen=True):
-    """num_pages: the pages in the pool of each page group, in the order of `program.cache_groups`, or one number for
-    all of them. context_tokens: the longest sequence. state_slots: places for states of sequences and for their copies.
-    The others are limits of one step. groups: the page groups of the plans that this program has; None for all.
-    """
+    """num_pages: the number of pages in the pool of each page group, in the order of `program.cache_groups`, or one
+    number for all groups. context_tokens: the longest sequence. state_slots: the number of places for states of
+    sequences and for their copies. The other sizes are limits of one step. groups: the page groups of the plans that
+    this program has; None for all."""
 
     num_pages: int | tuple[int, ...]
     context_tokens: int
@@ -87,25 +87,23 @@ class MemorySizes(Struct, frozen=True):
 
     @property
     def max_logit_rows(self) -> int:
-        """Rows of a step that need logits."""
+        """The largest number of rows of a step that need logits."""
         return min(self.max_step_tokens, self.max_sequences + self.max_draft_tokens)
 
     def pages_of(self, group: int) -> int:
-        """Pages of one group's pool."""
+        """Returns the number of pages in one group's pool."""
         return self.num_pages if isinstance(self.num_pages, int) else self.num_pages[group]
 
     @property
     def max_pages(self) -> int:
-        """Entries of a sequence's page table."""
+        """The number of entries of a sequence's page table."""
         return -(-self.context_tokens // PAGE_TOKENS)
 
 
 class GroupInputs(Struct, frozen=True, eq=False):
-    """What a step says of one page group: slots (T,), page * PAGE_TOKENS + offset of each row, and the page tables.
-
-    The row starts and the contexts of all groups are the same arrays. written: the table that each row of the page
-    tables holds, where the writer keeps it.
-    """
+    """The inputs of a step for one page group. slots: (T,), page * PAGE_TOKENS + offset of each row. batch: the page
+    tables; the row starts and the contexts of all groups are the same arrays. written: for each row of the page tables
+    the table that was written there, where the writer keeps it."""
 
     slots: I32Array
     batch: AttentionBatch
@@ -113,15 +111,15 @@ class GroupInputs(Struct, frozen=True, eq=False):
 
 
 class StepMemory:
-    """The arrays. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and the inputs of
-    each page group are filled before each step. `slots` and `batch` are the first group's; there is one even where no
-    layer has pages. has_types: does the program read token_types? row_marks: the marks of rows that are given from
-    outside. row_ends: see ops/attention/span_attention.py. row_numbers: 0, 1, 2 and so on. These three are empty where
-    the program reads none of them. row_turns: tables whose rows are those of the step; they are written before each
-    step.
+    """The arrays of a program. token_ids, positions, token_types, adapters (T,), state_slots (S,), logit_rows (R,) and
+    the inputs of each page group are filled before each step. `slots` and `batch` are those of the first group, which
+    exists even where no layer has pages. has_types: whether the program reads token_types. row_marks: the marks of rows
+    that are given from outside. row_ends: see ops/attention/span_attention.py. row_numbers: 0, 1, 2 and so on. These
+    three are empty where the program reads none of them. row_turns: tables whose rows are those of the step; they are
+    written before each step.
 
-    device: where values, caches and tables lie; matrices and vectors are there already. What is filled before a step is
-    in the host's memory, one block of it (`inputs`), page tables last.
+    device: the memory in which values, caches and tables lie; matrices and vectors are there already. The arrays that
+    are filled before a step are in one block of the host's memory (`inputs`), with page tables last.
     """
 
     def __init__(
@@ -176,11 +174,11 @@ class StepMemory:
         self._largest = StepSizes(sizes.max_step_tokens, sizes.max_sequences, sizes.max_logit_rows)
 
     def _rates(self, rope: Rope) -> F32Array | None:
-        """The learned numbers of a table, in the host's memory."""
+        """Returns the learned numbers of a table, in the host's memory; None without them."""
         return None if rope.rates is None else self._device.get(self._vectors[rope.rates.key])
 
     def used_input_bytes(self, sizes: StepSizes) -> int:
-        """How many bytes from the beginning of the inputs' block a step of these sizes may read."""
+        """Returns how many bytes a step of these sizes may read, from the beginning of the inputs' block."""
         return self._tables_at + sizes.sequences * self.sizes.max_pages * 4
 
     @property
@@ -203,7 +201,8 @@ class StepMemory:
         return self.page_inputs[0].batch
 
     def copy_states(self, copies: Iterable[tuple[int, int]]) -> None:
-        """All states of slot `from` to slot `to`, in order; from -1 sets the slot to zero."""
+        """Copies all states from one slot to another, for each (from, to) in order. A `from` of -1 sets the slot to
+        zero."""
         for source, target in copies:
             if source < 0:
                 self._device.clear_row(self._states, target)
@@ -211,7 +210,8 @@ class StepMemory:
                 self._device.copy_row(self._states, source, target)
 
     def copy_pages(self, copies: Iterable[tuple[int, int, int]]) -> None:
-        """K and V of every layer of a page group, (group, from page, to page) in order."""
+        """Copies K and V of every layer of a page group, for each (group, from page, to page) in order. Groups that
+        this program does not have are skipped."""
         own = self.sizes.groups
         for group, source, target in copies:
             if own is not None and group not in own:
@@ -220,12 +220,13 @@ class StepMemory:
                 self._device.copy_row(layer.data, source, target)
 
     def tables(self, planned: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-        """The page tables of a sequence that belong to this program's page groups."""
+        """Returns the page tables of a sequence that belong to this program's page groups."""
         own = self.sizes.groups
         return planned if own is None else [planned[group] for group in own]
 
     def choose_logit_rows(self, rows: Sequence[int] | I32Array) -> None:
-        """The rows of the step that need logits (R,); the adapters of all rows are written."""
+        """Writes the numbers (R,) of the step's rows that need logits, and their adapters. The adapters of all rows
+        must be written before."""
         self.logit_rows[: len(rows)] = rows
         if self.has_adapters:
             self.logit_adapters[: len(rows)] = self.adapters[self.logit_rows[: len(rows)]]
@@ -237,11 +238,11 @@ class StepMemory:
 
     @property
     def has_states(self) -> bool:
-        """Do sequences keep states?"""
+        """Whether sequences keep states."""
         return bool(self._state_of)
 
     def value(self, value: Value, sizes: StepSizes) -> F32Array:
-        """The rows of a value in a step of these sizes, a view into the arena."""
+        """Returns the rows of a value in a step of these sizes, as a view into the arena."""
         root, rows, at = value.root, sizes.logit_rows, self._placement.offsets[value.root]
         if value.rows is Size.TOKENS:
             rows, at = sizes.tokens, at + 4 * sizes.first * root.width
@@ -249,20 +250,21 @@ class StepMemory:
         return whole[:, value.offset : value.offset + value.width].reshape(rows, *value.shape)
 
     def numbers(self, value: Value, sizes: StepSizes) -> F32Array:
-        """The rows of a value to be read here, until the next step: a view, or a copy of what lies on a device."""
+        """Returns the rows of a value, readable in this process until the next step. It is a view, or a copy of rows on
+        a device."""
         found: F32Array = self._device.get(self.value(value, sizes))
         return found
 
     def fill(self, value: Value, sizes: StepSizes, rows: F32Array) -> None:
-        """Write the rows of a value of the program's inputs, which is contiguous."""
+        """Writes the rows of a value that the program is given. The value is contiguous."""
         self._device.write(self.value(value, sizes), rows)
 
     def fill_rows(self, value: Value, sizes: StepSizes, rows: F32Array, first: int) -> None:
-        """Write some rows of such a value, from row `first` on."""
+        """Writes some rows of a value that the program is given, from row `first` on."""
         self._device.write(self.value(value, sizes)[first : first + len(rows)], rows)
 
     def operands(self, call: Op, sizes: StepSizes | None = None) -> tuple[Any, ...]:
-        """What a call's operands are in a step of these sizes; of the largest step where none are given."""
+        """Returns a call's operands in a step of these sizes. Without sizes they are those of the largest step."""
         items = call.operands()
         # A call that has pages, the place of new K and V and sequences means those of the pages' group.
         group = next((self._group_of[item] for item in items if isinstance(item, Cache) and item in self._group_of), 0)
@@ -290,12 +292,12 @@ class StepMemory:
 
 
 def _inputs_of(program: Program) -> set[Indices]:
-    """The inputs of a step that the program's calls read."""
+    """Returns the inputs of a step that the program's calls read."""
     return {item for call in program.calls for item in call.operands() if isinstance(item, Indices)}
 
 
 def _first(batch: AttentionBatch, count: int) -> AttentionBatch:
-    """The first `count` sequences of the batch."""
+    """Returns the part of the batch with its first `count` sequences."""
     return AttentionBatch(batch.row_starts[: count + 1], batch.context_tokens[:count], batch.page_table[:count])
 
 
@@ -305,10 +307,9 @@ def _count(sizes: StepSizes, size: Size) -> int:
 
 
 def _state_arrays(program: Program, slots: int, device: DeviceMemory) -> tuple[F32Array, dict[StateCache, F32Array]]:
-    """One array (slots, numbers of all states), and of each state its part (slots, elements), from a cache line on.
-
-    All that a sequence keeps lies together, so that a copy is one piece of memory. Untouched slots cost no memory.
-    """
+    """Makes one array (slots, numbers of all states), and for each state a view of its part (slots, elements), which
+    begins at a cache line. The states of a sequence lie together, so that a copy is one piece of memory. Untouched
+    slots cost no memory."""
     firsts: dict[StateCache, int] = {}
     total, line = 0, LINE_BYTES // 4
     for state in program.states():
@@ -323,7 +324,7 @@ def _on(device: DeviceMemory, table: RopeTable) -> RopeTable:
 
 
 def _input_block(device: DeviceMemory, shapes: list[tuple[int, ...]]) -> tuple[U8Array, list[I32Array]]:
-    """One block, and its parts of these shapes one after the other, each from a cache line on."""
+    """Makes one block of memory, and returns it with its parts of these shapes. Each part begins at a cache line."""
     sizes = [-(-4 * math.prod(shape) // LINE_BYTES) * LINE_BYTES for shape in shapes]
     block, firsts = device.inputs(sum(sizes)), itertools.accumulate(sizes, initial=0)
     return block, [

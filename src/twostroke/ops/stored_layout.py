@@ -4,17 +4,17 @@
 
 Panels of 64 rows; a panel is groups of 256 columns (the last may be shorter), each in one piece:
 
-    FLAT8, FLAT8_MIN    scales (columns / 32, 64) float16; of _MIN as many minima, float16; then codes
+    FLAT8, FLAT8_MIN    scales (columns / 32, 64) float16; for _MIN as many minima, float16; then codes
     FLAT4               scales (columns / 32, 64) float16, then nibbles: code + 8
     FLAT4_MIN           as FLAT8_MIN, then nibbles: the code
-    FLAT4_IQ            as FLAT4, the nibbles: where the code is in IQ4_CODES. SUPER4_IQ: scales (64) float16,
+    FLAT4_IQ            as FLAT4, each nibble the code's index in IQ4_CODES. SUPER4_IQ: scales (64) float16,
                         multipliers (8, 64) int8, then such nibbles
-    FLAT5, FLAT5_MIN    scales of FLAT8 and FLAT8_MIN; then blocks of 32 columns: the fifth bits, then nibbles: of
-                        FLAT5 the code + 16, of _MIN the code
-    SUPER8, SUPER8_MIN  scales (64) float16; of _MIN minimum scales (64) float16; multipliers (16, 64) int8; of _MIN
+    FLAT5, FLAT5_MIN    scales of FLAT8 and FLAT8_MIN; then blocks of 32 columns: the fifth bits, then nibbles:
+                        for FLAT5 the code + 16, for _MIN the code
+    SUPER8, SUPER8_MIN  scales (64) float16; for _MIN minimum scales (64) float16; multipliers (16, 64) int8; for _MIN
                         minima (16, 64) uint8; then codes
     SUPER4_MIN          the same with 8 multipliers and 8 minima for 32 columns each; then nibbles: the code
-    SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16: as SUPER8_MIN, then nibbles: the code
+    SUPER4_16           as SUPER8, then nibbles: code + 8. SUPER4_MIN_16 like SUPER8_MIN, then nibbles: the code
     SUPER2, SUPER2_MIN  as SUPER8 and SUPER8_MIN; then blocks of 16 columns: the two bits of the code + 1, of _MIN of
                         the code, as high bits lie
     SUPER3              as SUPER8; then blocks of 16 columns: the two low bits of the code + 4, as high bits lie; then
@@ -67,14 +67,14 @@ _OFFSETS = {
 
 
 _THIRD_PLACES = np.arange(4, dtype=np.uint16)[:, None] + 4 * np.arange(4, dtype=np.uint16)
-"""[q, i]: which bit of 16 is the third one of column 4 q + i."""
+"""The element [q, i] is the number of the bit, of 16, that holds the third bit of column 4 q + i."""
 
 
 class StoredValues(Struct, frozen=True, eq=False):
     """n blocks (or rows) of `codes.shape[1]` elements.
 
-    codes: (n, elements). scales: (n, a) float32. multipliers: (n, b), b a multiple of a; None for ones.
-    minimum_scales: (n, a), None for no minimum; minima (n, b), not negative; None for ones.
+    codes: (n, elements). scales: (n, a) float32. multipliers: (n, b), where b is a multiple of a; None means ones.
+    minimum_scales: (n, a); None means no minimum. minima: (n, b), not negative; None means ones.
     """
 
     codes: I8Array
@@ -84,15 +84,15 @@ class StoredValues(Struct, frozen=True, eq=False):
     minima: I16Array | None = None
 
     def steps(self) -> F32Array:
-        """(n, groups): what the codes of each group are multiplied by."""
+        """Returns the factors (n, groups) by which the codes of each group are multiplied."""
         return _times(self.scales, self.multipliers)
 
     def offsets(self) -> F32Array | None:
-        """(n, groups): what is taken off in each group."""
+        """Returns the numbers (n, groups) that are subtracted in each group; None without minima."""
         return None if self.minimum_scales is None else _times(self.minimum_scales, self.minima)
 
     def values(self) -> F32Array:
-        """(n, elements) float32."""
+        """Returns the values, (n, elements) float32."""
         steps, offsets = self.steps(), self.offsets()
         grouped = self.codes.reshape(*steps.shape, -1).astype(np.float32)
         grouped *= steps[:, :, None]
@@ -101,7 +101,7 @@ class StoredValues(Struct, frozen=True, eq=False):
         return grouped.reshape(self.codes.shape)
 
     def scaled(self, factor: float) -> StoredValues:
-        """All values times a factor."""
+        """Returns all values times a factor."""
         if factor == 1.0:
             return self
         minima = None if self.minimum_scales is None else self.minimum_scales * np.float32(factor)
@@ -109,7 +109,7 @@ class StoredValues(Struct, frozen=True, eq=False):
 
     @staticmethod
     def joined(pieces: Sequence[StoredValues]) -> StoredValues:
-        """Rows one below the other, of pieces that have the same parts."""
+        """Returns the rows of all pieces, one piece below the other. The pieces have the same parts."""
 
         def below(parts: list[Any]) -> Any:
             return None if parts[0] is None else np.concatenate(parts)
@@ -123,7 +123,7 @@ class StoredValues(Struct, frozen=True, eq=False):
         )
 
     def by_rows(self, rows: int) -> StoredValues:
-        """Blocks one after the other as rows of them."""
+        """Returns blocks that lie one after the other as `rows` rows of blocks."""
 
         def shaped(part: Any) -> Any:
             return None if part is None else part.reshape(rows, -1)
@@ -145,20 +145,18 @@ def _times(scales: F32Array, whole: I16Array | None) -> F32Array:
 
 
 def scale_columns(kind: WeightKind) -> int:
-    """Columns that share a scale."""
+    """Returns how many columns share a scale."""
     return STORED_GROUP if kind.is_super else kind.step_columns
 
 
 def holds_columns(kind: WeightKind, columns: int) -> bool:
-    """Whether rows of this many columns can be of this kind."""
+    """Returns whether rows of `columns` columns can be of this kind."""
     return columns % scale_columns(kind) == 0
 
 
 def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
-    """The rows' values with just the parts that the kind has: its own width of steps, zeros for minima that are absent.
-
-    Raises ValueError for what the kind cannot hold.
-    """
+    """Returns the rows' values with exactly the parts that the kind has: steps of its own width, and zeros for minima
+    that are absent. Raises ValueError for values that the kind cannot hold."""
     columns, wide = rows.codes.shape[1], scale_columns(kind)
     same = 1 if kind.is_super else columns // rows.scales.shape[1] // wide  # steps that share a scale of the file
     if (
@@ -185,8 +183,8 @@ def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
 
 
 def pack_stored(rows: StoredValues, weight_format: WeightFormat, width: int | None = None) -> U8Array:
-    """Rows of a matrix, or of whole panels of it -> packed bytes. width: the matrix's columns, where the rows go on
-    with zeros to the end of a group. Raises ValueError for what the kind cannot hold."""
+    """Packs rows of a matrix, or of whole panels of it, as bytes. width: the matrix's columns, where the rows are
+    continued with zeros to the end of a group. Raises ValueError for values that the kind cannot hold."""
     kind = weight_format.kind
     rows = canonical(rows, kind)
     count, columns = rows.codes.shape
@@ -234,19 +232,21 @@ def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
 
 
 def code_offset(kind: WeightKind) -> int:
-    """What is added to a code of the kind before it is packed, so that no packed number is negative."""
+    """Returns the number that is added to a code of the kind before it is packed, so that no packed number is negative.
+    """
     if kind.code_bits == 8:
         return 128
     return _OFFSETS.get(kind, 0)
 
 
 def _block_columns(kind: WeightKind) -> int:
-    """Columns whose high bits fill one plane: 8 bits of a byte, `high_bits` for each of its columns, 4 bytes a row."""
+    """Returns how many columns fill one plane with their high bits. A plane has 4 bytes for each row, and each column
+    takes `high_bits` bits."""
     return 32 // kind.high_bits
 
 
 def _planes_of(high: U8Array, kind: WeightKind) -> U8Array:
-    """(N, K') high bits, C-contiguous -> (P, blocks, 256): (64, 4) bytes of each panel and block."""
+    """Packs (N, K') high bits, C-contiguous, as (P, blocks, 256): (64, 4) bytes of each panel and block."""
     quads = high.view(np.uint32).reshape(len(high) // PANEL_ROWS, PANEL_ROWS, -1, 8 // kind.high_bits)
     planes = quads[..., 0].copy()
     for index in range(1, quads.shape[3]):
@@ -265,7 +265,8 @@ def _planes_to(planes: U8Array, kind: WeightKind) -> U8Array:
 
 
 def _thirds_of(full: U8Array) -> U8Array:
-    """(N, K') codes -> (P, blocks, 128): for each panel and each 16 columns, 64 numbers of 16 bits."""
+    """Packs the third bits of (N, K') codes as (P, blocks, 128): for each panel and each 16 columns, 64 numbers of 16
+    bits."""
     bits = (full >> np.uint8(2)).reshape(len(full) // PANEL_ROWS, PANEL_ROWS, -1, 4, 4).astype(np.uint16)
     words = np.bitwise_or.reduce(bits << _THIRD_PLACES, axis=(3, 4)).transpose(0, 2, 1)
     return np.ascontiguousarray(words).view(np.uint8)
@@ -279,7 +280,7 @@ def _thirds_to(planes: U8Array) -> U8Array:
 
 
 def _finer(rows: StoredValues, times: int) -> StoredValues:
-    """Each scale and minimum of a flat kind as many times."""
+    """Returns rows of a flat kind in which each scale and minimum is repeated `times` times."""
     least = rows.minimum_scales
     return StoredValues(
         rows.codes,
@@ -301,7 +302,8 @@ def _spread(whole: I16Array, units: int) -> I16Array:
 
 
 def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
-    """(rows, <= units) -> (panels, units, bytes): 64 rows side by side; zeros where there is nothing."""
+    """Packs (rows, <= units) as (panels, units, bytes), where 64 rows are neighbours. Missing rows and units are zeros.
+    """
     full = np.zeros((padded_rows(len(values)), units), values.dtype)
     full[: len(values), : values.shape[1]] = values[:, :units]
     lanes = np.ascontiguousarray(full.reshape(-1, PANEL_ROWS, units).transpose(0, 2, 1))
@@ -309,7 +311,7 @@ def _lanes(values: NDArray[np.generic], units: int) -> U8Array:
 
 
 def stored_values(weight: PackedWeight) -> StoredValues:
-    """Packed bytes -> rows, with padded columns, of super kinds to the end of a group."""
+    """Unpacks bytes as rows with padded columns. Rows of super kinds go to the end of a group."""
     kind, padded = weight.format.kind, weight.format.padded_columns(weight.columns)
     panels = padded_rows(weight.rows) // PANEL_ROWS
     sub, kinds = kind.step_columns, 2 if kind.has_minimum else 1
@@ -364,23 +366,21 @@ def stored_values(weight: PackedWeight) -> StoredValues:
 
 
 def _to_the_end(part: Any, padded: int) -> Any:
-    """A part of `padded` columns with zeros in those that the last group lacks."""
+    """Returns a part of `padded` columns, continued with zeros for the columns that the last group lacks."""
     missing = part.shape[1] * (-padded % STORED_GROUP) // padded
     return np.pad(part, ((0, 0), (0, missing)))
 
 
 def _meant(packed: I16Array, kind: WeightKind) -> I8Array:
-    """Codes, of what stands for them in packed bytes."""
+    """Returns the codes that the packed numbers stand for."""
     if kind.is_e2m1 or kind.is_iq4:
         return (E2M1_CODES if kind.is_e2m1 else IQ4_CODES)[packed]
     return (packed - code_offset(kind)).astype(np.int8)
 
 
 def stored_product(x_q: I8Array, x_scales: F32Array, weight: PackedWeight) -> F32Array:
-    """x_q (T, padded columns), x_scales (T, one for each `activation_columns`) -> (T, rows), see the module.
-
-    Products are rounded before they are added: numpy has no fma.
-    """
+    """Returns the product (T, rows), see the module. x_q: (T, padded columns). x_scales: (T, one for each
+    `activation_columns`). Products are rounded before they are added, because NumPy has no fma."""
     values = stored_values(weight)
     steps, offsets = values.steps(), values.offsets()
     sub, wide = values.codes.shape[1] // steps.shape[1], weight.format.activation_columns

@@ -1,4 +1,4 @@
-"""What a packed matrix stands for, as float32: the NumPy definition of every weight format."""
+"""Unpacks matrices to float32: the NumPy definition of every weight format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from twostroke.types.spec.formats import PANEL_ROWS, WeightKind
 
 
 def unpack(weight: PackedWeight) -> F32Array:
-    """-> (rows, columns) float32, what the packed matrix stands for."""
+    """Returns the values of a packed matrix, (rows, columns) float32."""
     columns = weight.format.padded_columns(weight.columns)
     if weight.format.kind is WeightKind.F32:
         panels = weight.data.view(np.float32).reshape(-1, columns, PANEL_ROWS).transpose(0, 2, 1)

@@ -1,4 +1,4 @@
-"""A draft layer as an executor of plans: it reads the model's hidden states where they are known.
+"""A draft layer as an executor of plans. It reads the model's hidden states at the positions where they are known.
 
 Position t of a plan holds the token t + 1 of the text, and reads the hidden state at t.
 """
@@ -21,13 +21,14 @@ from twostroke.types.request import Request
 from twostroke.types.result import SampledToken, StepResult
 
 KEPT_BYTES = 64 << 20
-"""The most bytes of hidden states that nothing has read yet. Beyond it, those of the oldest request are dropped."""
+"""The most bytes of hidden states that wait to be read. Beyond it, the states of the oldest request are dropped."""
 
 
 class HiddenHistory:
-    """Satisfies StepReader: the hidden states of known positions, until they are taken.
+    """Keeps the hidden states of known positions until they are taken; satisfies StepReader.
 
-    values: each (T, D) of a step; they are kept side by side. wants: whether a request's are kept.
+    values: hidden states (T, D) of a step; the arrays of all values are joined along D. wants: returns whether a
+    request's states are kept.
     """
 
     def __init__(self, memory: StepMemory, values: Sequence[Value], wants: Callable[[Request], bool]) -> None:
@@ -36,7 +37,8 @@ class HiddenHistory:
         self.num_bytes = 0
 
     def read(self, plan: Plan, sizes: StepSizes, sampled: Mapping[str, Sequence[SampledToken]]) -> None:
-        """See StepReader. Positions of guesses count as far as the guesses were right."""
+        """Keeps the hidden states of a step. Positions of guesses are kept as far as the guesses were right. See
+        StepReader."""
         found: list[F32Array] = []
         begin = 0
         for sequence in plan.sequences:
@@ -53,10 +55,10 @@ class HiddenHistory:
             self.forget(next(iter(self._kept)))
 
     def take(self, request_id: str, start: int, out: F32Array) -> None:
-        """Take the hidden states of positions from `start` on into `out` (count, all widths).
+        """Copies the hidden states of positions from `start` on into `out` (count, all widths), and forgets them.
 
-        Positions that were not computed give zeros, as in a prefix that was shared. Those taken, and all before them,
-        are forgotten.
+        Positions that were not computed give zeros, as in a prefix that was shared. The states of all positions before
+        them are forgotten too.
         """
         out[...] = 0.0
         left: list[tuple[int, F32Array]] = []
@@ -75,15 +77,16 @@ class HiddenHistory:
             self._kept.pop(request_id, None)
 
     def forget(self, request_id: str) -> None:
-        """The request has ended; an unknown id changes nothing."""
+        """Forgets a request that has ended. An unknown id changes nothing."""
         self.num_bytes -= sum(rows.nbytes for _, rows in self._kept.pop(request_id, ()))
 
 
 class AheadExecutor:
-    """Satisfies `speculate.draft.DraftExecutor`. width: how many numbers the history keeps of a position.
+    """Runs a draft layer; satisfies `speculate.draft.DraftExecutor`. width: how many numbers the history keeps for each
+    position.
 
-    enter: makes hidden states (T, D), its first argument, which lies where the layer reads it, of what the history
-    keeps (T, width).
+    enter: a function (out, rows) that makes the hidden states that the layer reads. out: (T, D), in the layer's memory.
+    rows: (T, width), from the history.
     """
 
     def __init__(
@@ -100,8 +103,8 @@ class AheadExecutor:
         self._own: dict[str, F32Array] = {}
 
     def execute(self, plan: Plan) -> StepResult:
-        """A plan of sequences of one role. PREFILL: positions whose hidden states the model has computed. DECODE:
-        guesses after the layer's own."""
+        """Runs a plan of sequences of one role. PREFILL: positions whose hidden states the model has computed. DECODE:
+        guesses that follow the layer's own guesses."""
         sizes = StepSizes(plan.num_tokens, len(plan.sequences), sum(each.sampled_rows for each in plan.sequences))
         if plan.sequences[0].role is Role.PREFILL:
             self._enter(self._memory.value(self._made.states, sizes), self._taken(plan))
@@ -117,7 +120,7 @@ class AheadExecutor:
         return result
 
     def _taken(self, plan: Plan) -> F32Array:
-        """What the history has of all rows, which forgets it."""
+        """Returns the history's numbers for all rows of a plan. The history forgets them."""
         rows, end = np.empty((plan.num_tokens, self._width), np.float32), 0
         for each in plan.sequences:
             begin, end = end, end + each.num_tokens
@@ -126,7 +129,8 @@ class AheadExecutor:
 
 
 def native_call(ops: Any, name: str, operands: Sequence[Any]) -> Callable[[F32Array, F32Array], None]:
-    """An op of a result and an input. operands: those after both."""
+    """Returns a function (out, rows) that calls an op with a result and an input. operands: the op's operands after
+    these two."""
 
     def call(out: F32Array, rows: F32Array) -> None:
         getattr(ops, name)(out, rows, *operands)

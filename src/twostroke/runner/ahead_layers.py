@@ -1,12 +1,13 @@
 """An executor of plans for several draft layers, each of which is used once in turn.
 
-Layer k reads at position t of a plan the token t + 1 + k of the text and what layer k - 1 made of the position. So it
-reads the same rows as the first layer, which begins at hidden states of the model. The first pass of a call runs the
-first layer; each further pass runs the next one over the same rows, with one more guess at their end. A layer that
-was not reached, because fewer guesses were wanted, reads its rows at the beginning of the next call.
+Layer k reads at position t of a plan the token t + 1 + k of the text, and the result of layer k - 1 for that position.
+So it reads the same rows as the first layer, which begins at hidden states of the model. The first pass of a call runs
+the first layer. Each further pass runs the next layer over the same rows, with one more guess at their end. A layer
+that was not reached, because fewer guesses were wanted, reads its rows at the beginning of the next call.
 
-Rows at the end of the text depend on guesses, those of the last layer as many as there are further layers. They are
-read again by the next call, whose plan must begin that many positions before the known text's end was.
+Rows at the end of the text depend on guesses. In the last layer there are as many such rows as there are further
+layers. The next call reads these rows again, so its plan must begin that many positions before the end of the text that
+was known.
 
 Source: DeepSeek-V3, section 2.2 (DeepSeek-AI 2024); transformers' MtpModel.
 """
@@ -29,7 +30,8 @@ from twostroke.types.result import StepResult
 
 
 class BoundLayer(NamedTuple):
-    """states, rows: what the layer reads and makes of each row; see AheadProgram."""
+    """A layer bound to its memory. states, rows: the values that the layer reads and makes for each row; see
+    AheadProgram."""
 
     runner: ModelRunner
     memory: StepMemory
@@ -39,8 +41,8 @@ class BoundLayer(NamedTuple):
 
 @dataclass(slots=True)
 class _Reading:
-    """Rows of one sequence, from position `start` on. layer: the next one that reads them. states: what it reads,
-    (rows, D). tail: the model's hidden states of the last rows, of positions from tail_start on."""
+    """The rows of one sequence, from position `start` on. layer: the next layer that reads them. states: the numbers
+    that this layer reads, (rows, D). tail: the model's hidden states of the last rows, from position tail_start on."""
 
     start: int
     layer: int
@@ -49,7 +51,8 @@ class _Reading:
     tail_start: int
 
     def stop_at(self, position: int) -> None:
-        """The next call reads from there on; all rows are given up where it leaves a gap or begins before them."""
+        """Keeps only the rows before `position`, from which the next call reads. No row is kept where that leaves a gap
+        or where the call begins before all rows."""
         kept = position - self.start
         self.states = self.states[: kept if 0 < kept <= len(self.states) else 0]
 
@@ -58,8 +61,8 @@ _Open = tuple[_Reading, PlannedSequence]
 
 
 class LayersExecutor:
-    """Satisfies `speculate.draft.DraftExecutor`. layers: two or more, in order. max_rows: the most rows of a step of a
-    layer.
+    """Runs several draft layers; satisfies `speculate.draft.DraftExecutor`. layers: two or more, in order. max_rows:
+    the most rows of a step of a layer.
 
     width, enter: see AheadExecutor.
     """
@@ -78,8 +81,8 @@ class LayersExecutor:
         self._readings: dict[str, _Reading] = {}
 
     def execute(self, plan: Plan) -> StepResult:
-        """A plan of sequences of one role. PREFILL: positions whose hidden states the model has computed, or those that
-        must be read again. DECODE: the guess of the next layer."""
+        """Runs a plan of sequences of one role. PREFILL: positions whose hidden states the model has computed, or
+        positions that must be read again. DECODE: the guess of the next layer."""
         names = [each.request.request_id for each in plan.sequences]
         if plan.sequences[0].role is Role.DECODE:
             return self._run_next([self._readings[name] for name in names], plan.sequences, samples=True)
@@ -92,12 +95,12 @@ class LayersExecutor:
         return result
 
     def forget(self, request_id: str) -> None:
-        """The request has ended; an unknown id changes nothing."""
+        """Forgets a request that has ended. An unknown id changes nothing."""
         self._readings.pop(request_id, None)
         self._history.forget(request_id)
 
     def _finish(self, plans: Sequence[PlannedSequence]) -> None:
-        """Have further layers read what they have not read of the rows before these."""
+        """Runs the further layers over the rows before these plans that they have not read yet."""
         open_ = [(self._readings[name], each) for each in plans if (name := each.request.request_id) in self._readings]
         for reading, each in open_:
             reading.stop_at(each.start)
@@ -106,7 +109,7 @@ class LayersExecutor:
                 self._run_next([reading for reading, _ in part], [each for _, each in part], samples=False)
 
     def _parts(self, open_: Sequence[_Open]) -> Iterator[list[_Open]]:
-        """The rows divided into steps, with as many in each step as fit."""
+        """Yields the rows divided into steps. Each step has as many rows as fit."""
         part: list[_Open] = []
         rows = 0
         for each in open_:
@@ -119,7 +122,7 @@ class LayersExecutor:
             yield part
 
     def _run_next(self, readings: Sequence[_Reading], plans: Sequence[PlannedSequence], samples: bool) -> StepResult:
-        """All plans have the same next layer. plans: contain the present text and pages."""
+        """Runs the next layer, which is the same one for all readings. plans: contain the present text and pages."""
         layer = readings[0].layer
         planned = [_shifted(reading, plan, samples) for reading, plan in zip(readings, plans, strict=True)]
         result, made = self._run(layer, planned, np.concatenate([each.states for each in readings]))
@@ -130,8 +133,8 @@ class LayersExecutor:
     def _run(
         self, layer: int, planned: Sequence[PlannedSequence], states: F32Array
     ) -> tuple[StepResult, list[F32Array]]:
-        """What is sampled, and what the layer makes of the rows of each sequence. states: what it reads; of the first
-        layer, what the history keeps."""
+        """Runs a layer. Returns the sampled tokens, and the layer's result for the rows of each sequence. states: the
+        numbers that the layer reads; for the first layer, the numbers that the history keeps."""
         bound, plan = self._layers[layer], Plan(0, tuple(planned))
         sizes = StepSizes(plan.num_tokens, len(planned), sum(each.sampled_rows for each in planned))
         if layer:
@@ -144,7 +147,7 @@ class LayersExecutor:
         return result, np.split(made, ends[:-1])
 
     def _taken(self, planned: PlannedSequence) -> F32Array:
-        """The model's hidden states of these positions, (rows, width)."""
+        """Returns the model's hidden states of these positions, (rows, width)."""
         rows = np.empty((planned.num_tokens, self._width), np.float32)
         self._history.take(planned.request.request_id, planned.start, rows)
         before = self._readings.get(planned.request.request_id)
@@ -156,7 +159,8 @@ class LayersExecutor:
 
 
 def _shifted(reading: _Reading, plan: PlannedSequence, samples: bool) -> PlannedSequence:
-    """The rows as the next layer reads them. plan: contains the text as the first layer reads it, guesses included."""
+    """Returns the plan for the rows that the next layer reads. plan: contains the text as the first layer reads it,
+    guesses included."""
     request = plan.request
     if samples:  # draws go by the place of a token in the output
         request = replace(request, prompt_token_ids=request.prompt_token_ids[reading.layer :])

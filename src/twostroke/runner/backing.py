@@ -1,8 +1,8 @@
-"""Memory after pages of the KV pool before a step needs it.
+"""Makes the system provide memory for pages of the KV pool before a step needs them.
 
-Pages that were never used have no memory yet: the first write to each 2 MiB of each layer waits for the system to find
-and clear some. On a virtual machine that held up single steps of the embedded model by 30 ms, all streams with them. So
-a thread goes a little ahead of the pages in use; what is never used still costs nothing.
+Pages that were never used have no memory yet. The first write to each 2 MiB of each layer waits until the system has
+found and cleared some. On a virtual machine this delayed single steps of the embedded model by 30 ms, and all streams
+with them. So a thread stays a little ahead of the pages in use. Pages that are never used still cost nothing.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from numpy.typing import NDArray
 from twostroke.weights.packed.polite import give_way
 
 AHEAD_BYTES = 32 << 20
-"""The most bytes that are taken ahead in all layers together: memory that a server spends so that its steps take even
-times. More is taken when half of it is used. A quick prefill fills about 40 MB a second (a small model), a large model
-a few MB a second; the thread takes ten times as much."""
+"""The most bytes that are taken ahead in all layers together. A server spends this memory so that its steps take even
+times. More is taken when half of it is used. A fast prefill of a small model fills about 40 MB a second, one of a large
+model a few MB a second; the thread takes ten times as much."""
 
 CHUNK_BYTES = 2 << 20
 DELAY_S = 0.2
-"""A one-shot command's first answer should not share memory and cores with it."""
+"""The delay before the thread begins, in seconds. The first answer of a one-shot command should not share memory and
+cores with the thread."""
 
 
 class KvPrefault:
-    """Owns one thread. layers: one array for each, its first axis the pages.
+    """Owns one thread. layers: one array for each layer, whose first axis is the pages.
 
-    populate(address, num_bytes) -> False where the system cannot; then nothing more is tried. It changes no byte, so
-    that pages may be in use meanwhile.
+    populate(address, num_bytes): returns False where the system cannot provide memory; then nothing more is tried. It
+    changes no byte, so that pages may be in use meanwhile.
     """
 
     def __init__(self, layers: Sequence[NDArray[Any]], populate: Callable[[int, int], bool]) -> None:
@@ -44,18 +45,18 @@ class KvPrefault:
         self.backed_pages = 0
 
     def start(self) -> None:
-        """Begin, after DELAY_S."""
+        """Starts the thread, which begins after DELAY_S."""
         self._wake.set()
         self._thread.start()
 
     def on_fresh_page(self, page_id: int) -> None:
-        """Every page below, and this one, is in use or was: ids are taken in their order."""
+        """Notes that this page and every page below it is or was in use. Page ids are taken in their order."""
         self._used_pages = page_id + 1
         if self.backed_pages - page_id < self._ahead_pages // 2 and self.backed_pages < self._num_pages:
             self._wake.set()
 
     def close(self) -> None:
-        """End the thread. Closing twice is harmless."""
+        """Ends the thread. Closing twice is harmless."""
         self._stop.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -72,7 +73,8 @@ class KvPrefault:
                 return
 
     def _back(self, end_page: int) -> bool:
-        """All layers up to this page, in pieces of pages that all layers have before any goes on."""
+        """Provides memory for all layers up to this page. It works in pieces of pages, and finishes a piece in all
+        layers before the next one."""
         first = self.backed_pages
         step = max(1, CHUNK_BYTES * self._num_pages // max(1, self._layers[0].nbytes))
         for page in range(first, end_page, step):

@@ -1,4 +1,5 @@
-"""A folder's model: config.json, corrected by what the weights hold; and its packed weights, for tests and tools."""
+"""Reads the model of a folder: config.json, corrected by the tensors of the checkpoint. It also packs a folder's
+weights, for tests and tools."""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ else:
 
 
 def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = None, apart: bool | None = None) -> Model:
-    """The model of a folder. Where tie_word_embeddings is true but the checkpoint holds another head, that head is
-    used.
+    """Reads the model of a folder. Where tie_word_embeddings is true but the checkpoint holds another head, that head
+    is used.
 
     kept: the folder where the result of that comparison is stored; None compares each time. asked: the form to serve
     the model in; None for the form that it was made for. apart: see `read_model`. Raises CorruptModel or
-    UnsupportedModel for config.json alone: weights that are missing or broken are found where they are loaded.
+    UnsupportedModel for config.json alone. Missing or broken weights are found when they are loaded.
     """
     config = read_object(folder / "config.json")
     if (folder / NAME_FILE).is_file():
@@ -58,8 +59,8 @@ def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = Non
 
 
 def read_headers(folder: Path) -> Model:
-    """As `read_folder`, of config.json and the headers of files alone: where the checkpoint may hold a head of its own,
-    the model here has none. Raises CorruptModel or UnsupportedModel."""
+    """Reads the model as `read_folder` does, but from config.json and the headers of files alone. Where the checkpoint
+    may hold a head of its own, the returned model has none. Raises CorruptModel or UnsupportedModel."""
     config = read_object(folder / "config.json")
     if not (folder / NAME_FILE).is_file() and scheme_in(folder) is None:
         return with_stored_dtype(folder, read_model(config))
@@ -69,8 +70,8 @@ def read_headers(folder: Path) -> Model:
 
 
 def with_stored_dtype(folder: Path, model: Model) -> Model:
-    """The model with the dtype that its matrices have. config.json may name none, or another one. Unchanged where they
-    cannot be read: loading them later raises the error."""
+    """Returns the model with the dtype that its matrices have. config.json may name none, or another one. The model
+    stays unchanged where the matrices cannot be read: loading them later raises the error."""
     try:
         with Checkpoint.open(folder) as checkpoint:
             return replace(model, dtype=stored_dtype(checkpoint, model.dtype))
@@ -79,8 +80,8 @@ def with_stored_dtype(folder: Path, model: Model) -> Model:
 
 
 def _has_other_head(folder: Path, model: Model, kept: Path | None) -> bool:
-    """Whether the checkpoint has a head of its own. False where it cannot be read: loading it later raises the
-    error."""
+    """Returns whether the checkpoint has a head of its own. Returns False where the checkpoint cannot be read: loading
+    it later raises the error."""
     try:
         with Checkpoint.open(folder) as checkpoint:
             return has_other_head(checkpoint, model, kept)
@@ -89,7 +90,8 @@ def _has_other_head(folder: Path, model: Model, kept: Path | None) -> bool:
 
 
 def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None, asked: Form | None) -> Model:
-    """The formats that keep what the checkpoint holds need its tensors: these must be sound."""
+    """Reads a model whose checkpoint holds packed weights. The formats that keep them depend on the checkpoint's
+    tensors, so these must be valid."""
     with Checkpoint.open(folder) as checkpoint:
         named = with_prefix(checkpoint, read_model(config))
         stored, orders = stored_formats(named), column_orders(named)
@@ -102,7 +104,8 @@ def _read_quantized(folder: Path, config: Mapping[str, Any], kept: Path | None, 
 def load_folder(
     folder: Path, weight_format: WeightFormat, packer: Packer | None = None, progress: Progress | None = None
 ) -> tuple[Model, ModelWeights]:
-    """Every matrix in one format, but those that are kept wide; without a packer the NumPy one. Raises ModelError."""
+    """Reads a model and packs every matrix in one format, except for those that are kept wide. packer: None for the
+    NumPy packer. Raises ModelError."""
     model = read_folder(folder)
 
     def format_for(weight: Weight) -> WeightFormat:

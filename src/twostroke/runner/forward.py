@@ -1,4 +1,4 @@
-"""Forward: one step of a program on its memory; and the slow way to run it, op by op."""
+"""Forward: runs one step of a program on its memory. OpByOp is the slow way to run it, op by op."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ class Forward(Protocol):
     """A program bound to its memory, whose inputs are filled before each step."""
 
     def __call__(self, sizes: StepSizes) -> F32Array:
-        """Logits (R, vocabulary) float32, valid until the next call of this object."""
+        """Runs a step and returns the logits (R, vocabulary) float32. They are valid until the next call of this
+        object."""
 
     @property
     def max_rows(self) -> int:
-        """Logit rows that there is memory for at once."""
+        """How many logit rows there is memory for at once."""
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
-        """Logits (R, vocabulary) of other rows (R,) of the last step, R at most max_rows.
-
-        They are valid until the next call of this object.
-        """
+        """Returns the logits (R, vocabulary) of other rows (R,) of the last step. R is at most max_rows. They are valid
+        until the next call of this object."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Hidden states of a step, kept for what guesses tokens from them."""
+"""Keeps hidden states of a step for the heads that guess tokens from them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class StepReader(Protocol):
     """Reads values of a step before the next one overwrites them."""
 
     def read(self, plan: Plan, sizes: StepSizes, sampled: Mapping[str, Sequence[SampledToken]]) -> None:
-        """The step was run and sampled; the plan's texts are still those before it."""
+        """Reads values after the step was run and sampled. The plan's texts are still those before the step."""
 
 
 class LastRows:
-    """Satisfies StepReader: keeps, for each sequence that sampled in the last step, the hidden state that its last
-    token was sampled from.
+    """Keeps, for each sequence that sampled in the last step, the hidden state from which its last token was sampled.
+    Satisfies StepReader.
 
     value: the hidden states of the rows that need logits, (R, D).
     """
@@ -44,7 +44,8 @@ class LastRows:
         self._rows = self._memory.numbers(self._value, sizes)[chosen] if chosen else None
 
     def of(self, request_id: str, length: int) -> F32Array | None:
-        """(D,): of the text of this length; None where the last step did not sample its last token."""
+        """Returns the hidden state (D,) of a request whose text has `length` tokens. Returns None where the last step
+        did not sample the last token of that text."""
         place = self._places.get(request_id)
         if place is None or self._rows is None or place[1] != length:
             return None

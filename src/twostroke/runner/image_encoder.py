@@ -1,7 +1,7 @@
-"""The encoder of images: tiles in, image rows out; and the rows of a step that come from images.
+"""The encoder of images makes image rows from tiles, and writes the rows of a step that come from images.
 
-Rows of tiles are kept up to a number of bytes, the latest used ones. A tile that was dropped is encoded again, with the
-same bits: an encode is one step of one sequence, however it is divided into pieces.
+Rows of tiles are kept up to a number of bytes; the tiles that were used last are kept. A tile that was dropped is
+encoded again, with the same bits: an encode is one step of one sequence, however it is divided into pieces.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 class TowerValues(Struct, frozen=True, eq=False):
-    """Values of an encoder's program. pixels takes patches, places their learned places. added: the rows that are added
-    after layers of the language model, next to its result."""
+    """Values of an encoder's program. pixels: takes patches. places: takes the learned places of patches. added: the
+    rows that are added after layers of the language model, in addition to the encoder's result."""
 
     pixels: Value
     places: Value | None = None
@@ -37,10 +37,10 @@ class TowerValues(Struct, frozen=True, eq=False):
 
 
 class ImageEncoder:
-    """One tile at a time, in pieces: what lies between two of them stays in the encoder's own memory.
+    """Encodes one tile at a time, in pieces. The values between two pieces stay in the encoder's own memory.
 
     parts: the body between its cuts, and the head. cost: divides a tile into pieces. A window is a sequence of its own,
-    because its patches see each other alone.
+    because its patches see only each other.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ImageEncoder:
         self.num_encoded = 0
 
     def begin(self, tile: ImageTile) -> None:
-        """Work on this tile from now on; a tile that is not finished is given up."""
+        """Begins to encode this tile. A tile that is not finished is given up."""
         self._squares = squares_of(tile)
         order = self._order(self._squares[0])
         self.tile, self._rows, self._made = tile, None, None
@@ -73,8 +73,9 @@ class ImageEncoder:
         return self._layout.order(square.lines, square.columns)
 
     def advance(self, most_s: float = inf, *, least: bool = True) -> EncodePiece | None:
-        """The next piece of the tile, of the most rows that are predicted to take at most so long. -> it; None where
-        there is none. least: see `EncodeWalk.take`. After the last one `take_rows` gives the rows."""
+        """Computes the next piece of the tile and returns it. The piece has as many rows as are predicted to fit into
+        `most_s` seconds. Returns None where there is no piece. least: see `EncodeWalk.take`. After the last piece
+        `take_rows` returns the rows. Raises ValueError where no tile was begun."""
         tile = self.tile
         if tile is None:
             raise ValueError("no tile was begun")
@@ -99,7 +100,7 @@ class ImageEncoder:
         return piece
 
     def _fill(self, square: ImageTile, order: PatchOrder, piece: EncodePiece, sizes: StepSizes) -> None:
-        """What the first part reads of these rows."""
+        """Writes the inputs of these rows, which the first part reads."""
         own, memory = slice(piece.first, piece.end), self._memory
         for table in memory.row_turns:
             table.write(np.stack([order.lines[own], order.columns[own]]), piece.first)
@@ -108,8 +109,8 @@ class ImageEncoder:
             memory.fill(self._values.places, sizes, self._layout.places(square, own))
 
     def _join(self, piece: EncodePiece, order: PatchOrder, before: int) -> None:
-        """Image rows of a piece: (rows, width of the text model), and as much again for each of those that are
-        added. before: the rows of the squares before this one."""
+        """Runs the head for a piece, and keeps its image rows: (rows, width of the text model), followed by the same
+        width for each value that is added. before: the number of rows of the squares before this one."""
         back = order.back[piece.first : piece.end]
         self._memory.choose_logit_rows(back)
         sizes = StepSizes(order.rows, 1, len(back))
@@ -121,7 +122,7 @@ class ImageEncoder:
         np.concatenate(found, axis=1, out=self._rows[before + piece.first : before + piece.end])
 
     def _read(self, tile: ImageTile, piece: EncodePiece) -> None:
-        """Rows of a sheet."""
+        """Makes the rows of a piece of a sheet from the rows of its squares."""
         newline = self._layout.newline
         if self._rows is None or newline is None or tile.sheet is None:
             raise ValueError("no squares were encoded")
@@ -131,7 +132,7 @@ class ImageEncoder:
         self._made[own] = read_sheet(tile.sheet, self._rows, newline, piece.first, piece.end)
 
     def take_rows(self) -> F32Array | None:
-        """The rows of the tile where all of its pieces were done, which ends it; else None."""
+        """Returns the rows of the tile and ends it, where all of its pieces are done. Otherwise returns None."""
         if self.tile is None or not self._walk.done:
             return None
         made = self._rows if self.tile.sheet is None else self._made
@@ -140,7 +141,7 @@ class ImageEncoder:
         return made
 
     def encode(self, tile: ImageTile, most_s: float = inf) -> F32Array:
-        """All pieces. most_s: the most predicted seconds of one."""
+        """Computes all pieces of a tile and returns its rows. most_s: the most predicted seconds of one piece."""
         self.begin(tile)
         while (found := self.take_rows()) is None:
             self.advance(most_s)
@@ -148,8 +149,8 @@ class ImageEncoder:
 
 
 def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end: int) -> int:
-    """Rows [first, end) of a step whose sequences have these lengths, each on pages of its own. -> how many sequences
-    have any of the rows."""
+    """Writes the sequences of rows [first, end) of a step. lengths: the number of rows of each sequence of the step.
+    Each sequence has pages of its own. Returns how many sequences have any of the rows."""
     starts = np.cumsum([0, *lengths])
     pages = -(-np.array(lengths) // PAGE_TOKENS)
     pages_before = np.cumsum(pages) - pages
@@ -166,7 +167,8 @@ def _write_sequences(memory: StepMemory, lengths: Sequence[int], first: int, end
 
 
 class KeptRows:
-    """Rows of tiles by their keys, at most max_bytes of them next to the latest tile."""
+    """Rows of tiles by the tiles' keys, at most max_bytes of them. The latest tile is kept even where it alone has
+    more."""
 
     def __init__(self, encoder: ImageEncoder, max_bytes: int) -> None:
         self._encoder, self._max_bytes = encoder, max_bytes
@@ -177,7 +179,7 @@ class KeptRows:
         self.num_bytes = self.num_found = self.num_pieces = 0
 
     def of(self, tile: ImageTile) -> F32Array:
-        """The tile's rows, kept or computed now; a tile that was begun is finished first."""
+        """Returns the tile's rows, which are kept or computed now. A tile that was begun is finished first."""
         while tile.key not in self._rows:
             self.work(tile)
         self._rows.move_to_end(tile.key)
@@ -185,24 +187,24 @@ class KeptRows:
         return self._rows[tile.key]
 
     def made_of(self, tile: ImageTile) -> F32Array:
-        """The rows of a tile, which are not kept. A tile that was begun is given up."""
+        """Computes the rows of a tile without keeping them. A tile that was begun is given up."""
         return self._encoder.encode(tile)
 
     def find(self, key: int) -> F32Array | None:
-        """The rows of a tile, where they are kept."""
+        """Returns the rows of a tile, or None where they are not kept."""
         found = self._rows.get(key)
         if found is not None:
             self._rows.move_to_end(key)
         return found
 
     def put(self, key: int, rows: F32Array) -> None:
-        """Keep rows that another process has encoded."""
+        """Keeps rows that another process has encoded."""
         if key not in self._rows:
             self._keep(key, rows)
 
     def work(self, tile: ImageTile, most_s: float = inf) -> bool:
-        """Pieces of the tile that was begun, which are predicted to take at most so long together, at least one; where
-        none was, of this one. -> whether this one is finished."""
+        """Computes pieces of the tile that was begun, or of `tile` where none was. At least one piece is computed.
+        Together the pieces are predicted to take at most `most_s` seconds. Returns whether `tile` is finished."""
         if tile.key in self._rows:
             self._finished.add(tile.key)
             return True
@@ -231,12 +233,12 @@ class KeptRows:
             self._dropped.add(dropped)
 
     def give_up(self, tile: ImageTile) -> None:
-        """Nothing more is done for the tile before its rows are needed."""
+        """Stops work on the tile until its rows are needed."""
         self._encoder.tile = None
         self._finished.add(tile.key)
 
     def take(self, seconds: float) -> EncodedTiles:
-        """What was done since the last call. seconds: what it took."""
+        """Returns what was done since the last call. seconds: how long that work took."""
         spent_s = seconds if self._pieces else 0.0
         finished, dropped = frozenset(self._finished), frozenset(self._dropped)
         done = EncodedTiles(finished, spent_s, self._predicted_s, self._pieces, dropped)
@@ -248,8 +250,8 @@ class KeptRows:
 
 class ImageRows:
     """Writes the image rows of each step where the text model's program takes them, and works on the tile that a plan
-    names. given: the values that take rows, the embedding's first. clock: seconds. filler: the token id of positions
-    that hold image rows; None for that of the prompt."""
+    names. given: the values that take rows, that of the embedding first. clock: returns seconds. filler: the token id
+    of positions that hold image rows; None for the token id in the prompt."""
 
     def __init__(
         self,
@@ -265,11 +267,12 @@ class ImageRows:
 
     @property
     def width(self) -> int:
-        """The numbers of an image row, with those that are added after layers."""
+        """The number of numbers in an image row, with those that are added after layers."""
         return sum(value.width for value in self._given)
 
     def write(self, plan: Plan, sizes: StepSizes) -> EncodedTiles:
-        """Marks and rows of the plan's positions that show images; pieces of its tile for as long as a step allows."""
+        """Writes the marks and rows of the plan's positions that show images. Then computes pieces of the plan's tile,
+        for as long as the step allows."""
         marks, ends = self._memory.row_marks, self._memory.row_ends
         if self._marked:
             marks[:], ends[:] = 0, 0
@@ -296,7 +299,7 @@ class ImageRows:
         return self.kept.take(self._clock() - begin_s)
 
     def _places(self, plan: Plan, sizes: StepSizes) -> I32Array:
-        """Time, height and width (3, rows) of all rows of a step."""
+        """Returns the time, height and width (3, rows) of all rows of a step."""
         made = np.repeat(self._memory.positions[None, : sizes.tokens], 3, axis=0)
         first_row = 0
         for sequence in plan.sequences:
@@ -307,14 +310,16 @@ class ImageRows:
         return made
 
     def _work(self, tile: ImageTile, most_s: float) -> None:
-        """Pieces of a tile. One that fails is given up and counts as done: the step that needs it fails by itself."""
+        """Computes pieces of a tile. A tile that fails is given up and counts as done: the step that needs it fails by
+        itself."""
         try:
             self.kept.work(tile, most_s)
         except Exception:
             self.kept.give_up(tile)
 
     def _rows_in(self, spans: Iterable[ImageSpan], start: int, end: int) -> Iterable[tuple[int, F32Array, int]]:
-        """(first position, rows, up to where they see) of each tile's part in positions [start, end)."""
+        """Yields for each tile its part in positions [start, end): the first position, the rows, and the position up to
+        which these rows see."""
         for span in spans:
             begin, stop = max(span.first, start), min(span.end, end)
             if begin < stop:

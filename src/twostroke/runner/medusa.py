@@ -1,7 +1,7 @@
-"""Medusa heads on hidden states of the last step: tokens that may come next.
+"""Medusa heads guess the next tokens from hidden states of the last step.
 
-A token is sampled of a head's logits as the model will sample of its own: the same parameters, the same draw for the
-same position.
+A token is sampled from a head's logits as the model will sample from its own: with the same parameters and the same
+draw for the same position.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 from twostroke.weights.loaded import ModelWeights
 
 ROWS = 32
-"""Streams of one call, so that the logits of all heads stay small."""
+"""The most streams of one call. It keeps the logits of all heads small."""
 
 
 def medusa_memory(made: MedusaProgram, weights: ModelWeights, device: DeviceMemory = HOST) -> StepMemory:
-    """weights: the weights of the heads, and the model's output matrix where they read it. device: where they lie."""
+    """Makes the memory of the heads' program. weights: the weights of the heads, and the model's output matrix where
+    the heads read it. device: the memory that holds the weights."""
     sizes = MemorySizes((), PAGE_TOKENS, ROWS, 1)
     return StepMemory(made.program, weights.matrices, weights.vectors, KVKind.F32, sizes, device)
 
@@ -47,7 +48,7 @@ class MedusaHeads:
         self.num_heads = made.num_heads
 
     def run_once(self) -> None:
-        """Run the heads on one row without using the result, to see how long it takes."""
+        """Runs the heads on one row without using the result, to see how long it takes."""
         sizes = StepSizes(1, 0, 0)
         self._memory.fill(self._made.hidden, sizes, np.zeros((1, self._made.hidden.width), np.float32))
         self._forward(sizes)
@@ -66,7 +67,8 @@ class MedusaHeads:
         return found
 
     def _sampled(self, logits: F32Array, wanted: GuessWanted) -> list[int]:
-        """logits (heads, V) of one stream. Ends before an end token: nothing is guessed after it."""
+        """Samples tokens from logits (heads, V) of one stream. It stops before an end token: nothing is guessed after
+        it."""
         request, text = _without_logprobs(wanted.request), list(wanted.known)
         mask, guessed = request.mask, len(request.prompt_token_ids)
         try:

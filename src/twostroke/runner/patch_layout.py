@@ -1,4 +1,5 @@
-"""How a tile becomes rows of pixels: the order of its patches, their windows, and the places that are added to them."""
+"""How a tile becomes rows of pixels: the order of its patches, their windows, and the learned places that are added to
+them."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ ALL = slice(None)
 
 
 class PatchOrder(Struct, frozen=True, eq=False):
-    """lines, columns (patches,): where each patch of a step lies in its tile, in the order of the step. back: the group
-    of patches in the step that makes each image row. windows: how many patches each window has, in order; none where
-    no layer has windows. rest: how many rows that are no patches stand after them.
-    """
+    """lines, columns: (patches,), the line and the column of each patch in its tile, in the order of the step. back:
+    for each image row, the number of the group of patches in the step that makes it. windows: how many patches each
+    window has, in order; empty where no layer has windows. rest: how many rows that are no patches stand after the
+    patches."""
 
     lines: I32Array
     columns: I32Array
@@ -29,17 +30,18 @@ class PatchOrder(Struct, frozen=True, eq=False):
 
     @property
     def rows(self) -> int:
-        """Rows of the step."""
+        """The number of rows of the step."""
         return len(self.lines) + self.rest
 
     def rest_in(self, rows: slice) -> int:
-        """How many of these rows are no patches."""
+        """Returns how many of these rows are no patches."""
         return len(range(self.rows)[rows]) - len(range(len(self.lines))[rows])
 
 
 class PatchLayout:
-    """values: (256, 3) what each byte of red, green and blue means. table: the learned places (places, width), where
-    they are fitted to each tile; that of the row that is no patch comes first. newline: the row that ends lines."""
+    """values: (256, 3), the number for each byte of red, green and blue. table: the learned places (places, width),
+    where they are fitted to each tile; the place of the row that is no patch comes first. newline: the row that ends
+    lines."""
 
     def __init__(
         self, sight: Sight, values: F32Array, table: F32Array | None = None, newline: F32Array | None = None
@@ -50,13 +52,14 @@ class PatchLayout:
         self.order = lru_cache(maxsize=64)(self._order)
 
     def grid(self, tile: ImageTile) -> tuple[int, int]:
-        """Patches of a column and of a line of a tile."""
+        """Returns how many patches a column and a line of a tile have."""
         merge = self._sight.patching.merge
         return tile.lines * merge, tile.columns * merge
 
     def patches(self, tile: ImageTile, rows: slice = ALL) -> F32Array:
-        """(patches, colours * frames * side * side): red of all pixels of a patch, then green, then blue; or the
-        colours of one pixel after the other. Zeros for rows that are no patches. rows: those that are wanted."""
+        """Returns patches (patches, colours * frames * side * side): red of all pixels of a patch, then green, then
+        blue; or the colours of one pixel after the other. Rows that are no patches are zeros. rows: the rows of the
+        step that are returned."""
         side, (height, width) = self._sight.patching.patch, self.grid(tile)
         pixels: NDArray[np.uint8] = np.frombuffer(tile.pixels, np.uint8).reshape(tile.height, tile.width, 3)
         cut = pixels[: height * side, : width * side].reshape(height, side, width, side, 3)
@@ -73,7 +76,8 @@ class PatchLayout:
         return np.pad(made, ((0, rest), (0, 0))) if rest else made
 
     def _order(self, lines: int, columns: int) -> PatchOrder:
-        """The patches of one image row are neighbours; where there are windows, so are the image rows of a window."""
+        """Returns the order of a tile's patches. The patches of one image row are neighbours. Where there are windows,
+        the image rows of a window are neighbours too."""
         merge, windows = self._sight.patching.merge, self._sight.windows
         numbers = np.arange(lines * columns, dtype=np.int32).reshape(lines, columns)
         groups, lengths = numbers.reshape(-1), []
@@ -91,7 +95,8 @@ class PatchLayout:
         return PatchOrder(line, column, np.argsort(groups).astype(np.int32), tuple(lengths), self._sight.rest)
 
     def places(self, tile: ImageTile, rows: slice = ALL) -> F32Array:
-        """The learned places of a tile's rows (rows, width), or of some. Raises ValueError without a table."""
+        """Returns the learned places (rows, width) of a tile's rows. rows: the rows of the step that are returned.
+        Raises ValueError without a table."""
         learned, order = self._sight.learned, self.order(tile.lines, tile.columns)
         if learned is None or self._table is None or self._first is None:
             raise ValueError("no table of places")
@@ -113,7 +118,8 @@ class PatchLayout:
 
 
 def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[F32Array]]:
-    """For each of `count` places of one side: the learned places of `side` that it is made of, and their shares."""
+    """Returns for each of `count` places of one side the learned places, of `side`, from which it is computed, and
+    their shares."""
     if between is Between.SMOOTH:
         return _smooth(count, side)
     index = np.arange(count, dtype=np.float32)
@@ -134,8 +140,8 @@ def taps(count: int, side: int, between: Between) -> tuple[list[I32Array], list[
 
 
 def _smooth(count: int, side: int) -> tuple[list[I32Array], list[F32Array]]:
-    """Shares of triangles that are as wide as a place of the new grid, at least as one of the old grid; they add up
-    to 1."""
+    """Returns shares of triangles. A triangle is as wide as a place of the new grid, but at least as wide as a place of
+    the old grid. The shares add up to 1."""
     scale = side / count
     support = max(scale, 1.0)
     middle = (np.arange(count) + 0.5) * scale

@@ -1,4 +1,4 @@
-"""A model's packed weights on a device, as they lie in the file."""
+"""Copies a model's packed weights to a device, with the bytes that they have in the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from twostroke.weights.loaded import ModelWeights
 
 
 def placed(weights: ModelWeights, device: DeviceMemory) -> ModelWeights:
-    """The weights on the device; those that share memory share it there too. Raises OutOfMemory."""
+    """Returns the weights on the device. Weights that share memory on the host share it on the device too. Raises
+    OutOfMemory."""
     known: dict[tuple[int, int], NDArray[Any]] = {}
 
     def put(array: Any) -> Any:

@@ -1,4 +1,4 @@
-"""K and V of whole pages as bytes, out of the pool and into it."""
+"""Reads K and V of whole pages from the pool as bytes, and writes them back."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _bytes_of(arrays: Iterable[NDArray[Any]]) -> bytes:
 
 
 def _fill(arrays: Iterable[NDArray[Any]], data: bytes) -> None:
-    """Write these bytes into the arrays, one after the other."""
+    """Writes these bytes into the arrays, one array after the other."""
     at = 0
     for array in arrays:
         array[...] = np.frombuffer(data, array.dtype, array.size, at).reshape(array.shape)

@@ -1,7 +1,7 @@
-"""The rows of pooled prompts, added up: what becomes of the result of a step whose model makes vectors.
+"""Adds up the rows of pooled prompts. This is the result of a step whose model makes vectors.
 
-The rows of a prompt are added one after the other, in order, in float64, whichever steps they came in. So the sum does
-not depend on how the prompt was divided into chunks, or on what else was in the steps.
+The rows of a prompt are added one after the other, in order, in float64, whichever steps computed them. So the sum does
+not depend on how the prompt was divided into chunks, or on the other requests in the steps.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ NOT_FINITE = "the model made numbers that are not finite"
 
 
 def pool_rows(plan: Plan, forward: Forward, sizes: StepSizes) -> dict[str, bytes]:
-    """Request id -> the sum of its rows, those of earlier steps included, float64 as bytes; for pooled requests with
-    rows in this step. The step was run; its logits are overwritten."""
+    """Returns for each request id the sum of the request's rows, those of earlier steps included, float64 as bytes. It
+    has the pooled requests with rows in this step. The step must have run; its logits are overwritten."""
     rows, owners = _wanted(plan)
     sums: dict[str, NDArray[np.float64]] = {}
     for begin in range(0, len(rows), forward.max_rows):
@@ -33,7 +33,7 @@ def pool_rows(plan: Plan, forward: Forward, sizes: StepSizes) -> dict[str, bytes
 
 
 def _wanted(plan: Plan) -> tuple[list[int], list[PlannedSequence]]:
-    """Rows of the batch, and whose they are."""
+    """Returns the rows of the batch that are pooled, and the sequence of each row."""
     rows: list[int] = []
     owners: list[PlannedSequence] = []
     first = 0
@@ -46,5 +46,5 @@ def _wanted(plan: Plan) -> tuple[list[int], list[PlannedSequence]]:
 
 
 def _before(sequence: PlannedSequence, width: int) -> NDArray[np.float64]:
-    """The sum of earlier steps."""
+    """Returns the sum of earlier steps."""
     return np.frombuffer(sequence.pooled).copy() if sequence.pooled else np.zeros(width)

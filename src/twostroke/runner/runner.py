@@ -1,4 +1,4 @@
-"""The real executor: runs a plan on a model and samples."""
+"""The executor for real models: runs a plan on a model and samples."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 
 def no_delay() -> float:
-    """The delay for callers that do not ask the system: none."""
+    """Returns 0: the delay for callers that do not ask the system."""
     return 0.0
 
 
 class ModelRunner:
-    """Satisfies `engine.executor.Executor`. One step at a time.
+    """Satisfies `engine.executor.Executor`. It runs one step at a time.
 
-    delay: seconds since its last call in which this thread was ready and the processor ran something else.
-    sampler: runs the model and chooses tokens; by default from logits that `forward` brings here. readers: objects that
-    read values after each step. images: what writes rows of images; None for a model that does not see.
+    delay: returns how many seconds since its last call this thread was ready while the processor ran something else.
+    sampler: runs the model and chooses tokens; the default samples on the host from logits that `forward` returns.
+    readers: objects that read values after each step. images: writes rows of images; None for a model that does not
+    see.
     """
 
     def __init__(
@@ -50,9 +51,11 @@ class ModelRunner:
         self._sampler = sampler or HostSampler(forward)
 
     def execute(self, plan: Plan) -> StepResult:
-        """One forward pass; for each sequence that samples the tokens of its draft that are right, and one more.
+        """Runs one forward pass. For each sequence that samples, returns the tokens of its draft that are right, and
+        one more.
 
-        A fault in sampling one request fails that request alone. Raises BackendError where a kernel refuses.
+        A fault in sampling one request fails that request alone. Raises BackendError where a kernel refuses its
+        operands.
         """
         started_s = self._clock()
         self._memory.copy_states(plan.state_copies)
@@ -78,7 +81,8 @@ class ModelRunner:
         )
 
     def _score(self, plan: Plan, sizes: StepSizes) -> dict[str, tuple[TokenLogprob, ...]]:
-        """Prompt log probabilities, as many rows at a time as there is memory for; after sampling (same memory)."""
+        """Returns prompt log probabilities. It computes as many rows at a time as there is memory for. It must run
+        after sampling, because it uses the same memory."""
         scored: dict[str, tuple[TokenLogprob, ...]] = {}
         first_row = 0
         for sequence in plan.sequences:
@@ -89,7 +93,8 @@ class ModelRunner:
         return scored
 
     def _scores(self, sequence: PlannedSequence, shift: int, sizes: StepSizes) -> Iterator[TokenLogprob]:
-        """shift: what is added to a position of the sequence to get its row of the batch."""
+        """Yields the log probabilities of a sequence. shift: the number that is added to a position of the sequence to
+        get its row of the batch."""
         num_top, prompt = sequence.request.params.prompt_logprobs or 0, sequence.request.prompt_token_ids
         step = self._forward.max_rows
         for start in range(sequence.scores.start, sequence.scores.stop, step):

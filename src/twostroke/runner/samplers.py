@@ -1,6 +1,6 @@
-"""From a step's inputs to tokens: the forward pass, then a token of each row that gives one.
+"""From a step's inputs to tokens: runs the forward pass, then samples a token for each row that gives one.
 
-`HostSampler` has logits brought here. A device that samples (`DeviceSampler`) has a class of its own.
+`HostSampler` copies logits to the host. A device that samples has a class of its own, `DeviceSampler`.
 """
 
 from __future__ import annotations
@@ -24,36 +24,37 @@ Tokens = tuple[SampledToken, ...]
 
 
 class Sampled(NamedTuple):
-    """tokens: request id -> its new tokens. failed: request id -> why its row gave none."""
+    """tokens: for each request id its new tokens. failed: for each request id that got no token, the reason."""
 
     tokens: dict[str, Tokens]
     failed: dict[str, str]
 
 
 class StepSampler(Protocol):
-    """Both halves of a step. One step at a time."""
+    """Runs both halves of a step, the forward pass and the sampling. One step at a time."""
 
     weigh: Weigh
 
     def forward(self, plan: Plan, sizes: StepSizes) -> Any:
-        """Run the model on the step's inputs; the result is passed to `choose`."""
+        """Runs the model on the step's inputs. The result is passed to `choose`."""
 
     def choose(self, plan: Plan, found: Any) -> Sampled:
-        """A fault in sampling one request fails that request alone."""
+        """Returns the sampled tokens. A fault in sampling one request fails that request alone."""
 
     def score(self, rows: I32Array, token_ids: Sequence[int], num_top: int, sizes: StepSizes) -> list[TokenLogprob]:
-        """Log probabilities of tokens that are known, one for each of these rows of the last step (at most the forward
-        pass's max_rows), with the num_top most likely ones. After `choose`: the logits of the step are overwritten."""
+        """Returns log probabilities of known tokens, one for each of these rows of the last step, with the num_top most
+        likely tokens. There may be at most the forward pass's max_rows. It is called after `choose`, because it
+        overwrites the logits of the step."""
 
 
 class HostSampler:
-    """Satisfies StepSampler, row by row. weigh: makes the whole-number weights that tokens are drawn by."""
+    """Satisfies StepSampler, row by row. weigh: makes the whole-number weights by which tokens are drawn."""
 
     def __init__(self, forward: Forward, weigh: Weigh = weigh) -> None:
         self._forward, self.weigh = forward, weigh
 
     def forward(self, plan: Plan, sizes: StepSizes) -> F32Array:
-        """See StepSampler: the logits."""
+        """Runs the model and returns the logits. See StepSampler."""
         del plan
         return self._forward(sizes)
 
@@ -71,12 +72,12 @@ class HostSampler:
 
 
 def scores_here(weigh: Weigh, logits: F32Array, token_ids: Sequence[int], num_top: int) -> list[TokenLogprob]:
-    """logits (R, V): one log probability for each row."""
+    """Returns one log probability for each row of logits (R, V)."""
     return [token_logprob(weigh, row, token_id, num_top) for row, token_id in zip(logits, token_ids, strict=True)]
 
 
 def note(sampled: Sampled, request_id: str, make: Callable[[], Tokens]) -> None:
-    """Keep what `make` gives, or why it failed."""
+    """Keeps the tokens that `make` returns, or the reason why it failed."""
     try:
         sampled.tokens[request_id] = make()
     except GrammarFault as error:

@@ -1,4 +1,4 @@
-"""Image rows as bytes, for replicas that encode for each other, and encodes between the steps of one."""
+"""Image rows as bytes, for replicas that encode for each other. A replica also encodes between its own steps."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from twostroke.types.images import EncodedTiles, ImageTile, keys_of
 from twostroke.types.request import Request
 
 Told = Callable[[EncodedTiles], None]
-"""What is told of each piece of an encode."""
+"""A function that is called after each piece of an encode."""
 
 
 def tell_nobody(_encoded: EncodedTiles) -> None:
-    """No scheduler waits for rows."""
+    """Does nothing, because no scheduler waits for rows."""
 
 
 class EncodedRows:
-    """The rows of an encoder alone. Satisfies replica.row_feeds.RowStore. width: numbers of a row. clock: seconds."""
+    """The rows of an encoder alone. Satisfies replica.row_feeds.RowStore. width: how many numbers a row has. clock:
+    returns seconds."""
 
     def __init__(
         self, kept: KeptRows, width: int, cost: EncodeCost, clock: Callable[[], float], told: Told = tell_nobody
@@ -45,7 +46,8 @@ class EncodedRows:
         self._told(self._kept.take(0.0))
 
     def work(self, tile: ImageTile, seconds: float) -> bool:
-        """See RowStore. An encode that fails is over: the request that needs it fails by itself."""
+        """Encodes pieces of a tile; see RowStore. An encode that fails counts as done: the request that needs the rows
+        fails by itself."""
         begin_s = self._clock()
         try:
             over = self._kept.work(tile, seconds)
@@ -59,7 +61,7 @@ class EncodedRows:
         return self._cost.tile_s(tile)
 
     def row_s(self, rows: int) -> float:
-        """Seconds of an image row, in a tile of so many."""
+        """Returns the predicted seconds for one image row, in a tile of `rows` rows."""
         return self._cost.seconds(rows) / rows
 
     def missing(self, request: Request) -> list[ImageTile]:
@@ -68,8 +70,8 @@ class EncodedRows:
 
 
 class SharedRows(EncodedRows):
-    """The rows of an engine. turns: the scheduler's, which are told what is encoded. cache: knows prompts whose images
-    need no rows."""
+    """The rows of an engine. turns: the scheduler's turns, which are told what is encoded. cache: knows prompts whose
+    images need no rows."""
 
     def __init__(
         self, images: ImageRows, cost: EncodeCost, turns: ImageTurns, cache: CacheManager, clock: Callable[[], float]

@@ -1,4 +1,4 @@
-"""Grids of squares: the tile of each square, and the rows of a picture out of theirs, line by line."""
+"""Grids of squares: the tile of each square, and the rows of a picture, line by line, from the rows of its squares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twostroke.types.images import ImageTile, Sheet
 
 
 def squares_of(tile: ImageTile) -> list[ImageTile]:
-    """What is encoded alone: the tile itself, or the squares of its sheet in order."""
+    """Returns the tiles that are encoded alone: the tile itself, or the squares of its sheet in order."""
     sheet = tile.sheet
     if sheet is None:
         return [tile]
@@ -28,10 +28,11 @@ def squares_of(tile: ImageTile) -> list[ImageTile]:
 
 
 def read_sheet(sheet: Sheet, rows: F32Array, newline: F32Array, first: int, end: int) -> F32Array:
-    """Rows [first, end) of a sheet. rows: those of its squares (squares * side * side, width). newline: the row that
-    ends lines.
+    """Returns rows [first, end) of a sheet. rows: the rows of its squares (squares * side * side, width). newline: the
+    row that ends lines.
 
-    A sheet that is fitted is bilinear in float32, and the middles of its places lie on those of the grid.
+    A sheet that is fitted to another size is interpolated bilinearly in float32. The middles of its places are aligned
+    with those of the grid.
     """
     numbers = np.arange(first, end)
     if sheet.ends_lines:
@@ -58,7 +59,7 @@ def read_sheet(sheet: Sheet, rows: F32Array, newline: F32Array, first: int, end:
 
 
 def _places(sheet: Sheet, line: I32Array, column: I32Array) -> I32Array:
-    """Where the rows of a picture's places lie among those of the squares."""
+    """Returns the numbers of the squares' rows that belong to these places of a picture."""
     (down, own_line), (across, own_column) = (
         np.divmod(at, sheet.side) for at in (line + sheet.top, column + sheet.left)
     )
@@ -67,7 +68,8 @@ def _places(sheet: Sheet, line: I32Array, column: I32Array) -> I32Array:
 
 
 def _between(at: I32Array, count: int, fitted: int) -> tuple[I32Array, I32Array, F32Array]:
-    """The two places of one side that a fitted place lies between, and the share of the second (places, 1)."""
+    """Returns the two places of one side between which each fitted place lies, and the share of the second (places, 1).
+    """
     scale = np.float32(count) / np.float32(fitted)
     source = np.maximum((at.astype(np.float32) + np.float32(0.5)) * scale - np.float32(0.5), np.float32(0))
     first = source.astype(np.int32)

@@ -1,4 +1,4 @@
-"""A plan written into the inputs of a step."""
+"""Writes a plan into the inputs of a step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 class StepRow(Protocol):
-    """What a step's inputs need of a planned sequence; see there."""
+    """The part of a planned sequence that a step's inputs need; see PlannedSequence."""
 
     @property
     def start(self) -> int:
@@ -31,7 +31,7 @@ class StepRow(Protocol):
 
     @property
     def sampled_rows(self) -> int:
-        """The last rows, which need logits."""
+        """How many rows need logits. They are the sequence's last rows."""
 
     @property
     def tables(self) -> Sequence[Sequence[int]]:
@@ -43,7 +43,7 @@ class StepRow(Protocol):
 
     @property
     def adapter(self) -> int:
-        """The adapter of the sequence's rows."""
+        """The number of the adapter of the sequence's rows."""
 
     @property
     def second_text(self) -> int | None:
@@ -51,14 +51,15 @@ class StepRow(Protocol):
 
 
 def write_plan(plan: Plan, memory: StepMemory) -> StepSizes:
-    """Rows in plan order; logit rows for the last rows of each sequence that samples."""
+    """Writes rows in plan order. The last rows of each sequence that samples are logit rows."""
     return write_sequences(plan.sequences, memory)
 
 
 def write_sequences(sequences: Sequence[StepRow], memory: StepMemory) -> StepSizes:
-    """Write the inputs of sequences, which may have come from another process.
+    """Writes the inputs of sequences, which may have come from another process.
 
-    All rows at once: with many sequences of one row each, what is done for each of them is most of a step's Python.
+    It writes all rows at once. With many sequences of one row each, the work for each sequence is most of a step's time
+    in Python.
     """
     count, lengths = len(sequences), [sequence.num_tokens for sequence in sequences]
     ends = list(accumulate(lengths))
@@ -101,8 +102,8 @@ def _write_types(sequences: Sequence[StepRow], memory: StepMemory, ends: Sequenc
 
 
 def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Array) -> None:
-    """The page tables that have changed, and where new K and V go. Rows after the last sequence keep nothing: the
-    block of inputs has other things there then."""
+    """Writes the page tables that have changed, and the slots of new K and V. The table rows after the last sequence
+    count as not written: in the block of inputs, other data may lie at their place."""
     tables = [memory.tables(sequence.tables) for sequence in sequences]
     places, offsets = np.divmod(memory.positions[: len(owners)], np.int32(PAGE_TOKENS))
     for group, inputs in enumerate(memory.page_inputs[: len(tables[0]) if tables else 0]):

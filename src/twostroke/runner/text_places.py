@@ -1,4 +1,5 @@
-"""Places of a prompt's positions in time, height and width: an image is as long as the longer side of its rows."""
+"""Places of a prompt's positions in time, height and width. An image takes as much time as the longer side of its rows.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ from twostroke.types.images import ImageSpan
 
 
 def places_of(spans: Sequence[ImageSpan], start: int, end: int) -> I32Array:
-    """(3, end - start): time, height and width of positions [start, end). spans: all of the prompt, in order.
+    """Returns the time, height and width of positions [start, end), as (3, end - start). spans: all images of the
+    prompt, in order.
 
-    A text position has the same number three times. Rows of an image share the time at which it begins; lines and
-    columns count from there.
+    A text position has the same number three times. Rows of an image share the time at which it begins; their lines and
+    columns are counted from this time on.
     """
     positions = np.arange(start, end, dtype=np.int32)
     made = np.repeat(positions[None], 3, axis=0)

@@ -1,9 +1,9 @@
-"""Compile csrc/ into one shared library for each instruction-set level, with the compiler of the `ziglang` package.
+"""Compiles csrc/ into one shared library for each instruction-set level, with the compiler of the `ziglang` package.
 
     python src/twostroke/backends/cpu/build.py [--out FOLDER] [--target aarch64-macos] [--levels runnable] [--sanitize]
 
-Runs before the package is installed, so it uses the standard library alone. What was compiled once is kept in the
-user's cache folder (`~/.cache/twostroke/objects`) and shared by all checkouts and all kinds of build.
+It runs before the package is installed and uses only the standard library. Compiled files are kept in the user's cache
+folder (`~/.cache/twostroke/objects`). All checkouts and kinds of build share them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ TRIPLES = {
 """The targets: an architecture and, where it is not Linux, a system."""
 SUFFIXES = {"linux": ".so", "macos": ".dylib", "windows": ".dll"}
 LIBRARIES = {"linux": ("-lpthread", "-lm"), "macos": (), "windows": ("-lws2_32", "-lapi-ms-win-core-synch-l1-2-0")}
-"""What programs and libraries of a system are linked with."""
+"""The libraries that programs and shared libraries of each system are linked with."""
 SYSTEMS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
-"""Python's names for them."""
+"""The systems by Python's names for them."""
 LEVELS: dict[str, dict[str, str]] = {
     "x86_64": {
         "generic": "x86_64",
@@ -57,10 +57,10 @@ LEVELS: dict[str, dict[str, str]] = {
     },
 }
 CONTAINS = {"avxvnni": ("avx2",), "amx": ("avx512",), "dotprod": ("neon",), "i8mm": ("dotprod", "neon")}
-"""Levels whose code a level builds upon."""
+"""For each level, the lower levels whose code it also contains."""
 SHARED = {"avxvnni": "avx2", "amx": "avx512", "dotprod": "neon", "i8mm": "dotprod"}
-"""Levels that share the files which do not name them with another: those are compiled once. What each adds is used by
-name alone; no compiler makes it of plain code."""
+"""For some levels, the level with which they share files that have no code for them; these are compiled once. Code uses
+the added instructions of such a level only by name: no compiler makes them from plain code."""
 ANY_CPU = ("level.cpp", "settle.cpp", *(f"{system}.cpp" for system in SUFFIXES))
 """Sources that are compiled for every CPU in all libraries: they are called before a level is chosen."""
 FLAGS = (
@@ -70,33 +70,33 @@ FLAGS = (
 )
 RELEASE = ("-fno-sanitize=undefined",)
 LIGHT = ("-Xclang", "-O1")
-"""Less time for the compiler, more for the kernels: for builds that are tested and not shipped."""
+"""Flags for builds that are tested and not shipped: the compiler takes less time, the kernels more."""
 UNOPTIMIZED = ("-Xclang", "-O0", "-U_FORTIFY_SOURCE")
-"""The least time for the compiler. Headers of the system warn where code that is not optimized shall be hardened."""
+"""Flags for the fastest compilation. Headers of the system would warn about code that is not optimized."""
 TRAPPING = (*LIGHT, "-fsanitize=undefined", "-fsanitize-trap=undefined")
 MOST_CACHE_BYTES = 256 << 20
 UNROLLED = ("stored_avx2.cpp", "stored_avx512.cpp")
-"""Sources of so much unrolled code that traps in it take the optimizer minutes: TRAPPING leaves them UNOPTIMIZED."""
+"""Sources with much unrolled code. Traps in it take the optimizer minutes, so with TRAPPING they are UNOPTIMIZED."""
 IN_USE_S = 3600.0
-"""Files of the cache that were used this recently are never removed: another build may be about to link them."""
+"""The seconds since its last use in which a file of the cache is never removed: another build may link it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """command: what precedes the arguments. version: differs where another compiler's output may differ."""
+    """command: the words before the arguments. version: changes where a compiler's output may change."""
 
     command: tuple[str, ...]
     version: str
 
     def run(self, arguments: Sequence[str]) -> None:
-        """Raises RuntimeError with the compiler's words."""
+        """Runs the compiler. Raises RuntimeError with the compiler's output."""
         result = subprocess.run([*self.command, *arguments], capture_output=True, text=True)
         if result.returncode:
             raise RuntimeError(f"Compiling {' '.join(arguments[-3:])} failed:\n{result.stderr}")
 
 
 class ObjectCache:
-    """Compiled files in one folder, each named by a hash of all that it was made from.
+    """Compiled files in one folder, each named by a hash of everything that it was made from.
 
     Several builds may use one folder at once: a file appears complete or not at all, and the second build that needs it
     waits for the first.
@@ -107,7 +107,7 @@ class ObjectCache:
         self.folder = folder
 
     def get(self, suffix: str, inputs: Iterable[str | bytes], make: Callable[[Path], None]) -> Path:
-        """The file made from `inputs`; where it is not kept yet, `make` writes it to the path that it is given."""
+        """Returns the file made from `inputs`. Where it is not kept yet, `make` writes it to a given path."""
         digest = hashlib.sha256()
         for part in inputs:
             content = part.encode() if isinstance(part, str) else part
@@ -120,7 +120,7 @@ class ObjectCache:
         return kept
 
     def _is_kept(self, kept: Path) -> bool:
-        """Whether the file is there; it then counts as used now."""
+        """Returns whether the file exists. If so, it counts as used now."""
         try:
             os.utime(kept)
         except FileNotFoundError:
@@ -129,7 +129,7 @@ class ObjectCache:
 
     @contextlib.contextmanager
     def _alone(self, kept: Path) -> Iterator[None]:
-        """No other build makes the same file meanwhile. The lock ends with the process that has it."""
+        """Keeps other builds from making the same file meanwhile. The lock ends with the process that has it."""
         _find_package()
         from twostroke.system import here
 
@@ -146,7 +146,7 @@ class ObjectCache:
             partial.unlink(missing_ok=True)
 
     def trim(self, most_bytes: int = MOST_CACHE_BYTES) -> None:
-        """Remove the files that were not used for the longest time, until `most_bytes` are left."""
+        """Removes the files that were not used for the longest time, until at most `most_bytes` are left."""
         found = []
         for path in self.folder.iterdir():
             try:
@@ -162,7 +162,7 @@ class ObjectCache:
 
 
 def zig() -> Compiler:
-    """The compiler of the `ziglang` package. Raises RuntimeError where it is missing."""
+    """Returns the compiler of the `ziglang` package. Raises RuntimeError where it is missing."""
     command = (sys.executable, "-m", "ziglang")
     answer = subprocess.run([*command, "version"], capture_output=True, text=True)
     if answer.returncode:
@@ -171,7 +171,7 @@ def zig() -> Compiler:
 
 
 def shared_cache() -> ObjectCache:
-    """The user's cache of compiled files; `build/objects` in the checkout where that folder cannot be written."""
+    """Returns the user's cache of compiled files; `build/objects` in the checkout where it cannot be written."""
     try:
         return ObjectCache(_machine_facts()[0] / "objects")
     except OSError:
@@ -179,7 +179,7 @@ def shared_cache() -> ObjectCache:
 
 
 def _machine_facts() -> tuple[Path, int]:
-    """The cache folder and the number of cores, as env.py reads them."""
+    """Returns the cache folder and the number of cores, as env.py reads them."""
     _find_package()
     from twostroke.assembly.settings.env import read_machine
 
@@ -188,13 +188,13 @@ def _machine_facts() -> tuple[Path, int]:
 
 
 def _find_package() -> None:
-    """Let modules of the package be imported that need nothing else. Nothing is installed when setup.py comes here."""
+    """Makes modules of the package importable that need nothing else, as nothing is installed for setup.py."""
     if "twostroke" not in sys.modules:
         sys.path.insert(0, str(ROOT / "src"))
 
 
 def machine() -> str:
-    """This machine as in TRIPLES. Raises RuntimeError for others."""
+    """Returns this machine's name as in TRIPLES. Raises RuntimeError for other machines."""
     name = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
     system = SYSTEMS.get(sys.platform, sys.platform)
     found = name if system == "linux" else f"{name}-{system}"
@@ -204,30 +204,30 @@ def machine() -> str:
 
 
 def architecture_of(target: str) -> str:
-    """The processors of a target, as in LEVELS."""
+    """Returns the architecture of a target, as in LEVELS."""
     return target.partition("-")[0]
 
 
 def system_of(target: str) -> str:
-    """The system of a target, as in SUFFIXES."""
+    """Returns the system of a target, as in SUFFIXES."""
     return target.partition("-")[2] or "linux"
 
 
 def sources(target: str) -> list[Path]:
-    """Every translation unit for one target; each guards itself by level. The architecture's own are the largest: they
-    come first, so that no core waits for one of them at the end."""
+    """Returns every translation unit for one target; each guards itself by level. The architecture's own units are the
+    largest: they come first, so that no core waits for one of them at the end."""
     own = {"x86_64": "x86", "aarch64": "arm"}[architecture_of(target)]
     found = [path for folder in (own, "generic") for path in sorted((ROOT / "csrc" / folder).rglob("*.cpp"))]
     return [*found, system_source(target)]
 
 
 def system_source(target: str) -> Path:
-    """The one file that calls the system of a target."""
+    """Returns the one file that calls the system of a target."""
     return ROOT / "csrc" / "system" / f"{system_of(target)}.cpp"
 
 
 def unit_flags(target: str, source: Path, level: str, checks: Sequence[str] = RELEASE) -> tuple[str, ...]:
-    """What build_all compiles a source with, for the library of one level."""
+    """Returns the flags with which build_all compiles a source for the library of one level."""
     mcpu, *defined = level_flags(target, level_of(source, level))
     if source.name in ANY_CPU:
         mcpu, *_ = level_flags(target, "generic")
@@ -236,13 +236,13 @@ def unit_flags(target: str, source: Path, level: str, checks: Sequence[str] = RE
 
 
 def level_flags(target: str, level: str) -> tuple[str, ...]:
-    """What selects the instructions and the code of one level."""
+    """Returns the flags that select the instructions and the code of one level."""
     names = (level, *CONTAINS.get(level, ()))
     return (f"-mcpu={LEVELS[architecture_of(target)][level]}", *(f"-DTS_LEVEL_{name.upper()}" for name in names))
 
 
 def runnable_levels() -> list[str]:
-    """The levels that this CPU runs, lowest first: what level.cpp says, compiled alone. Raises RuntimeError."""
+    """Returns the levels that this CPU runs, lowest first, from level.cpp compiled alone. Raises RuntimeError."""
     kept, compiler, target = shared_cache(), zig(), machine()
     triple = ("-target", TRIPLES[target])
     asked = (ROOT / "csrc/generic/machine/level.cpp", system_source(target))
@@ -255,8 +255,8 @@ def runnable_levels() -> list[str]:
 
 
 def levels_for(which: str, out: Path, target: str) -> list[str]:
-    """all: every level of the architecture. runnable: those that this CPU runs. best: the last of these, and the levels
-    that `out` holds, so that no library there is older than the sources. Raises RuntimeError."""
+    """Returns the levels to build. all: every level. runnable: those that this CPU runs. best: the last of these, and
+    those that `out` holds, so that no library in it is older than the sources. Raises RuntimeError."""
     known = list(LEVELS[architecture_of(target)])
     if which == "all":
         return known
@@ -266,12 +266,12 @@ def levels_for(which: str, out: Path, target: str) -> list[str]:
 
 
 def library_in(folder: Path, level: str, target: str = "x86_64") -> Path:
-    """The library of a level in a folder."""
+    """Returns the path of the library of a level in a folder."""
     return folder / f"libtwostroke_{level}{SUFFIXES[system_of(target)]}"
 
 
 def level_of(source: Path, level: str) -> str:
-    """The level that a source is compiled for: the one that shares it, where neither it nor a header of it has code for
+    """Returns the level that a source is compiled for: the shared one where neither it nor a header of it has code for
     `level` alone."""
     contents = with_headers(source)
     while level in SHARED and not any(f"TS_LEVEL_{level.upper()}".encode() in content for content in contents):
@@ -280,8 +280,8 @@ def level_of(source: Path, level: str) -> str:
 
 
 def with_headers(source: Path, more: Sequence[Path] = ()) -> list[bytes]:
-    """The content of a source and, once each, of all files of ours that it includes, directly or not. more: folders of
-    headers after HEADERS."""
+    """Returns the content of a source and, once each, of all files of this project that it includes, directly or not.
+    more: folders of headers after HEADERS."""
     found, left = {source: source.read_bytes()}, [source]
     while left:
         including = left.pop()
@@ -295,7 +295,7 @@ def with_headers(source: Path, more: Sequence[Path] = ()) -> list[bytes]:
 
 
 def include_flags(more: Sequence[Path] = ()) -> tuple[str, ...]:
-    """Where the compiler looks for headers of ours."""
+    """Returns the flags with the folders in which the compiler looks for headers of this project."""
     return tuple(part for folder in (HEADERS, *more) for part in ("-I", str(folder)))
 
 
@@ -306,8 +306,8 @@ def compile_all(
     suffix: str = ".o",
     more: Sequence[Path] = (),
 ) -> list[Path]:
-    """The object of every (source, flags), from the cache or compiled on all cores. more: folders of headers after
-    HEADERS. Raises RuntimeError."""
+    """Returns the object of every (source, flags), from the cache or compiled on all cores. more: see `with_headers`.
+    Raises RuntimeError."""
 
     def compile_one(job: tuple[Path, Sequence[str]]) -> Path:
         source, flags = job
@@ -331,7 +331,7 @@ def link(
     suffix: str,
     libraries: Sequence[str] = LIBRARIES["linux"],
 ) -> Path:
-    """Objects of the cache as one library or program."""
+    """Links objects of the cache to one library or program."""
     names = [path.name for path in objects]  # an object's name is a digest of its content
     return cache.get(
         suffix,
@@ -347,7 +347,7 @@ def build_all(
     levels: Sequence[str] | None = None,
     cache: ObjectCache | None = None,
 ) -> list[Path]:
-    """Put the libraries of `levels` (None: all of them) into `out`; returns them. Raises RuntimeError."""
+    """Builds the libraries of `levels` (None: all of them) into `out`, and returns their paths. Raises RuntimeError."""
     chosen = list(LEVELS[architecture_of(target)]) if levels is None else list(levels)
     kept, compiler, triple = cache or shared_cache(), zig(), ("-target", TRIPLES[target])
     units = sources(target)
@@ -367,7 +367,7 @@ def build_all(
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Replaced at once, and only where it differs: programs may be running it."""
+    """Copies a file where its content differs. The target is replaced at once, because programs may be running it."""
     content = source.read_bytes()
     if target.exists() and target.read_bytes() == content:
         return
@@ -378,7 +378,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def main() -> int:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description="Compile the native kernels.")
     parser.add_argument("--out", type=Path, default=LIBRARY_FOLDER)
     parser.add_argument("--target", choices=list(TRIPLES), default=None)

@@ -1,4 +1,4 @@
-"""Where the measurement of this machine is kept: one JSON file for a processor, a thread count, a build of the kernels.
+"""Keeps the measurement of this machine: one JSON file for a processor, a thread count and a build of the kernels.
 
     kept = read_calibration(machine.cache_folder, fingerprint(processor_name(), best_level(), threads))
 """
@@ -20,7 +20,7 @@ MAX_BYTES = 1 << 20
 
 
 def fingerprint(processor: str, level: str, threads: int) -> str:
-    """Changes with the processor, the threads, the kernels' build and the form of the file."""
+    """Returns a text that changes with the processor, the threads, the kernels' build and the form of the file."""
     path = library_path(level)
     kernels = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
     text = "\n".join((str(VERSION), processor, level, str(threads), kernels))
@@ -28,7 +28,8 @@ def fingerprint(processor: str, level: str, threads: int) -> str:
 
 
 def read_calibration(cache_folder: Path, mark: str) -> Calibration | None:
-    """What was kept for this fingerprint; None where nothing is, or what is cannot be read (it is measured again)."""
+    """Returns the measurement that was kept for this fingerprint. Returns None where there is none, or where it cannot
+    be read; then the machine is measured again."""
     path = _path(cache_folder, mark)
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -40,7 +41,7 @@ def read_calibration(cache_folder: Path, mark: str) -> Calibration | None:
 
 
 def check_place(cache_folder: Path) -> None:
-    """Raises ConfigError, before a machine is measured, where nothing could be kept."""
+    """Raises ConfigError where nothing could be kept. It is called before a machine is measured."""
     folder = cache_folder / FOLDER
     partial = folder / f"place.{os.getpid()}.partial"
     try:
@@ -52,7 +53,8 @@ def check_place(cache_folder: Path) -> None:
 
 
 def write_calibration(cache_folder: Path, calibration: Calibration) -> Path:
-    """Keep it; a half-written file never replaces a whole one. Raises ConfigError where the folder refuses."""
+    """Keeps the measurement and returns its path. A half-written file never replaces a whole one. Raises ConfigError
+    where the folder cannot be written."""
     path = _path(cache_folder, calibration.fingerprint)
     partial = path.with_suffix(f".{os.getpid()}.partial")
     try:

@@ -1,4 +1,5 @@
-"""A program as native calls: written once, with the places of each size in it; a step fills in three numbers."""
+"""A program as native calls. The calls are written once, with the places of each size in them; a step fills in three
+numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from twostroke.ops.step_memory import StepMemory, StepSizes
 
 
 class Runner(Protocol):
-    """What runs words: the backend."""
+    """The backend that runs the words of calls."""
 
     @property
     def numbers(self) -> Mapping[str, int]:
@@ -28,7 +29,7 @@ class Runner(Protocol):
         """The C structs of the backend's weights and KV layers."""
 
     def run(self, calls: Calls) -> None:
-        """Run calls on what their operands hold now."""
+        """Runs calls on the present content of their operands."""
 
 
 class CompiledProgram:
@@ -86,7 +87,7 @@ class _Half:
         self._first = 0
 
     def run(self, runner: Runner, sizes: StepSizes) -> None:
-        """Fill in the sizes and run."""
+        """Fills in the sizes and runs the calls."""
         words = self._calls.words
         tokens, sequences, logit_rows = self._places
         words[tokens] = sizes.tokens

@@ -13,7 +13,8 @@ MAX_THREADS = 256
 
 
 class NativeContext:
-    """level: None takes the best of this CPU. cpus: the hardware threads that its threads are kept on.
+    """level: the level of the library; None takes the best level of this CPU. cpus: the hardware threads on which the
+    pool's threads are kept.
 
     Raises BackendError where the threads cannot be started.
     """
@@ -33,8 +34,8 @@ class NativeContext:
             )
 
     def _place_caller(self) -> None:
-        """Keep the thread that calls from now on with the pool's own. A program's main thread stays as it is: threads
-        that the program begins later would be kept there too."""
+        """Keeps the calling thread on the hardware threads of the pool from now on. A program's main thread stays as it
+        is: threads that the program begins later would be kept there too."""
         caller = threading.get_ident()
         if self._cpus and caller != self._placed:
             self._placed = caller
@@ -42,7 +43,7 @@ class NativeContext:
                 here.keep_thread_on(self._cpus)
 
     def close(self) -> None:
-        """End the threads; the object cannot be used afterwards. Closing twice is harmless, also from two threads."""
+        """Ends the threads. The object cannot be used afterwards. Closing twice is harmless, also from two threads."""
         with self._closing:
             context, self._context = self._context, None
         if context:

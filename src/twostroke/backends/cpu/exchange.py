@@ -1,4 +1,4 @@
-"""The native exchange between ranks: memory that they share, or a connection from each to every other."""
+"""The native exchange between ranks: through memory that they share, or through a connection between each two ranks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from twostroke.types.exchange_spent import ExchangeSpent
 
 LINE_BYTES = 64
 PIECE_BYTES = 4 << 20
-"""The bytes that a rank shows the others at a time, unless one row takes more."""
+"""How many bytes a rank shows the others at a time, unless one row has more."""
 
 
 class Exchange:
-    """One rank's end. Joined to a `CpuOps`, it must outlive it.
+    """One rank's end of an exchange. Once joined to a `CpuOps`, it must outlive that object.
 
-    level: the level of the library whose ops use it. limit_s: the longest wait for another rank.
+    level: the level of the library whose ops use it. limit_s: the longest wait for another rank, in seconds.
     """
 
     def __init__(self, level: str, handle: int | None, keeps: object) -> None:
@@ -34,9 +34,8 @@ class Exchange:
 
     @classmethod
     def in_memory(cls, level: str, descriptor: int, rank: int, ranks: int, width: int, limit_s: float) -> Exchange:
-        """An exchange through a file of memory of `memory_bytes`, which all ranks have open. width: the columns of the
-        widest value that is exchanged.
-        """
+        """Makes an exchange through shared memory: a memory file of `memory_bytes` that all ranks have open. width: the
+        columns of the widest value that is exchanged."""
         library = load_library(level)
         piece = piece_bytes(width)
         memory = mmap.mmap(descriptor, memory_bytes(level, ranks, width))
@@ -47,32 +46,33 @@ class Exchange:
     def over_sockets(
         cls, level: str, sockets: Sequence[int], rank: int, limit_s: float, keeps: object = None
     ) -> Exchange:
-        """sockets: the descriptor of the connection to each rank; what stands at its own place is not used.
-        keeps: what holds them open."""
+        """Makes an exchange over connections. sockets: for each rank the descriptor of the connection to it; the entry
+        of this rank itself is not used. keeps: the object that holds the connections open."""
         numbers = np.array(sockets, np.int32)
         library = load_library(level)
         handle = library.ts_exchange_sockets(numbers.ctypes.data, rank, len(numbers), int(limit_s * 1e9))
         return cls(level, handle, keeps)
 
     def begin(self, number: int) -> None:
-        """The pass of the program that follows has this number: ranks that are in different ones must not meet."""
+        """Begins a pass of the program with this number. Ranks that are in different passes must not exchange values.
+        """
         self._library.ts_exchange_begin(self.handle, number)
 
     def spent(self) -> ExchangeSpent:
-        """What all passes so far have spent. Call it between passes."""
+        """Returns the calls, bytes and seconds of all passes so far. It must be called between passes."""
         figures = np.zeros(4, np.int64)
         self._library.ts_exchange_spent(self.handle, figures.ctypes.data)
         calls, sent_bytes, ns, waited_ns = figures.tolist()
         return ExchangeSpent(calls, sent_bytes, 1e-9 * ns, 1e-9 * waited_ns)
 
     def end(self) -> None:
-        """Every wait ends, here and at the other ranks, and every later call is refused. Any thread may call it."""
+        """Ends every wait, in this rank and in the others. Every later call is refused. Any thread may call it."""
         with self._ending:
             if self.handle:
                 self._library.ts_exchange_end(self.handle)
 
     def close(self) -> None:
-        """Free the exchange. Call it after the ops that use it. Closing twice is harmless."""
+        """Frees the exchange. It must be called after the ops that use it are closed. Closing twice is harmless."""
         # After an `end` that another thread has begun: it would read memory that was freed, and end any open socket.
         with self._ending:
             handle, self.handle = self.handle, None
@@ -81,11 +81,11 @@ class Exchange:
 
 
 def piece_bytes(width: int) -> int:
-    """The size of a piece of an exchange whose widest value has rows of `width` elements."""
+    """Returns the bytes of a piece of an exchange whose widest value has rows of `width` elements."""
     row = -(-4 * width // LINE_BYTES) * LINE_BYTES
     return max(row, PIECE_BYTES // row * row)
 
 
 def memory_bytes(level: str, ranks: int, width: int) -> int:
-    """The size of the memory that `ranks` ranks share. Pages that were never written take no memory."""
+    """Returns the bytes of the memory that `ranks` ranks share. Pages that were never written take no memory."""
     return int(load_library(level).ts_exchange_bytes(ranks, piece_bytes(width)))

@@ -1,4 +1,4 @@
-"""Moving mapped weights into huge pages; memory after addresses before it is needed."""
+"""Moves mapped weights into huge pages, and makes the system provide memory for addresses before it is needed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ HUGE_PAGE_BYTES = 2 << 20
 
 
 def settle(address: int, num_bytes: int) -> bool:
-    """Move bytes to huge pages in place; both arguments are multiples of HUGE_PAGE_BYTES. False: nothing changed."""
+    """Moves bytes to huge pages in place. Both arguments are multiples of HUGE_PAGE_BYTES. Returns False where nothing
+    changed."""
     return int(lowest_library().ts_settle(address, num_bytes)) == 0
 
 
 def populate(address: int, num_bytes: int) -> bool:
-    """Have the system back these bytes now, whole small pages only; none of them changes. False: it cannot."""
+    """Makes the system back these bytes with memory now, whole small pages only. None of the bytes changes. Returns
+    False where the system cannot."""
     return int(lowest_library().ts_populate(address, num_bytes)) == 0

@@ -1,6 +1,5 @@
-"""Which kernel runs for which op, format and number of rows: asked of a level's library, which answers from the tables
-by which it chooses.
-"""
+"""Tells which kernel runs for which op, format and number of rows. It asks a level's library, which answers from the
+tables by which it chooses kernels."""
 
 from __future__ import annotations
 
@@ -13,20 +12,19 @@ from twostroke.ops.registry import registry
 from twostroke.types.spec.formats import KVKind, WeightKind
 
 MOST_ROWS = 128
-"""The most rows that are compared. More rows are multiplied as these are, or in parts of at least this many; the last
-rows of such a part are multiplied as fewer rows are."""
+"""The most rows that are compared. More rows use the same kernel as this many, or are divided into parts of at least
+this many. The last rows of such a part use the kernel for fewer rows."""
 
 HEAD_DIMS = (64, 80)
-"""The head dimensions that are compared: with matrix registers it matters whether a head is whole pieces of 32."""
+"""The head dimensions that are compared. With matrix registers the kernel depends on whether a head consists of whole
+pieces of 32."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """op, with weights or with K and V in `format` ("" where it has neither), with first_row to last_row rows.
-
-    last_row: None where more rows are no different. kernel: the name of a C++ function; "" where the op has one form
-    for each format. heads: what the size of a head must be, or "".
-    """
+    """The kernel of an op for first_row to last_row rows. format: the format of its weights, or of K and V; "" where it
+    has neither. last_row: None where more rows are no different. kernel: the name of a C++ function; "" where the op
+    has one form for each format. heads: the condition on the size of a head, or ""."""
 
     op: str
     format: str
@@ -36,26 +34,27 @@ class KernelRow:
     heads: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """Plain values."""
+        """Returns the fields as plain values."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def rows(self) -> str:
-        """ "1 to 3", "4", "5 and more", "any"."""
+        """The numbers of rows as a text: "1 to 3", "4", "5 and more", "any"."""
         if self.last_row is None:
             return "any" if self.first_row == 1 else f"{self.first_row} and more"
         return str(self.first_row) if self.first_row == self.last_row else f"{self.first_row} to {self.last_row}"
 
 
 class KernelNames(Protocol):
-    """What says which kernel it takes."""
+    """A backend that tells which kernel it takes."""
 
     def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
-        """The name of the kernel that an op takes for this many rows; None where it has one form a format."""
+        """Returns the name of the kernel that an op takes for `rows` rows; None where the op has one form for each
+        format."""
 
 
 def kernel_table(ops: KernelNames, names: frozenset[str] | None = None) -> list[KernelRow]:
-    """All rows for the named ops (None: for every op), in the order of the ops' names."""
+    """Returns all rows for the named ops (None: for every op), in the order of the ops' names."""
     chosen = sorted(registry() if names is None else names)
     return [row for name in chosen for row in _of_op(ops, registry()[name])]
 
@@ -89,7 +88,7 @@ def _ask(ops: KernelNames, op: type[Op], weight: WeightKind, kv: KVKind, rows: i
 
 
 def _runs(op: str, word: str, kernels: list[str], heads: str = "") -> Iterator[KernelRow]:
-    """Neighbouring numbers of rows with one kernel, as one."""
+    """Yields one row for neighbouring numbers of rows with the same kernel."""
     first = 0
     for index, kernel in enumerate(kernels):
         last = index + 1 == len(kernels)

@@ -1,4 +1,4 @@
-"""Finding, loading and declaring the native libraries."""
+"""Finds and loads the native libraries, and declares their functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEVELS_OF = {
     "x86_64": ("generic", "avx2", "avxvnni", "avx512", "amx"),
     "aarch64": ("generic", "neon", "dotprod", "i8mm"),
 }
-"""The levels of each architecture, in rising order. The number of a level in the ABI is its place here."""
+"""The levels of each architecture, in rising order. The number of a level in the ABI is its index in this tuple."""
 _NAMED = platform.machine().lower()
 LEVELS = LEVELS_OF.get({"arm64": "aarch64", "amd64": "x86_64"}.get(_NAMED, _NAMED), ("generic",))
 """The levels of this machine's architecture."""
@@ -39,7 +39,7 @@ STATUSES = {
 
 
 class WeightStruct(Structure):
-    """ts_weight."""
+    """The C struct ts_weight."""
 
     _fields_ = [
         ("kind", c_int32),
@@ -55,7 +55,7 @@ class WeightStruct(Structure):
 
 
 class KVLayerStruct(Structure):
-    """ts_kv_layer."""
+    """The C struct ts_kv_layer."""
 
     _fields_ = [
         ("kind", c_int32),
@@ -101,13 +101,14 @@ _SIGNATURES: Signatures = {
 
 
 def library_path(level: str) -> Path:
-    """Where the library of a level lies, built or not."""
+    """Returns the path of the library of a level, built or not."""
     return Path(__file__).resolve().parent / "lib" / f"libtwostroke_{level}{here.LIBRARY_SUFFIX}"
 
 
 @cache
 def load_library(level: str) -> ctypes.CDLL:
-    """The library of one level, its functions declared. Raises BackendError. CDLL gives up the GIL during calls."""
+    """Returns the library of one level, with its functions declared. Raises BackendError. CDLL releases the GIL during
+    calls."""
     path = library_path(level)
     if level not in LEVELS:
         raise BackendError(
@@ -132,7 +133,7 @@ def load_library(level: str) -> ctypes.CDLL:
 
 
 def declared(library: ctypes.CDLL, signatures: Signatures) -> ctypes.CDLL:
-    """The library; its functions know their results and arguments."""
+    """Declares the results and arguments of the library's functions, and returns the library."""
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
         function.restype = result
@@ -141,37 +142,39 @@ def declared(library: ctypes.CDLL, signatures: Signatures) -> ctypes.CDLL:
 
 
 def built_levels() -> list[str]:
-    """The levels whose libraries are in the package, lowest first. An editable installation may have one alone."""
+    """Returns the levels whose libraries are in the package, lowest first. An editable installation may have only one.
+    """
     return [level for level in LEVELS if library_path(level).is_file()]
 
 
 def lowest_library() -> ctypes.CDLL:
-    """The library of the lowest level that was built. What is no op needs no level (level.cpp, settle.cpp): it may be
-    called on every CPU. Raises BackendError."""
+    """Returns the library of the lowest level that was built. Functions that are no ops need no level (level.cpp,
+    settle.cpp), so they may be called on every CPU. Raises BackendError."""
     return load_library(next(iter(built_levels()), LEVELS[0]))
 
 
 def runnable_levels() -> list[str]:
-    """The levels that this CPU runs, built or not, lowest first. Raises BackendError."""
+    """Returns the levels that this CPU runs, built or not, lowest first. Raises BackendError."""
     bits = int(lowest_library().ts_levels())
     return [level for place, level in enumerate(LEVELS) if bits >> place & 1]
 
 
 @cache
 def op_numbers(level: str) -> Mapping[str, int]:
-    """The number of each op in a level's library: see OpNumbers."""
+    """Returns the number of each op in a level's library: see OpNumbers."""
     return OpNumbers(load_library(level), f"The {level} kernels", f"Build the kernels again: {BUILD}")
 
 
 class OpNumbers(Mapping[str, int]):
-    """Op -> its number in a library.
+    """The number of each op in a library, by the op's name.
 
-    Asking for a number compares the operands in the library with those of the op's class. Its module is imported then,
-    because a model calls few of the ops. Raises BackendError where they differ, KeyError for an op that is not there.
+    Asking for a number compares the operands in the library with those of the op's class. The module of the class is
+    imported only then, because a model calls few of the ops. Raises BackendError where the operands differ, KeyError
+    for an op that the library does not have.
     """
 
     def __init__(self, library: ctypes.CDLL, what: str, fix: str) -> None:
-        """what, fix: for the error."""
+        """what, fix: the name of the library and the advice in the text of an error."""
         self._what, self._fix = what, fix
         self._said: dict[str, str] = {}
         while (text := library.ts_op_signature(len(self._said))) is not None:
@@ -200,24 +203,25 @@ class OpNumbers(Mapping[str, int]):
 
 
 def run_words(library: ctypes.CDLL, context: Any, address: int, count: int) -> tuple[int, int]:
-    """Run `count` words of calls at `address`: (status, calls that were run before the one that refused)."""
+    """Runs `count` words of calls at `address`. Returns the status, and how many calls were run before the one that
+    refused."""
     ran = ctypes.c_int64()
     status = library.ts_run(context, address, count, ctypes.byref(ran))
     return int(status), int(ran.value)
 
 
 def address_of(found: Structure) -> int:
-    """Where a struct lies."""
+    """Returns the address of a struct."""
     return ctypes.addressof(found)
 
 
 def native_signature(op: type[Op]) -> str:
-    """An op's operands as ts_op_signature says them."""
+    """Returns an op's operands in the form of ts_op_signature."""
     return op.NAME + ":" + "".join(f" {operand.kind.value} {operand.name};" for operand in signature(op))
 
 
 def best_level() -> str:
-    """The highest level that this CPU runs and that was built. Raises BackendError where there is none."""
+    """Returns the highest level that this CPU runs and that was built. Raises BackendError where there is none."""
     found = available_levels()
     if not found:
         raise BackendError(
@@ -229,13 +233,13 @@ def best_level() -> str:
 
 
 def better_level() -> str | None:
-    """The level that this CPU runs best, where it is not built; None where it is."""
+    """Returns the highest level that this CPU runs, where it is not built; None where it is built."""
     best = runnable_levels()[-1]
     return None if best == best_level() else best
 
 
 def require_level(level: str) -> None:
-    """Raises BackendError for a level that this machine has not, or that this CPU cannot run."""
+    """Raises BackendError for a level that this machine does not have, or that this CPU cannot run."""
     load_library(level)
     runs = runnable_levels()
     if level not in runs:
@@ -247,6 +251,6 @@ def require_level(level: str) -> None:
 
 
 def available_levels() -> list[str]:
-    """Every built level that this CPU runs, lowest first."""
+    """Returns every built level that this CPU runs, lowest first."""
     built = built_levels()
     return [level for level in runnable_levels() if level in built]

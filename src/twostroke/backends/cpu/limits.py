@@ -1,4 +1,5 @@
-"""What this machine can do at most: read memory, multiply float32, multiply int8. Measured, not looked up."""
+"""Measures the most that this machine can do: read memory, multiply float32, multiply int8. The rates are measured, not
+looked up."""
 
 from __future__ import annotations
 
@@ -16,16 +17,17 @@ from twostroke.types.errors import BackendError
 READ_BYTES = 1 << 30
 F32_KIND, INT8_KIND = 0, 2
 WINDOWS, WINDOW_S = 4, 0.025
-"""Each rate is measured in four windows of this many seconds; the quickest window counts."""
+"""How many windows measure each rate, and the seconds of one window. The quickest window counts."""
 
 SPREAD_S, SPREAD_IN_A_ROW = 0.3, 3
-"""The longest time that threads are kept busy until each has a core of its own, and how often in a row that must be
-seen."""
+"""The longest time that threads are kept busy until each has a core of its own, in seconds, and how often in a row that
+must be observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that was seen; threads together. level: the instruction set whose int8 products were timed."""
+    """The highest rates that were measured, of all threads together. level: the instruction set whose int8 products
+    were timed."""
 
     threads: int
     level: str
@@ -34,11 +36,11 @@ class Limits:
     int8_ops_per_s: float
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the fields as plain values."""
         return asdict(self)
 
     def words(self) -> str:
-        """The limits in one sentence."""
+        """Returns the limits in one sentence."""
         return (
             f"{self.threads} threads of this machine read {self.read_bytes_per_s / 1e9:.1f} GB/s and do "
             f"{self.f32_flops_per_s / 1e9:,.0f} GFLOP/s in float32 and {self.int8_ops_per_s / 1e9:,.0f} GOP/s in int8 "
@@ -47,12 +49,13 @@ class Limits:
 
 
 def median_limits(found: Sequence[Limits]) -> Limits:
-    """The median of each figure over several measurements of one machine."""
+    """Returns the median of each figure over several measurements of one machine."""
     return _each_figure(found, statistics.median)
 
 
 def highest_limits(found: Sequence[Limits]) -> Limits:
-    """The largest of each figure over several measurements of one machine: a disturbance can only lower one."""
+    """Returns the largest of each figure over several measurements of one machine. A disturbance can only lower a
+    figure."""
     return _each_figure(found, max)
 
 
@@ -67,7 +70,7 @@ def _each_figure(found: Sequence[Limits], choose: Callable[[list[float]], float]
 
 
 class LimitMeter(NativeContext):
-    """Owns the threads and, where none is given, the memory to read. Close it after use."""
+    """Measures limits. It owns the threads and, where none is given, the memory to read. Close it after use."""
 
     def __init__(self, num_threads: int, clock: Callable[[], float], memory: U8Array | None = None) -> None:
         super().__init__(None, num_threads)
@@ -75,7 +78,8 @@ class LimitMeter(NativeContext):
         self._memory = np.ones(READ_BYTES, np.uint8) if memory is None else memory
 
     def measure(self, rounds: int = 3) -> Limits:
-        """The highest of `rounds`, the three loops in turn: a disturbance makes a limit look lower alone."""
+        """Returns the highest figures of `rounds` rounds, each of which runs the three loops in turn. A disturbance can
+        only make a limit look lower."""
         return highest_limits([self._once() for _ in range(rounds)])
 
     def _once(self) -> Limits:
@@ -83,13 +87,13 @@ class LimitMeter(NativeContext):
         return Limits(self._threads, self.level, self.read_rate(), self._rate(F32_KIND), self._rate(INT8_KIND))
 
     def _spread(self) -> None:
-        """Keep all threads busy until each has a core: threads that begin on one core may stay there for a while."""
+        """Keeps all threads busy until each has a core. Threads that begin on one core may stay there for a while."""
         seen, latest_s = 0, self._clock() + SPREAD_S
         while seen < SPREAD_IN_A_ROW and self._clock() < latest_s:
             seen = seen + 1 if self._library.ts_limit_spread(self._context) == self._threads else 0
 
     def read_rate(self) -> float:
-        """The bytes a second of one measurement."""
+        """Measures once how many bytes a second the threads read."""
         started_s = self._clock()
         self._library.ts_limit_read(self._context, self._memory.ctypes.data, self._memory.nbytes)
         return self._memory.nbytes / (self._clock() - started_s)
@@ -101,7 +105,7 @@ class LimitMeter(NativeContext):
         return max(operations / taken_s for operations, taken_s in (self._window(kind, rounds) for _ in range(WINDOWS)))
 
     def _window(self, kind: int, rounds: int) -> tuple[int, float]:
-        """(operations, seconds) of one window."""
+        """Returns the operations and the seconds of one window."""
         started_s = self._clock()
         operations = int(self._library.ts_limit_rate(self._context, kind, rounds))
         if operations <= 0:

@@ -1,5 +1,4 @@
-"""The cpu backend: the ops, run one by one as they are called, recorded and run together, or compiled from a program.
-"""
+"""The cpu backend. Ops are run one by one as they are called, recorded and run together, or compiled from a program."""
 
 from __future__ import annotations
 
@@ -23,9 +22,10 @@ from twostroke.types.spec.formats import KVKind, WeightKind
 
 
 class Reading(IntEnum):
-    """ts_reading: how few rows read the weights. What suits one maker's CPU is a third slower on another's.
+    """The C enum ts_reading: the way in which products of few rows read the weights. The way that suits one maker's CPU
+    is a third slower on another's.
 
-    The bits are the same.
+    The bits of the results are the same.
     """
 
     BY_MAKER = 0
@@ -34,9 +34,9 @@ class Reading(IntEnum):
 
 
 class CpuOps(NativeContext):
-    """One call at a time: its pool and scratch memory belong to one caller.
+    """Runs ops, one call at a time: its pool and scratch memory belong to one caller. `ops.rms_norm(out, x, weight,
+    eps)` runs that op, and so on.
 
-    `ops.rms_norm(out, x, weight, eps)` runs that op, and so on.
     Wrong operands raise BackendError and write nothing. weigh: makes weights for sampling, in the caller's thread.
     """
 
@@ -47,33 +47,35 @@ class CpuOps(NativeContext):
         self.numbers = op_numbers(self.level)
 
     def read_weights(self, reading: Reading) -> None:
-        """How few rows read the weights from now on. Raises BackendError where the kernels know no such way."""
+        """Sets how products of few rows read the weights from now on. Raises BackendError where the kernels do not have
+        this way."""
         self._check("read_weights", self._library.ts_context_read(self._context, int(reading)))
 
     def join(self, exchange: Exchange) -> None:
-        """Calls that meet other ranks meet them there from now on."""
+        """Sets the exchange through which calls exchange values with other ranks from now on."""
         self._check("join", self._library.ts_context_join(self._context, exchange.handle))
 
     @property
     def scratch_bytes(self) -> int:
-        """Scratch memory taken so far."""
+        """The bytes of scratch memory taken so far."""
         return int(self._library.ts_context_scratch_bytes(self._context))
 
     def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
-        """The name of the kernel that an op takes for this many rows; None where it has one form a format."""
+        """Returns the name of the kernel that an op takes for `rows` rows; None where the op has one form for each
+        format."""
         found = self._library.ts_kernel(self._context, self.numbers[op], int(weights), int(kv), rows, head_dim)
         return None if found is None else str(found.decode())
 
     def recorder(self) -> CallRecorder:
-        """Ops that are checked and kept, not run."""
+        """Returns an object that checks and keeps calls without running them."""
         return CallRecorder(self.numbers, self.structs)
 
     def compile(self, program: Program, memory: StepMemory) -> CompiledProgram:
-        """The program's calls as words, made once."""
+        """Returns the program's calls as words, which are made once."""
         return CompiledProgram(self, program, memory)
 
     def run(self, calls: Calls) -> None:
-        """Run calls on what their operands hold now. Raises BackendError where one refuses."""
+        """Runs calls on the present content of their operands. Raises BackendError where a call refuses."""
         self._place_caller()
         status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
         self._check(calls.names[min(ran, len(calls.names) - 1)] if calls.names else "run", status)

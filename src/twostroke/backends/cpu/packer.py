@@ -1,4 +1,4 @@
-"""Packing weights natively, with all threads."""
+"""Packs weights natively, with all threads."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from twostroke.types.errors import BackendError, CorruptModel
 from twostroke.types.spec.formats import WeightFormat, WeightKind
 
 BAD_VALUE = -6
-"""ts_status TS_BAD_VALUE."""
+"""The status TS_BAD_VALUE of ts_status."""
 
 BLOCK_NUMBERS = {
     "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14,
     "IQ4_NL": 20, "IQ4_XS": 23, "MXFP4": 39, "NVFP4": 40,
 }  # fmt: skip
-"""ggml's numbers of the types of blocks that are laid out natively."""
+"""ggml's numbers of the block types that can be packed natively."""
 
 
 class NativePacker(NativeContext):
-    """Satisfies `rounded_packing.Packer`: bit for bit what ops/quant/codec.py and ops/stored_layout.py define."""
+    """Satisfies `rounded_packing.Packer`. Its bits are those that ops/quant/codec.py and ops/stored_layout.py define.
+    """
 
     block_types = frozenset(BLOCK_NUMBERS)
 
     def pack(self, source: Any, weight_format: WeightFormat, data: U8Array, scales: U16Array | None) -> None:
-        """source (rows, columns) C-contiguous float32 or bf16 bits. Raises CorruptModel, BackendError."""
+        """Packs a matrix into `data` and `scales`. source: (rows, columns), C-contiguous, float32 or bf16 bits. Raises
+        CorruptModel or BackendError."""
         if source.dtype not in (np.float32, np.uint16) or source.ndim != 2 or not source.flags.c_contiguous:
             raise BackendError("pack: source must be a contiguous matrix of float32 or bf16 bits.")
         rows, columns = source.shape
@@ -47,7 +49,8 @@ class NativePacker(NativeContext):
             raise BackendError(f"pack was refused: {STATUSES.get(status, status)}.")
 
     def pack_blocks(self, block: str, raw: U8Array, columns: int, kind: WeightKind, data: U8Array) -> bool:
-        """See `stored_packing.BlockPacker`. Raises BackendError where the kind does not hold such blocks."""
+        """Packs blocks; see `stored_packing.BlockPacker`. Raises BackendError where the kind does not hold such blocks.
+        """
         if not (raw.flags.c_contiguous and data.flags.c_contiguous):
             raise BackendError("pack_blocks: blocks and packed bytes must be contiguous.")
         source = (BLOCK_NUMBERS[block], raw.ctypes.data, raw.nbytes, len(raw), columns)

@@ -1,6 +1,6 @@
-"""Calls that are kept as words, to be run as often as their operands lie in the same places.
+"""Calls that are kept as words. They can be run again as long as their operands lie in the same places.
 
-Python between the ops of a decode step cost 3% of it; a step is one native call.
+A step is one native call. Python between the ops of a decode step would cost 3% of its time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Words = npt.NDArray[np.int64]
 
 
 class Calls:
-    """Calls as words. The words hold addresses; `operands` keeps what lies there alive for as long as the calls."""
+    """Calls as words. The words hold addresses. `operands` keeps the memory at these addresses alive as long as the
+    calls."""
 
     def __init__(self, names: tuple[str, ...], words: Sequence[int], operands: object) -> None:
         self.names, self._operands = names, operands
@@ -28,7 +29,8 @@ class Calls:
 
 
 class CallRecorder:
-    """`recorder.rms_norm(out, x, weight, eps)` checks operands like the backend itself, and keeps the call."""
+    """Records calls: `recorder.rms_norm(out, x, weight, eps)` checks operands like the backend itself, and keeps the
+    call."""
 
     def __init__(self, numbers: Mapping[str, int], structs: Structs) -> None:
         self._numbers, self._structs = numbers, structs
@@ -37,7 +39,7 @@ class CallRecorder:
         self._operands: list[Any] = []
 
     def record(self, op: type[Op], operands: tuple[Any, ...]) -> None:
-        """Keep one call; operands at the end that have a default may be left out."""
+        """Keeps one call. Operands at the end that have a default may be left out."""
         operands = completed(op, operands)
         words = call_words(op, operands, self._structs)
         check_rows(op, operands)
@@ -46,7 +48,7 @@ class CallRecorder:
         self._operands += operands
 
     def calls(self) -> Calls:
-        """What was recorded so far."""
+        """Returns the calls that were recorded so far."""
         return Calls(tuple(self._names), self._words, tuple(self._operands))
 
     def __getattr__(self, name: str) -> Callable[..., None]:

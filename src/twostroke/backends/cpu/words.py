@@ -1,7 +1,7 @@
-"""A call as 64-bit words, as csrc/include/twostroke/ops.h lays operands out.
+"""A call as 64-bit words, in the layout of csrc/include/twostroke/ops.h.
 
-Operands are arrays and what is made of arrays (PackedWeight, KVLayer, RopeTable, AttentionBatch), or plain numbers. A
-wrong dtype or stride is refused here, because native code cannot see it; shapes are compared with the op's.
+Operands are arrays, objects made of arrays (PackedWeight, KVLayer, RopeTable, AttentionBatch), or plain numbers. A
+wrong dtype or stride is refused in this module, because native code cannot see it; shapes are compared with the op's.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ WORDS = {
     OperandKind.NUMBER: 1,
     OperandKind.INTEGER: 1,
 }
-"""Words of each kind of operand."""
+"""How many words each kind of operand has."""
 
 ROWS_WORD = {OperandKind.VALUE: 2, OperandKind.INDICES: 1, OperandKind.SEQUENCES: 3}
-"""Which of an operand's words says how many rows, indices or sequences there are."""
+"""The index of the operand's word that holds the number of rows, indices or sequences."""
 
 _F32, _I32 = np.dtype(np.float32), np.dtype(np.int32)
 
 
 class Structs:
-    """The native structs of weights and KV layers, made once each; they live as long as what they describe."""
+    """The native structs of weights and KV layers. Each is made once, and lives as long as the weight or layer that it
+    describes."""
 
     def __init__(self) -> None:
         self._weights: WeakKeyDictionary[PackedWeight, WeightStruct] = WeakKeyDictionary()
         self._layers: WeakKeyDictionary[KVLayer, KVLayerStruct] = WeakKeyDictionary()
 
     def weight(self, weight: PackedWeight) -> int:
-        """The address of its ts_weight."""
+        """Returns the address of the weight's ts_weight."""
         found = self._weights.get(weight)
         if found is None:
             scales = None if weight.scales is None else weight.scales.ctypes.data
@@ -58,7 +59,7 @@ class Structs:
         return address_of(found)
 
     def layer(self, layer: KVLayer) -> int:
-        """The address of its ts_kv_layer."""
+        """Returns the address of the layer's ts_kv_layer."""
         found = self._layers.get(layer)
         if found is None:
             kind, at = int(layer.kind), layer.data.ctypes.data
@@ -68,7 +69,7 @@ class Structs:
 
 
 def call_words(op: type[Op], operands: tuple[Any, ...], structs: Structs) -> list[int]:
-    """The operands of one call. Raises BackendError naming the operand that does not fit."""
+    """Returns the operands of one call as words. Raises BackendError with the name of the operand that does not fit."""
     wanted = signature(op)
     words: list[int] = []
     shapes: dict[str, tuple[object, ...]] = {}
@@ -84,7 +85,7 @@ def call_words(op: type[Op], operands: tuple[Any, ...], structs: Structs) -> lis
 
 
 def _as_asked(op: type[Op], name: str, shape: tuple[object, ...]) -> tuple[object, ...]:
-    """(T, H, D) as (T, H * D) where the op wants rows."""
+    """Returns the shape (T, H, D) as (T, H * D) where the op wants rows. Other shapes stay the same."""
     wanted = len(op.SHAPES[name].split())
     if wanted == 2 and len(shape) == 3 and all(isinstance(size, int) for size in shape):
         return shape[0], int(shape[1]) * int(shape[2])  # type: ignore[call-overload]
@@ -92,8 +93,8 @@ def _as_asked(op: type[Op], name: str, shape: tuple[object, ...]) -> tuple[objec
 
 
 def check_rows(op: type[Op], operands: tuple[Any, ...]) -> None:
-    """Raises BackendError where the op's rows do not end where its last sequence's do. Compiled calls check that
-    natively, in each step."""
+    """Raises BackendError where the number of the op's rows is not the end of its last sequence. For compiled calls,
+    native code checks that in each step."""
     batch = next((item for item in operands if isinstance(item, AttentionBatch)), None)
     rows = operands[0].shape[0] if hasattr(operands[0], "shape") else 0
     if batch is not None and len(batch.context_tokens) and int(batch.row_starts[-1]) != rows:
@@ -113,7 +114,7 @@ def _shape(operand: Operand, item: Any) -> tuple[object, ...] | None:
 
 
 def _refuse(op: type[Op], name: str, expected: str, item: Any) -> BackendError:
-    """The one error for a wrong operand."""
+    """Returns the error for a wrong operand."""
     found = item
     if isinstance(item, np.ndarray):
         found = f"{item.dtype} of shape {item.shape}, strides {item.strides}"
@@ -121,7 +122,8 @@ def _refuse(op: type[Op], name: str, expected: str, item: Any) -> BackendError:
 
 
 def _value(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:
-    """(T, D) or (T, H, D) float32 with contiguous rows. One that is left out is NULL."""
+    """Returns the words of a value (T, D) or (T, H, D) float32 with contiguous rows. A value that is left out is NULL.
+    """
     if item is None and operand.optional:
         return [0] * WORDS[OperandKind.VALUE]
     width = item.shape[-1] * (item.shape[1] if item.ndim == 3 else 1) if item.ndim in (2, 3) else 0
@@ -155,7 +157,8 @@ def _cache(item: Any, _op: type[Op], _operand: Operand, structs: Structs) -> lis
 
 
 def _state(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list[int]:
-    """(slots, elements) float32; slots may lie apart, the elements of one may not."""
+    """Returns the words of states (slots, elements) float32. The elements of a slot must be contiguous; the slots need
+    not be."""
     if item.dtype != _F32 or item.ndim != 2 or (item.size and item.strides[1] != 4) or item.strides[0] % 4:
         raise _refuse(op, operand.name, "float32 (slots, elements) with contiguous elements", item)
     return [item.ctypes.data, item.strides[0] // 4, *item.shape]

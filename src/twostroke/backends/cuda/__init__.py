@@ -1,6 +1,6 @@
-"""The CUDA backend: kernels started through the driver's library, with nothing else installed.
+"""The CUDA backend. Kernels are started through the driver's library, and nothing else must be installed.
 
-What ran on a GPU, and how fast: docs/gpu.md.
+docs/gpu.md tells what ran on a GPU, and how fast.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An array on a device: its address, shape and strides, and nothing that would read or write it.
+"""An array on a device. It has an address, a shape and strides, and no operation that would read or write its numbers.
 
-It is not a subclass of numpy.ndarray. NumPy copies and prints a subclass without asking it, and this process must not
-touch these addresses: it would be killed.
+It is not a subclass of numpy.ndarray, because NumPy copies and prints a subclass without asking it. This process must
+not touch these addresses: it would be killed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from twostroke.types.errors import BackendError
 
 
 class DeviceArray:
-    """Views, reshapes and slices make others, as numpy's do. Everything that needs the numbers is refused."""
+    """An array on a device. Views, reshapes and slices make other device arrays, as numpy's do. Every operation that
+    needs the numbers is refused."""
 
     __array_ufunc__ = None  # numpy's operators and functions are refused
 
@@ -25,7 +26,7 @@ class DeviceArray:
 
     @classmethod
     def at(cls, address: int, num_bytes: int) -> DeviceArray:
-        """(num_bytes,) uint8 from an address on."""
+        """Returns (num_bytes,) uint8 from an address on."""
         room: Any = (ctypes.c_uint8 * num_bytes).from_address(address)
         return cls(np.ndarray((num_bytes,), np.uint8, room))
 
@@ -56,7 +57,7 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """The number of bytes of all elements."""
         return self._shadow.nbytes
 
     @property
@@ -66,7 +67,7 @@ class DeviceArray:
 
     @property
     def ctypes(self) -> Any:
-        """`.ctypes.data` is the address on the device."""
+        """The ctypes object; its `data` is the address on the device."""
         return self._shadow.ctypes
 
     @property
@@ -84,11 +85,12 @@ class DeviceArray:
         return DeviceArray(self._shadow[index])
 
     def view(self, dtype: Any) -> DeviceArray:
-        """This array's bytes as another dtype."""
+        """Returns this array's bytes as another dtype."""
         return DeviceArray(self._shadow.view(dtype))
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        """This array's elements in another shape. Raises BackendError where they would have to be moved."""
+        """Returns this array's elements in another shape. Raises BackendError where the elements would have to be
+        moved."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         inner = len(wanted) > 1 and -1 not in wanted and wanted[0] == self._shadow.shape[0]
         if self._shadow.flags.c_contiguous:

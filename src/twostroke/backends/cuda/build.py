@@ -1,13 +1,13 @@
-"""Compile csrc/cuda: the kernels to PTX, and the host library that starts them. Needs the `ziglang` package, no CUDA.
+"""Compiles csrc/cuda: the kernels to PTX, and the host library that starts them. Needs the `ziglang` package, no CUDA.
 
     python src/twostroke/backends/cuda/build.py [--out FOLDER] [--machine-code CHIP ...]
 
 PTX is text that the driver compiles for the device at hand and keeps compiled. PTX for sm_80 also runs on every newer
-device; PTX for sm_90a runs on compute capability 9.0 alone. A driver takes seconds for that, once; machine code, where
-there is an assembler to make it, saves them. Wheels contain all files; an editable installation does not build them
-(setup.py): most have no GPU.
+device; PTX for sm_90a runs on compute capability 9.0 alone. A driver takes seconds to compile PTX, once. Machine code
+saves these seconds, where there is an assembler to make it. Wheels contain all files. An editable installation does not
+build them (setup.py), because most machines have no GPU.
 
-setup.py runs it before the package is installed, so it uses the standard library alone.
+setup.py runs it before the package is installed, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from types import ModuleType
 HERE = Path(__file__).resolve().parent
 LIBRARY_FOLDER = HERE / "lib"
 SOURCES = HERE.parents[3] / "csrc" / "cuda"
-"""All native code for CUDA. It includes headers of the CPU's kernels, which include none of these."""
+"""The folder of all native code for CUDA. It includes headers of the CPU's kernels; those headers include none of its
+files."""
 HEADERS = (SOURCES / "include",)
 CHIPS = ("sm_80", "sm_90a")
-"""The PTX that is shipped: for every chip from sm_80 on, and for H100, H200 and their like alone."""
+"""The chips of the PTX that is shipped: one for every chip from sm_80 on, and one only for H100, H200 and similar
+chips."""
 ASSEMBLED = {"sm_80": "sm_80", "sm_86": "sm_80", "sm_89": "sm_80", "sm_90a": "sm_90a"}
-"""Chips with machine code of their own (A100; RTX 30; RTX 40, L4; H100, H200), and the PTX that it is made of."""
+"""Chips with machine code of their own (A100; RTX 30; RTX 40, L4; H100, H200), and the PTX from which it is made."""
 KERNEL_FLAGS = (
     *("-O3", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-nostdinc++", "-Wall", "-Wextra"),
     "-fconvergent-functions",  # no call that may contain a barrier is moved into or out of a branch
@@ -38,9 +40,9 @@ KERNEL_FLAGS = (
 
 
 def cpu_build() -> ModuleType:
-    """build.py of the CPU's kernels: the compiler and the cache of compiled files.
+    """Returns the module build.py of the CPU's kernels, which has the compiler and the cache of compiled files.
 
-    setup.py, which runs before anything is installed, has loaded it already, under a name of its own.
+    setup.py, which runs before anything is installed, has loaded it already under another name.
     """
     found = sys.modules.get("twostroke_native_build")
     if found is not None:
@@ -51,7 +53,7 @@ def cpu_build() -> ModuleType:
 
 
 def compile_ptx(chip: str, unit: Path | None = None) -> Path:
-    """The kernels (or another file) as PTX for one chip, from the cache or compiled. Raises RuntimeError."""
+    """Returns the kernels (or another file) as PTX for one chip, from the cache or compiled. Raises RuntimeError."""
     base = cpu_build()
     unit = unit or SOURCES / "kernels.cpp"
     compiler, flags = base.zig(), ("-target", "nvptx64-cuda", f"-mcpu={chip}", *KERNEL_FLAGS)
@@ -66,8 +68,8 @@ def compile_ptx(chip: str, unit: Path | None = None) -> Path:
 
 
 def with_threads(ptx: str) -> str:
-    """What `at_most_threads` of simt.h says inside a kernel becomes a directive of that kernel: clang has no attribute
-    for it outside of CUDA C++."""
+    """Returns PTX in which each mark that `at_most_threads` of simt.h leaves inside a kernel is a directive of that
+    kernel. Outside of CUDA C++, clang has no attribute for this directive."""
     entries = re.split(r"(?=^\.visible \.entry )", ptx, flags=re.MULTILINE)
     for at, text in enumerate(entries):
         said = re.search(r"// at most (\d+) threads", text)
@@ -77,7 +79,8 @@ def with_threads(ptx: str) -> str:
 
 
 def assembler() -> Path | None:
-    """ptxas, of the package nvidia-cuda-nvcc or of an installed toolkit; None where there is none."""
+    """Returns the path of ptxas, from the package nvidia-cuda-nvcc or an installed toolkit; None where there is none.
+    """
     of_package = next((path for folder in sys.path for path in Path(folder).glob("nvidia/cu*/bin/ptxas")), None)
     if of_package is not None:
         of_package.chmod(of_package.stat().st_mode | 0o111)  # some installers drop it
@@ -87,7 +90,7 @@ def assembler() -> Path | None:
 
 
 def assemble(chip: str) -> Path:
-    """Machine code for one chip, from the cache or assembled. Raises RuntimeError."""
+    """Returns machine code for one chip, from the cache or assembled. Raises RuntimeError."""
     ptxas, ptx = assembler(), compile_ptx(ASSEMBLED[chip])
     if ptxas is None:
         raise RuntimeError("there is no ptxas: pip install nvidia-cuda-nvcc brings it")
@@ -104,7 +107,7 @@ def assemble(chip: str) -> Path:
 
 
 def build_host(target: str) -> Path:
-    """The host library. Raises RuntimeError."""
+    """Builds the host library. Raises RuntimeError."""
     base = cpu_build()
     units = sorted((SOURCES / "host").glob("*.cpp"))
     triple = ("-target", base.TRIPLES[target])
@@ -118,7 +121,7 @@ def build_host(target: str) -> Path:
 
 
 def build_all(out: Path = LIBRARY_FOLDER, target: str | None = None, machine_code: Sequence[str] = ()) -> list[Path]:
-    """Put all files into `out`; returns them. machine_code: chips, of ASSEMBLED. Raises RuntimeError."""
+    """Builds all files into `out`, and returns their paths. machine_code: chips, of ASSEMBLED. Raises RuntimeError."""
     base = cpu_build()
     out.mkdir(parents=True, exist_ok=True)
     built = {
@@ -134,7 +137,7 @@ def build_all(out: Path = LIBRARY_FOLDER, target: str | None = None, machine_cod
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description="Compile the CUDA backend.")
     parser.add_argument("--out", type=Path, default=LIBRARY_FOLDER)
     parser.add_argument("--machine-code", nargs="*", default=(), choices=ASSEMBLED, help="chips; needs ptxas")

@@ -30,12 +30,12 @@ SCALE = exponent_scale(1.0)
 SERIES: NDArray[np.float64] = np.array(EXP2_COEFFICIENTS)
 _SERIES_AT = SERIES.ctypes.data
 Follows = Sequence[tuple[int, I32Array]]
-"""(slot, pairs (N, 2)): see `CudaDevice.follow`."""
+"""Pairs of (slot, pairs (N, 2)): see `CudaDevice.follow`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """What the driver says of a device. capability: such as (9, 0)."""
+    """The facts that the driver gives of a device. capability: the compute capability, such as (9, 0)."""
 
     name: str
     capability: tuple[int, int]
@@ -49,7 +49,7 @@ class CudaDevice:
     """Satisfies `ops.device_memory.DeviceMemory` and compiles programs. One call at a time.
 
     driver: the driver's library, by name or path. folder: the folder of the backend's built files. image_name: the file
-    whose kernels run. All memory is given back by `close`.
+    whose kernels run. `close` gives all memory back.
     """
 
     def __init__(self, ordinal: int = 0, driver: str | None = None, folder: Path | None = None) -> None:
@@ -64,7 +64,8 @@ class CudaDevice:
             raise _cannot_open(ordinal, status, native.words_of(status, self._library))
 
     def _load(self, folder: Path) -> int:
-        """The kernels that suit the device; those of every device where the driver refuses its own. A status."""
+        """Loads the kernels that suit the device, or the kernels for every device where the driver refuses the suitable
+        ones. Returns a status."""
         native.require_built(folder)
         found, status = self.facts, 0
         for image in native.images(folder, found.capability, found.driver_version):
@@ -76,7 +77,7 @@ class CudaDevice:
         return int(status)
 
     def close(self) -> None:
-        """Give all memory back; the object and its arrays cannot be used afterwards. Closing twice is harmless."""
+        """Gives all memory back. The object and its arrays cannot be used afterwards. Closing twice is harmless."""
         if self._context:
             for address in self._owned:
                 self._library.ts_cuda_free(self._context, address)
@@ -89,7 +90,7 @@ class CudaDevice:
 
     @property
     def facts(self) -> DeviceFacts:
-        """What the device is and how much memory it has free at this moment."""
+        """The facts of the device, with the memory that is free at this moment."""
         found = native.DeviceStruct()
         self._check("cuda", self._library.ts_cuda_describe(self._context, ctypes.byref(found)))
         capability = (found.major, found.minor)
@@ -126,8 +127,8 @@ class CudaDevice:
         return made
 
     def write(self, array: NDArray[Any], host: NDArray[Any]) -> None:
-        """See DeviceMemory; rows may lie apart, each is a copy then. Raises BackendError where the arrays are not
-        alike."""
+        """Copies `host` to `array`; see DeviceMemory. Rows of `array` may lie apart; then each row is copied by itself.
+        Raises BackendError where the arrays differ in shape or dtype."""
         parts, whole = [array], np.ascontiguousarray(host)
         if not array.flags.c_contiguous:
             parts = [array[row : row + 1] for row in range(len(array))]
@@ -141,7 +142,7 @@ class CudaDevice:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """What is taken meanwhile is given back at the end, blocks of inputs too."""
+        """Gives back at the end all memory that was taken meanwhile, blocks of inputs too."""
         before, inputs = set(self._owned), set(self._inputs)
         try:
             yield
@@ -157,7 +158,7 @@ class CudaDevice:
         self._check("free", self._library.ts_cuda_free(self._context, address))
 
     def get(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A copy in this process's memory, of an array with contiguous elements."""
+        """Returns a copy of an array in this process's memory. The array's elements must be contiguous."""
         if not array.flags.c_contiguous:
             raise BackendError("Only contiguous arrays can be copied from a device.", why=f"It is {array!r}.")
         host = np.empty(array.shape, array.dtype)
@@ -166,38 +167,39 @@ class CudaDevice:
         return host
 
     def copy_row(self, array: NDArray[Any], source: int, target: int) -> None:
-        """See DeviceMemory. Raises BackendError for a row that is not there."""
+        """See DeviceMemory. Raises BackendError for a row that does not exist."""
         to, row_bytes = self._row(array, target)
         status = self._library.ts_cuda_copy(self._context, to, self._row(array, source)[0], row_bytes)
         self._check("copy", status)
 
     def clear_row(self, array: NDArray[Any], row: int) -> None:
-        """See DeviceMemory. Raises BackendError for a row that is not there."""
+        """See DeviceMemory. Raises BackendError for a row that does not exist."""
         at, row_bytes = self._row(array, row)
         self._check("clear", self._library.ts_cuda_zero(self._context, at, row_bytes))
 
     @staticmethod
     def _row(array: NDArray[Any], row: int) -> tuple[int, int]:
-        """The address and the size in bytes of one row."""
+        """Returns the address and the size in bytes of one row. Raises BackendError for a row that does not exist."""
         if not 0 <= row < len(array):
             raise BackendError(f"Row {row} is not among the {len(array)} of an array on a device.")
         row_bytes = array.nbytes // len(array)
         return int(array.ctypes.data) + row * row_bytes, row_bytes
 
     def wait(self) -> None:
-        """Wait until all that was started is done. Raises BackendError where some of it failed."""
+        """Waits until everything that was started is done. Raises BackendError where some of it failed."""
         self._check("wait", self._library.ts_cuda_wait(self._context))
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
-        """See DeviceMemory. Each block has a mirror on the device; after it is room for what sampling is asked."""
+        """Makes a block of inputs; see DeviceMemory. Each block has a mirror on the device. After the inputs, the block
+        has room for the inputs of sampling."""
         block = np.zeros(num_bytes + ASKED_BYTES + ALIGNMENT, np.uint8)
         self._check("inputs", self._library.ts_cuda_inputs(self._context, block.ctypes.data, block.nbytes))
         self._inputs[block.ctypes.data] = block
         return block[:num_bytes]
 
     def upload(self, inputs: U8Array, num_bytes: int, asked: U8Array | None = None) -> U8Array:
-        """Copy the first bytes of a block of inputs to the device, and `asked` after them, in one copy. Returns where
-        `asked` stands in the block. Raises BackendError for what `inputs` did not make."""
+        """Copies the first bytes of a block of inputs to the device, and `asked` after them, in one copy. Returns the
+        place of `asked` in the block. Raises BackendError for an array that `inputs` did not make."""
         address = int(inputs.ctypes.data)
         whole = self._inputs.get(address)
         if whole is None:
@@ -210,53 +212,58 @@ class CudaDevice:
         return whole[at:end]
 
     def compile(self, program: Program, memory: StepMemory) -> CudaForward:
-        """The program's calls as words, made once. memory: made with this device. Raises BackendError."""
+        """Returns the program's calls as words, which are made once. memory: made with this device. Raises BackendError
+        where an op has no kernel."""
         lacking = sorted({call.NAME for call in program.calls} - self.numbers.keys())
         if lacking:
             raise BackendError(f"The cuda backend has no kernels for {', '.join(lacking)}.")
         return CudaForward(self, program, memory)
 
     def recorder(self) -> CallRecorder:
-        """Ops that are checked and kept, not run."""
+        """Returns an object that checks and keeps calls without running them."""
         return CallRecorder(self.numbers, self.structs)
 
     def run(self, calls: Calls) -> None:
-        """Start calls on what their operands hold then; nothing waits. Raises BackendError where one refuses."""
+        """Starts calls on the content that their operands will have when they run, without waiting. Raises BackendError
+        where a call refuses."""
         status, ran = run_words(self._library, self._context, calls.address, len(calls.words))
         self._check(calls.names[ran] if ran < len(calls.names) else "run", status)
 
     def collect(self, calls: Calls) -> None:
-        """As `run`, but what is collected starts with the next call of another kind, before that one, all in one."""
+        """Collects calls, as `run` but without starting them. All collected calls start together, just before the next
+        call of another kind."""
         ran = ctypes.c_int64()
         words = calls.words
         status = self._library.ts_cuda_collect(self._context, calls.address, len(words), ctypes.byref(ran))
         self._check(calls.names[ran.value] if ran.value < len(calls.names) else "run", status)
 
     def keep_graphs(self, most: int) -> None:
-        """How many graphs of launches are kept from now on, at most 48; 0: none. Those kept before are dropped."""
+        """Sets how many graphs of launches are kept from now on, at most 48; 0 for none. The graphs that were kept
+        before are dropped."""
         self._check("keep_graphs", self._library.ts_cuda_graphs(self._context, most))
 
     def sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, row_results: NDArray[Any]) -> None:
-        """A token of each row of logits (R, V) float32 on the device; waits. asked: R structs of row_bytes and their
-        lists, in the inputs' block, uploaded; row_results: R structs that are filled (.../rows/sample_row.h)."""
+        """Samples a token of each row of logits (R, V) float32 on the device, and waits. asked: R structs of row_bytes
+        and their lists, in the inputs' block, uploaded. row_results: R structs that are filled (.../rows/sample_row.h).
+        """
         self._sample(logits, asked, row_bytes, row_results.ctypes.data, row_results.itemsize, -1)
 
     def begin_step(self, slot: int) -> None:
-        """What is started from here on, up to `begin_sample` with this slot, is one step."""
+        """Begins a step. Everything that is started until `begin_sample` with this slot belongs to it."""
         self._check("begin", self._library.ts_cuda_begin_step(self._context, slot))
 
     def begin_sample(self, logits: NDArray[Any], asked: U8Array, row_bytes: int, result_bytes: int, slot: int) -> None:
-        """As `sample`, without a wait: `results` gives the structs, of result_bytes each."""
+        """Starts the same as `sample` without waiting. `results` returns the structs, of result_bytes each."""
         self._sample(logits, asked, row_bytes, None, result_bytes, slot)
 
     def follow(self, token_ids: I32Array, pairs: I32Array, result_bytes: int, slot: int) -> None:
-        """token_ids[pairs[i, 0]] = the token of row pairs[i, 1] of the step in a slot, on the device; nothing waits.
-        token_ids (T,), pairs (N, 2): in an inputs' block, uploaded."""
+        """Sets token_ids[pairs[i, 0]] to the token of row pairs[i, 1] of the step in `slot`, on the device, without
+        waiting. token_ids (T,), pairs (N, 2): in an inputs' block, uploaded."""
         where = (token_ids.ctypes.data, len(token_ids), pairs.ctypes.data, len(pairs))
         self._check("follow", self._library.ts_cuda_follow(self._context, *where, result_bytes, slot))
 
     def results(self, slot: int, row_results: NDArray[Any]) -> float:
-        """Fill in the structs of the step in a slot, once it is done; for how many seconds the device worked on it."""
+        """Waits for the step in `slot` and fills in its structs. Returns how many seconds the device worked on it."""
         seconds = ctypes.c_double()
         where = (row_results.ctypes.data, row_results.nbytes, ctypes.byref(seconds))
         self._check("results", self._library.ts_cuda_results(self._context, slot, *where))
@@ -276,15 +283,16 @@ class CudaDevice:
 
 
 class _Collector:
-    """Satisfies `backends.cpu.compiled.Runner`: body and head start together, with what brings their results here."""
+    """Satisfies `backends.cpu.compiled.Runner`. Body and head start together with the calls that copy their results to
+    the host."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.numbers, self.structs, self.run = device.numbers, device.structs, device.collect
 
 
 class CudaForward:
-    """Satisfies the runner's `Forward`, `SamplingForward` and `EarlyForward`: inputs go up in one copy, logits or
-    tokens come down in one."""
+    """Satisfies the runner's `Forward`, `SamplingForward` and `EarlyForward`. One copy brings the inputs to the device,
+    and one copy brings logits or tokens back."""
 
     def __init__(self, device: CudaDevice, program: Program, memory: StepMemory) -> None:
         self._device, self._memory = device, memory

@@ -1,6 +1,5 @@
-"""Which kernel of the CUDA backend runs for which op: asked of the host library, which answers by what chooses them. No
-driver and no device is needed.
-"""
+"""Tells which kernel of the CUDA backend runs for which op. It asks the host library, which answers with the code that
+chooses kernels. No driver and no device is needed."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ class CudaKernels:
         self._library, self._numbers = native.load_host_library(folder), native.cuda_op_numbers(folder)
 
     def kernel(self, op: str, weights: WeightKind, kv: KVKind, rows: int, head_dim: int) -> str | None:
-        """The kernel's name; None where an op has one form, or none."""
+        """Returns the kernel's name; None where an op has only one form, or no kernel."""
         if op not in self._numbers:
             return None
         found = self._library.ts_kernel(None, self._numbers[op], int(weights), int(kv), rows, head_dim)
         return None if found is None else str(found.decode())
 
     def close(self) -> None:
-        """Do nothing: no resource is held."""
+        """Does nothing, because no resource is held."""

@@ -1,4 +1,4 @@
-"""Finding, loading and declaring the CUDA host library, and what its statuses mean."""
+"""Finds and loads the CUDA host library, declares its functions, and explains its statuses."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from twostroke.types.errors import BackendError
 LIBRARY_FOLDER = Path(__file__).resolve().parent / "lib"
 LIBRARY_NAME, IMAGE_NAME, HOPPER_IMAGE_NAME = "libtwostroke_cuda.so", "kernels_sm_80.ptx", "kernels_sm_90a.ptx"
 HOPPER, HOPPER_VERSION = (9, 0), 12000
-"""The one capability that its image is for, and the least CUDA version of a driver that reads it."""
+"""The only compute capability that the Hopper image is for, and the lowest CUDA version of a driver that reads the
+image."""
 DRIVER = "libcuda.so.1"
-"""The driver's library, which comes with the driver of the GPU and with nothing else."""
+"""The driver's library. Only the driver of the GPU brings it."""
 NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, NO_KERNEL, OLD_DRIVER, NO_ROOM, NO_MEMORY = (
     -20,
     -21,
@@ -32,7 +33,7 @@ BUILD = "python src/twostroke/backends/cuda/build.py"
 
 
 class DeviceStruct(Structure):
-    """ts_cuda_device."""
+    """The C struct ts_cuda_device."""
 
     _fields_ = [
         ("name", c_char * 128),
@@ -75,7 +76,7 @@ _SIGNATURES: Signatures = {
 
 
 def missing_parts(folder: Path) -> list[str]:
-    """Names of the built files that this package lacks."""
+    """Returns the names of the built files that this package lacks."""
     return [name for name in (LIBRARY_NAME, IMAGE_NAME, HOPPER_IMAGE_NAME) if not (folder / name).is_file()]
 
 
@@ -92,7 +93,8 @@ def require_built(folder: Path) -> None:
 
 @cache
 def load_host_library(folder: Path) -> ctypes.CDLL:
-    """The host library, its functions declared. It needs no driver before a device is opened. Raises BackendError."""
+    """Returns the host library, with its functions declared. It needs no driver before a device is opened. Raises
+    BackendError."""
     require_built(folder)
     library = ctypes.CDLL(str(folder / LIBRARY_NAME))
     found = library.ts_abi_version()
@@ -104,15 +106,15 @@ def load_host_library(folder: Path) -> ctypes.CDLL:
 
 
 class Image(NamedTuple):
-    """Kernels in a file of the backend's folder. source: the PTX that they are, or were made of."""
+    """Kernels in a file of the backend's folder. source: the PTX file that it is, or from which it was made."""
 
     name: str
     source: str
 
 
 def images(folder: Path, capability: tuple[int, int], driver_version: int) -> list[Image]:
-    """What suits a device, the best first. Machine code runs on the chip that it is for and on newer ones of its
-    generation, that of an `a` on its own chip alone."""
+    """Returns the images that suit a device, the best first. Machine code runs on its own chip and on newer chips of
+    the same generation; machine code of an `a` chip runs only on that chip."""
     major, minor = capability
     chips = [f"sm_{major}{each}" for each in range(minor, -1, -1)]
     found = [Image(f"kernels_{chip}.cubin", IMAGE_NAME) for chip in chips]
@@ -123,14 +125,15 @@ def images(folder: Path, capability: tuple[int, int], driver_version: int) -> li
 
 @cache
 def cuda_op_numbers(folder: Path) -> Mapping[str, int]:
-    """The number of each op that has kernels. Raises BackendError where operands differ from an op's class."""
+    """Returns the number of each op that has kernels. Raises BackendError where operands differ from those of an op's
+    class."""
     library = load_host_library(folder)
     numbers = OpNumbers(library, "The CUDA library", f"Build again: {BUILD}")
     return {name: number for name, number in numbers.items() if library.ts_cuda_has_op(number)}
 
 
 def words_of(status: int, library: ctypes.CDLL) -> str:
-    """What a status means."""
+    """Returns the meaning of a status in words."""
     if status in (NO_DRIVER, NO_DEVICE, OLD_DEVICE, FAILED, OLD_DRIVER, NO_MEMORY):
         return str(library.ts_cuda_error().decode(errors="replace"))
     if status == NO_ROOM:

@@ -1,4 +1,4 @@
-"""Which programs the CUDA backend can run, and the scratch memory that its kernels take."""
+"""Tells which programs the CUDA backend can run, and how much scratch memory its kernels take."""
 
 from __future__ import annotations
 
@@ -20,51 +20,52 @@ from twostroke.ops.program.values import LatentKV, PagedKV, Weight
 from twostroke.types.spec.formats import WeightFormat
 
 MOST_HEAD_DIM = 512
-"""kMostDim of csrc/cuda/include/twostroke/cuda/arguments.h."""
+"""The most elements of a head: kMostDim of csrc/cuda/include/twostroke/cuda/arguments.h."""
 MOST_LATENT_DIM = 1024
-"""kMostLatent: the most elements of a latent with the rotary part of the key after it."""
+"""The most elements of a latent with the rotary part of the key after it: kMostLatent."""
 ROWS_AT_ONCE = 2048
-"""Rows of activations that products hold in scratch memory: kRowsAtOnce."""
+"""How many rows of activations products hold in scratch memory: kRowsAtOnce."""
 GATED_ROWS = 512
-"""Rows of both halves of a gated product in scratch memory: kGatedRows."""
+"""How many rows of both halves of a gated product lie in scratch memory: kGatedRows."""
 TILED_PAIRS = 4096
-"""Pairs of a row and an expert that products in tiles hold: kTiledPairs."""
+"""How many pairs of a row and an expert products in tiles hold: kTiledPairs."""
 TILE_ROWS, WHOLE_TILES = 64, 128
-"""Rows of a tile of one expert, kNarrowTokens; what rows in tiles are rounded up to, kTileTokens."""
+"""The rows of a tile of one expert, kNarrowTokens, and the multiple to which the rows in tiles are rounded up,
+kTileTokens."""
 PAIRS_AT_ONCE = 128
-"""Pairs of a row and an expert in scratch memory: kPairsAtOnce."""
+"""How many pairs of a row and an expert lie in scratch memory: kPairsAtOnce."""
 SAMPLED_AT_ONCE = 64
-"""Rows of logits that sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
+"""How many rows of logits sampling holds in scratch memory: kRowsAtOnce of csrc/cuda/host/sample.cpp."""
 PART_TOKENS = 4096
-"""Tokens of a part of a row of logits: kThreads * kPartTokens."""
+"""How many tokens a part of a row of logits has: kThreads * kPartTokens."""
 PART_GROUPS = 64
-"""Groups of a part that keep their likeliest token: kPartGroups."""
+"""How many groups of a part keep their likeliest token: kPartGroups."""
 STEPS = 2048
-"""By which weights fall: kSteps."""
+"""The number of steps by which weights fall: kSteps."""
 ASKED_BYTES = 2 << 20
-"""Room in the inputs' block for what rows ask of sampling: lists of tokens, masks."""
+"""The bytes of room in the inputs' block for the inputs of sampling: lists of tokens, masks."""
 SELECT_ROWS = 16
-"""Rows whose scores index_select and entry_select hold: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
+"""How many rows' scores index_select and entry_select hold: kSelectRows of csrc/cuda/host/launch_latents.cpp."""
 TILE = 64
-"""Positions, or entries, of a tile."""
+"""The positions, or entries, of a tile."""
 SEGMENT = 512
-"""Positions whose sums attention merges in order: kSegment."""
+"""How many positions a segment has. Attention merges the sums of segments in order: kSegment."""
 PARTIAL_BYTES = 32 << 20
-"""Partial results that attention holds at once, or those of one tile of rows: kPartialBytes of
-csrc/cuda/host/launch_attention.cpp."""
+"""The most bytes of partial results that attention holds at once, unless those of one tile of rows are more:
+kPartialBytes of csrc/cuda/host/launch_attention.cpp."""
 TILE_COLUMNS = 16
 """The most pairs of a row and a query head that share a KV head and a tile of rows: kFloatColumns."""
 ROW_TOTALS = 16
-"""Sums of weights of a row over a segment: kRowTotals."""
+"""How many sums of weights a row has over a segment: kRowTotals."""
 SCRATCH_PART = 256
-"""What each part of the scratch memory is rounded up to."""
+"""The size of each part of the scratch memory is a multiple of this many bytes."""
 MOST_PARTS = 8
 """The most parts that the scratch memory of one op has."""
 
 
 def lacking(program: Program) -> str | None:
-    """What of a program has no kernels, as a sentence; None where all has. A backend that is not built lacks nothing
-    here: opening a device says that."""
+    """Returns a sentence with the parts of a program that have no kernels; None where all parts have one. A backend
+    that is not built counts as complete, because opening a device raises the error for that."""
     if native.missing_parts(native.LIBRARY_FOLDER):
         return None
     ops = sorted({call.NAME for call in program.calls} - native.cuda_op_numbers(native.LIBRARY_FOLDER).keys())
@@ -74,7 +75,8 @@ def lacking(program: Program) -> str | None:
 
 
 def _of_positions(program: Program) -> Iterator[PagedKV]:
-    """The kinds of caches whose pages hold K and V or latents. Kernels read entries of every size that an op takes."""
+    """Yields the kinds of caches whose pages hold K and V or latents. Caches of entries are left out: kernels read
+    entries of every size that an op takes."""
     entries = {call.layer for call in program.calls if isinstance(call, EntryWrite)}
     for cache in program.caches:
         if isinstance(cache.kind, PagedKV) and cache not in entries:
@@ -91,7 +93,8 @@ def _too_wide(kind: PagedKV) -> str | None:
 
 
 def scratch_bytes(program: Program, format_for: FormatChoice, context_tokens: int) -> int:
-    """The most that kernels hold next to a step's values, of any one op: they take turns."""
+    """Returns the most bytes that the kernels of one op need in addition to a step's values. Ops run in turn, so they
+    share this memory."""
     return max(_sizes(program, format_for, context_tokens), default=0) + MOST_PARTS * SCRATCH_PART
 
 
@@ -115,7 +118,8 @@ def _sizes(program: Program, format_for: FormatChoice, context_tokens: int) -> I
 
 
 def _partials(call: Attention | PlacedAttention | SpanAttention, context_tokens: int) -> int:
-    """Bytes of what rows have of each segment, of which there is a power of two; none where one holds the context."""
+    """Returns the bytes of the rows' partial results of each segment. The number of segments is rounded up to a power
+    of two. Returns 0 where one segment holds the context."""
     segments = 1 << (max(-(-context_tokens // SEGMENT), 1) - 1).bit_length()
     kind, heads = call.layer.kind, call.q.shape[0]
     if segments == 1 or not isinstance(kind, PagedKV):
@@ -125,13 +129,13 @@ def _partials(call: Attention | PlacedAttention | SpanAttention, context_tokens:
 
 
 def _scores(keys: int) -> int:
-    """Bytes of the scores of some rows, of whole tiles."""
+    """Returns the bytes of the scores of SELECT_ROWS rows, in whole tiles."""
     return 4 * SELECT_ROWS * -(-keys // TILE) * TILE
 
 
 def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
-    """Bytes of one row of activations in int8, with a scale and a correction for each group; with weights that keep a
-    file's codes a sum and a correction for each step besides."""
+    """Returns the bytes of one row of activations in int8, with a scale and a correction for each group. For weights
+    that keep a file's codes there are also a sum and a correction for each step."""
     if not weight_format.group:
         return 0
     padded = weight_format.padded_columns(weight.columns)
@@ -141,12 +145,13 @@ def _rounded(weight: Weight, weight_format: WeightFormat) -> int:
 
 
 def _pairs(chosen: int) -> int:
-    """Rows at once times the experts that each chooses."""
+    """Returns how many pairs of a row and an expert are computed at once: rows at once times the experts that each row
+    chooses."""
     return max(PAIRS_AT_ONCE // chosen, 1) * chosen
 
 
 def _of_tiles(call: Experts, format_for: FormatChoice) -> int:
-    """Scratch bytes of pairs in the order of their experts, each of which begins with a tile."""
+    """Returns the scratch bytes of pairs that are sorted by expert. The pairs of each expert begin with a new tile."""
     chosen, up, down = call.routes.width // 2, call.gate_up, call.down
     pairs = max(TILED_PAIRS // chosen, 1) * chosen
     places = -(-(pairs + min(up.experts, pairs) * (TILE_ROWS - 1)) // WHOLE_TILES) * WHOLE_TILES
@@ -155,18 +160,17 @@ def _of_tiles(call: Experts, format_for: FormatChoice) -> int:
 
 
 def _of_pair(call: Experts, format_for: FormatChoice) -> int:
-    """Scratch bytes of one pair of a row and an expert: expert and weight, the row, both products, and the rounded rows
-    of one product."""
+    """Returns the scratch bytes of one pair of a row and an expert: expert and weight, the row, both products, and the
+    rounded rows of one product."""
     up, down = call.gate_up, call.down
     rounded = max(_rounded(up, format_for(up)), _rounded(down, format_for(down)))
     return 8 + 4 * (up.columns + up.rows + down.rows) + rounded
 
 
 def sampling_bytes(vocabulary: int) -> int:
-    """The bytes of memory that sampling needs. For SAMPLED_AT_ONCE rows it holds the changed logits (float32), and
-    twice the keys of the likeliest tokens of groups and the sums of weights of parts (uint64). It also holds the sums
-    of weights by step (uint64). For all rows it holds the requests and the results; a result is less than twice as long
-    as its request.
-    """
+    """Returns the bytes of memory that sampling needs. For SAMPLED_AT_ONCE rows it holds the changed logits (float32),
+    and twice the keys of the likeliest tokens of groups and the sums of weights of parts (uint64). It also holds the
+    sums of weights by step (uint64). For all rows it holds the requests and the results; a result is less than twice as
+    long as its request."""
     of_row = 4 * vocabulary + 2 * 8 * -(-vocabulary // PART_TOKENS) * (PART_GROUPS + 1) + 8 * (STEPS + 1) + SCRATCH_PART
     return SAMPLED_AT_ONCE * of_row + 3 * ASKED_BYTES

@@ -10,15 +10,17 @@
     out = softmax(scores) @ v; where sinks (H,) are given (gpt-oss), the sum of the softmax also has exp(sinks[h]), a
     score without a value.
 
-A page that no row of its sequence sees was given back: its entry of the page table is invalid and never read.
+A page that no row of its sequence sees any more was given back. Its entry in the page table is invalid and is never
+read.
 
 Implementations use the online softmax (Milakov and Gimelshein 2018; Dao et al. 2022) over fixed tiles of positions,
 merged over fixed segments of positions, so no (T, T) matrix exists and one row's arithmetic depends on that row alone.
 The reference makes one row of scores at a time.
 
-With int8 and int4 pages both products are sums of whole numbers. A row's query is rounded to bytes, -127 .. 127 for
--m .. m, m its largest magnitude. A softmax weight times its V's scale is rounded within its tile of 64 positions, to
--16383 .. 16383 for -m .. m, m the row's largest weight in the tile times the largest scale that the row sees in it.
+With int8 and int4 pages both products are sums of whole numbers. A row's query is rounded to bytes: -127 .. 127 stand
+for -m .. m, where m is its largest magnitude. A softmax weight times its V's scale is rounded within its tile of 64
+positions: -16383 .. 16383 stand for -m .. m. This m is the row's largest weight in the tile, times the largest scale
+that the row sees in the tile.
 """
 
 from __future__ import annotations
@@ -39,12 +41,13 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 TILE_TOKENS = 4 * PAGE_TOKENS
 LARGEST_BYTE, LARGEST_WHOLE = np.float32(127), np.float32(16383)
 SMALLEST_SCALED = np.float32(2.0**-112)
-"""A largest magnitude below this counts as this one: its inverse must be finite."""
+"""The smallest value that a largest magnitude is rounded with. A smaller one is replaced by it, because its inverse
+must be finite."""
 LOG2_E = np.float32(1.44269504088896341)
 
 
 def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
-    """-> K (kv_heads, tokens, head_dim) and V (kv_heads, tokens, value_dim) of the first `tokens` positions."""
+    """Returns K (kv_heads, tokens, head_dim) and V (kv_heads, tokens, value_dim) of the first `tokens` positions."""
     keys, values = (part.transpose(1, 0, 2, 3) for part in read_pages(layer, page_ids))
     found = (part.reshape(layer.kv_heads, -1, part.shape[-1])[:, :tokens] for part in (keys, values))
     return next(found), next(found)
@@ -67,7 +70,7 @@ def reference(
 
 
 class ScoreRule(NamedTuple):
-    """How scores follow from products of q and k. See the module."""
+    """How scores follow from products of q and k. See the module for each field."""
 
     scale: float
     soft_cap: float = 0.0
@@ -84,7 +87,8 @@ def attend(
     window: int,
     end_of: Callable[[int, int], int],
 ) -> None:
-    """See the module. end_of(row, position): one after the last position that a row may see."""
+    """Writes the attention output of all rows into `out`. See the module. end_of(row, position): returns one after the
+    last position that the row may see."""
     scale, soft_cap, sinks, slopes = rule
     heads_per_kv = q.shape[1] // layer.kv_heads
     for s in range(len(batch.context_tokens)):
@@ -105,15 +109,16 @@ def attend(
 
 
 def gather_values(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array | None]:
-    """-> V of the first `tokens` positions as products take it, and the scales (kv_heads, tokens) of whole numbers."""
+    """Returns V of the first `tokens` positions in the form that products use, and for whole numbers their scales
+    (kv_heads, tokens). The scales are None for pages of floats."""
     if layer.kind.is_integer:
         return _gather_integers(layer, page_ids, tokens)
     return gather(layer, page_ids, tokens)[1], None
 
 
 def weights_of(scores: F32Array, sinks: F32Array | None = None) -> tuple[F32Array, F32Array]:
-    """Weights (H, N) of the scores (H, N), multiples of log2(e), and by what they are divided, (H, 1). sinks (H,):
-    scores without a value, in units of e."""
+    """Returns the weights (H, N) and their divisor (H, 1). scores: (H, N), multiplied by log2(e). sinks: (H,), scores
+    without a value, not multiplied."""
     peaks = scores.max(axis=-1, keepdims=True)
     weights: F32Array = np.exp2(scores - peaks)
     total: F32Array = weights.sum(axis=-1, keepdims=True)
@@ -129,9 +134,9 @@ def softened(
     seen: tuple[int, int],
     sinks: F32Array | None = None,
 ) -> F32Array:
-    """The attention output (H, V) of one row, from its scores (H, N), which are multiples of log2(e). values: what
-    gather_values returned. seen: the first position of the scores, and one after their last.
-    """
+    """Returns the attention output (H, V) of one row. scores: (H, N), multiplied by log2(e). values: the result of
+    gather_values. seen: the position of the first score, and one after the position of the last. sinks: see
+    `weights_of`."""
     begin, end = seen
     group = len(scores) // len(values[0])
     weights, total = weights_of(scores, sinks)
@@ -143,14 +148,15 @@ def softened(
 
 
 def _gather_integers(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array, F32Array]:
-    """-> V as whole numbers (kv_heads, tokens, value_dim) and its scales (kv_heads, tokens)."""
+    """Returns V as whole numbers (kv_heads, tokens, value_dim) and its scales (kv_heads, tokens)."""
     whole, scales = read_value_integers(layer, page_ids)
     whole = whole.transpose(1, 0, 2, 3).reshape(layer.kv_heads, -1, layer.value_dim)
     return whole[:, :tokens], scales.transpose(1, 0, 2).reshape(layer.kv_heads, -1)[:, :tokens]
 
 
 def scaled_query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
-    """(H, D): the queries as the products take them, for weights that are powers of two."""
+    """Returns the queries (H, D) multiplied by scale * log2(e), so that weights are powers of two. For integer pages
+    they are rounded to bytes too."""
     scaled: F32Array = q * (np.float32(scale) * LOG2_E)
     if not layer.kind.is_integer:
         return scaled
@@ -158,7 +164,7 @@ def scaled_query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
 
 
 def _rounded(numbers: F32Array, largest: F32Array, steps: np.float32) -> F32Array:
-    """numbers to the nearest of largest * n / steps, n whole."""
+    """Returns each number rounded to the nearest multiple of largest / steps."""
     kept = np.maximum(largest, SMALLEST_SCALED)
     # In double precision the product is exact: one rounding, as of a fused multiply-add.
     found: F32Array = np.rint(numbers.astype(np.float64) * (steps / kept)).astype(np.float32)
@@ -167,7 +173,8 @@ def _rounded(numbers: F32Array, largest: F32Array, steps: np.float32) -> F32Arra
 
 
 def _rounded_in_tiles(weights: F32Array, scales: F32Array, begin: int) -> F32Array:
-    """weights, scales (H, N) of positions from `begin` on: their products, each rounded within its tile."""
+    """Returns the products of weights and scales, each rounded within its tile. weights, scales: (H, N), for the
+    positions from `begin` on."""
     found = weights * scales
     for start in range(begin - begin % TILE_TOKENS, begin + weights.shape[-1], TILE_TOKENS):
         tile = np.s_[:, max(0, start - begin) : start + TILE_TOKENS - begin]
@@ -186,7 +193,7 @@ _CASES: tuple[dict[str, object], ...] = (
         **{"soft_cap": 5.0, "sinks": (None, times(1)), "slopes": (None, times(0.1))},
     },
 )
-"""What the op's cases differ in, next to the kinds of pages."""
+"""The sizes and windows of the op's test cases; the kinds of pages come on top."""
 
 
 @op
@@ -220,8 +227,8 @@ class Attention(Op):
     ahead: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """2 FLOPs for each visible position, head and dimension of K, 2 for each of V; each sequence's K and V are read
-        once."""
+        """Counts 2 FLOPs for each visible position, head and dimension of K, and 2 for each dimension of V. Each
+        sequence's K and V are read once."""
         kind = self.layer.kind
         if not isinstance(kind, PagedKV):
             raise TypeError("attention needs pages")
@@ -241,7 +248,8 @@ def attention(
     sinks: Vector | None = None,
     slopes: Vector | None = None,
 ) -> Value:
-    """What each row of q (T, H, D) sees in `layer`, whose kind says how far. soft_cap: 0 for none."""
+    """Records the call and returns what each row of q (T, H, D) sees in `layer`. The layer's kind gives the window and
+    how far a row sees ahead. soft_cap: the cap of the scores, 0 for none."""
     if not isinstance(layer.kind, PagedKV) or isinstance(layer.kind, LatentKV):
         raise TypeError("attention needs pages of K and V")
     kind = layer.kind

@@ -63,14 +63,15 @@ class ChosenLatentAttention(Op):
     sinks: Vector | None = None
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """All visible positions count: the kernels compute the scores of all of them."""
+        """Counts all visible positions, because the kernels compute the scores of all of them."""
         return latent_cost(self.q, self.q_turned, self.out, formats, self.chosen.width)
 
 
 def chosen_latent_attention(
     q: Value, q_turned: Value, chosen: Value, layer: Cache, scale: float, sinks: Vector | None = None
 ) -> Value:
-    """What each row of q (T, H, L) and q_turned (T, H, R) sees of its `chosen` (T, K) positions in `layer`."""
+    """Records the call and returns what each row of q (T, H, L) and q_turned (T, H, R) sees of its `chosen` (T, K)
+    positions in `layer`."""
     check_latent(ChosenLatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
     q.trace.record(ChosenLatentAttention(out, q, q_turned, chosen, layer, SEQUENCES, scale, sinks))

@@ -1,8 +1,10 @@
-"""Pages of entries: vectors of which each stands for several positions, and is key and value of all heads at once.
+"""Pages of entries. An entry is one vector that stands for several positions, and is key and value of all heads at
+once.
 
 An entry of rate m closes at the positions p with (p + 1) % m == 0, and lies in the page of p. Entries use the page
-table and the prefix of the positions, with ceil(16 / m) places in a page. A cache of entries is declared as LatentKV of
-`page_numbers` numbers a position, so that its pages have room. A page of a cache of `dim` numbers is
+table and the prefix of the positions, with ceil(16 / m) places in a page. A cache of entries is declared as a LatentKV
+with `page_numbers` numbers for each position, so that its pages have enough room for the entries. A page of a cache of
+`dim` numbers is
 
     entry i of the page    dim numbers one after the other: float32, bf16, int8, or int4 as q + 8, the even one low
     scales                 after the room of a page of latents: bf16, one for each entry; int8 and int4 alone
@@ -25,10 +27,10 @@ MOST_NUMBERS = 2048
 
 
 def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:
-    """The cache that keeps an entry of `dim` numbers for every `rate` positions. window: how many positions it keeps; 0
-    for all.
+    """Returns the kind of a cache that keeps an entry of `dim` numbers for every `rate` positions. window: how many
+    positions the cache keeps; 0 for all.
 
-    Raises ValueError for what pages cannot hold.
+    Raises ValueError for a `dim` or a `rate` that pages cannot hold.
     """
     if dim % 2 or not 2 <= dim <= MOST_NUMBERS or rate < 1:
         raise ValueError(f"entries of {dim} numbers for {rate} positions have no pages")
@@ -37,17 +39,17 @@ def entry_cache(dim: int, rate: int, window: int = 0) -> LatentKV:
 
 
 def page_numbers(dim: int, rate: int) -> int:
-    """How many numbers a position of the page has room for."""
+    """Returns how many numbers each position of a page must have room for, so that the page's entries fit."""
     return -(-places(rate) * dim // PAGE_TOKENS)
 
 
 def places(rate: int) -> int:
-    """Entries of a page."""
+    """Returns how many entries a page has room for."""
     return -(-PAGE_TOKENS // rate)
 
 
 def write_entries(layer: KVLayer, rows: F32Array, pages: NDArray[np.integer], at: NDArray[np.integer]) -> None:
-    """rows (T, dim) float32 -> entry at[t] of page pages[t]."""
+    """Writes row t of `rows` (T, dim) float32 as the entry at[t] of page pages[t]."""
     for row, page, place in zip(rows, pages.tolist(), at.tolist(), strict=True):
         numbers, scales = _parts(layer, page, len(row))
         if not layer.kind.is_integer:
@@ -59,7 +61,7 @@ def write_entries(layer: KVLayer, rows: F32Array, pages: NDArray[np.integer], at
 
 
 def read_entry(layer: KVLayer, page: int, place: int, dim: int) -> F32Array:
-    """One entry: (dim,) float32."""
+    """Returns the entry at `place` of one page, as (dim,) float32."""
     numbers, scales = _parts(layer, page, dim)
     found = numbers[place]
     if layer.kind is KVKind.F32:
@@ -73,7 +75,8 @@ def read_entry(layer: KVLayer, page: int, place: int, dim: int) -> F32Array:
 def entries_seen(
     layer: KVLayer, batch: AttentionBatch, dim: int, rate: int, window: int = 0
 ) -> Iterator[tuple[int, int, F32Array]]:
-    """Each row of the step, the first entry that it sees, and the entries from there on: (count, dim)."""
+    """Yields for each row of the step: the row, the number of the first entry that it sees, and all entries that it
+    sees, (count, dim)."""
     for s, context in enumerate(batch.context_tokens.tolist()):
         first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
         for row in range(first, last):
@@ -88,7 +91,7 @@ def entries_seen(
 
 
 def _parts(layer: KVLayer, page: int, dim: int) -> tuple[NDArray[np.generic], NDArray[np.uint16]]:
-    """Views of one page: the entries, (places, numbers or bytes), and their scales."""
+    """Returns views of one page: its entries (places, numbers or bytes), and their scales."""
     data: U8Array = layer.data[page].reshape(-1).view(np.uint8)
     if not layer.kind.is_integer:
         own = data.view(np.uint16 if layer.kind is KVKind.BF16 else np.float32)

@@ -7,10 +7,10 @@
 
 Attention may go over two caches. The result of the first call is (T, H, D + 2). For each head it has the sum of entries
 times weights, the largest score times log2(e), and the sum of weights relative to it. This result is `before` of the
-second call, which continues the same softmax. sinks (H,): a score a head without an entry, counted by the call that
-ends the softmax (Xiao et al. 2023).
+second call, which continues the same softmax. sinks (H,): one score for each head without an entry. The call that ends
+the softmax adds it (Xiao et al. 2023).
 
-One row's result depends on that row alone. Entries that a row does not see are not read for it.
+One row's result depends on that row alone. Entries that a row does not see are not read for that row.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value, Vector
 
 BESIDE = 2
-"""Numbers next to the sum in a result that another call continues."""
+"""How many numbers a head has after its sum, in a result that another call continues: the largest score and the sum of
+weights."""
 LOWEST = np.float32(-3.0e38)
-"""The largest score of no scores."""
+"""The value that stands for the largest score where a head has seen no entry yet."""
 
 
 def reference(
@@ -68,7 +69,8 @@ def reference(
 
 
 def _begun(random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> F32Array:
-    """The result of a call that a softmax began with: its sum of weights is above 0."""
+    """Makes a result of a first call, from which a second one can continue the softmax: its sum of weights is above 0.
+    """
     found = random.standard_normal(shape, dtype=np.float32)
     found[..., -1] = 1 + np.abs(found[..., -1])
     return found
@@ -110,8 +112,8 @@ class EntryAttention(Op):
     window: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Each visible position counts with its share of an entry: 4 FLOPs for each number of a head. Chosen entries
-        are counted as all of them, up to the most that a row may choose, in the cost of the row."""
+        """Counts for each visible position its share of an entry: 4 FLOPs for each number of a head. With `chosen`, the
+        cost of a row has the largest number of entries that a row may choose."""
         dim = self.q.shape[1]
         moved = 4 * (self.q.width + self.out.width + (self.before.width if self.before else 0))
         each, stored = 4 * self.q.width, formats.kv.latent_bytes(dim)
@@ -127,9 +129,8 @@ class EntryAttention(Op):
 
 @dataclass(frozen=True, slots=True)
 class EntriesSeen:
-    """Describes which entries of a cache a row sees. Each entry stands for `rate` positions; the row sees those of the
-    last `window` entries.
-    """
+    """Describes which entries of a cache a row sees. Each entry stands for `rate` positions. The row sees the last
+    `window` entries, or all for 0."""
 
     layer: Cache
     rate: int
@@ -144,7 +145,8 @@ def entry_attention(
     sinks: Vector,
     scale: float,
 ) -> Value:
-    """What each row of q (T, H, D) sees of `near`, and of the chosen ones of `far`: one softmax over both."""
+    """Records the calls and returns what each row of q (T, H, D) sees of `near`, and of the entries of `far` that are
+    in `chosen`. One softmax goes over both."""
     heads, dim = q.shape
     made: Value | None = None
     for cache in (near, far):

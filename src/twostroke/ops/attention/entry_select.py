@@ -1,4 +1,4 @@
-"""entry_select: which entries each row attends to (DeepSeek-AI 2026, compressed sparse attention).
+"""entry_select: chooses the entries that each row attends to (DeepSeek-AI 2026, compressed sparse attention).
 
     q (T, H, D), weights (T, H) float32, possibly strided with contiguous rows. The row at position p sees entries
     0 .. (p + 1) // rate - 1 of its sequence, each a key (D,) for all heads (entries.py).
@@ -54,7 +54,7 @@ class EntrySelect(Op):
     rate: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Scores of all visible entries; keys are read once for all heads."""
+        """Counts the scores of all visible entries. Keys are read once for all heads."""
         heads, dim = self.q.shape
         return OpCost(
             per_row=Work(0, activation_bytes=4 * (self.q.width + heads + self.out.width)),
@@ -64,7 +64,7 @@ class EntrySelect(Op):
 
 
 def entry_select(q: Value, weights: Value, layer: Cache, rate: int, count: int) -> Value:
-    """The `count` entries of `layer` that each row of q (T, H, D) chooses."""
+    """Records the call and returns the `count` entries of `layer` that each row of q (T, H, D) chooses."""
     if not isinstance(layer.kind, LatentKV):
         raise TypeError("entry_select needs pages of entries")
     out = q.fresh(count)

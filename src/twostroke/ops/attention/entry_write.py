@@ -1,8 +1,8 @@
 """entry_write: put entries that close in this step into their pages.
 
     rows (T, D) float32, possibly strided with contiguous rows; slots (T,) int32 = page * PAGE_TOKENS + offset of each
-    position; positions (T,) int32. A row whose position p has (p + 1) % rate == 0 is an entry, written as entries.py
-    says; the others are left out.
+    position; positions (T,) int32. A row whose position p has (p + 1) % rate == 0 is an entry. It is written in the
+    layout of entries.py. The other rows are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def reference(layer: KVLayer, rows: F32Array, slots: I32Array, positions: I32Arr
 
 @op
 class EntryWrite(Op):
-    """Entries that close in this step into their pages."""
+    """Writes the entries that close in this step into their pages."""
 
     SHAPES = {"layer": "1 * *", "rows": "T D", "slots": "T", "positions": "T"}
     CASES = (grid(T=130, D=(2, 40, 512), rate=(1, 4, 6, 24, 128), rows=wild),)
@@ -40,14 +40,14 @@ class EntryWrite(Op):
     rate: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """One of `rate` rows is read as float32 and written in the layer's format."""
+        """Counts one row of every `rate` rows: it is read as float32 and written in the layer's format."""
         width = self.rows.width
         stored = formats.kv.latent_bytes(width)
         return OpCost(per_row=Work(0, kv_bytes=stored // self.rate, activation_bytes=4 * width // self.rate))
 
 
 def entry_write(layer: Cache, rows: Value, slots: Indices, positions: Indices, rate: int) -> None:
-    """Keep those of rows (T, D) that close an entry."""
+    """Records the call that keeps those rows of `rows` (T, D) that close an entry."""
     if not isinstance(layer.kind, LatentKV):
         raise TypeError("entry_write needs pages of entries")
     rows.trace.record(EntryWrite(layer, rows.flat(), slots, positions, rate))

@@ -3,12 +3,11 @@
     q (T, H, D), weights (T, H) float32, possibly strided with contiguous rows. A position holds one key (D,) for all
     heads, in pages of latents. Row r of sequence s at position p sees positions 0 .. p.
     score of a position = sum over h, in order, of weights[r, h] * max(0, q[r, h] . key)
-    out (T, K) float32 = the K positions with the largest scores, of equal ones the earlier, in rising order; where
-    fewer are seen all of them, and -1 after them.
+    out (T, K) float32 = the K positions with the largest scores, in rising order; of equal scores the earlier position
+    is taken. A row that sees fewer than K positions has all of them, and -1 after them.
 
 Positions are stored as float32, which holds whole numbers below 2^24 exactly. A score that is NaN counts as the
-largest.
-One row's result depends on that row alone.
+largest. One row's result depends on that row alone.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, 
 from twostroke.types.spec.formats import KVKind
 
 FLOPS_PER_HEAD = 3
-"""A comparison, a product and an addition for each score of a head."""
+"""The FLOPs for each score of a head: a comparison, a product and an addition."""
 
 
 def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, batch: AttentionBatch) -> None:
@@ -33,7 +32,8 @@ def reference(out: F32Array, q: F32Array, weights: F32Array, layer: KVLayer, bat
 
 
 def largest(scores: F32Array, count: int) -> F32Array:
-    """(count,): the numbers of the largest scores, see the module; -1 after them."""
+    """Returns the positions of the `count` largest scores, as (count,) float32 in rising order; see the module. Where
+    there are fewer scores, -1 follows."""
     chosen = np.sort(np.argsort(-np.where(np.isnan(scores), np.inf, scores), kind="stable")[:count])
     found = np.full(count, -1, np.float32)
     found[: len(chosen)] = chosen
@@ -65,7 +65,7 @@ class IndexSelect(Op):
     batch: Sequences
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Scores of all visible positions; keys are read once for all heads."""
+        """Counts the scores of all visible positions. Keys are read once for all heads."""
         heads, dim = self.q.shape
         return OpCost(
             per_row=Work(0, activation_bytes=4 * (self.q.width + heads + self.out.width)),
@@ -75,7 +75,7 @@ class IndexSelect(Op):
 
 
 def index_select(q: Value, weights: Value, layer: Cache, count: int) -> Value:
-    """The `count` positions of `layer` that each row of q (T, H, D) chooses."""
+    """Records the call and returns the `count` positions of `layer` that each row of q (T, H, D) chooses."""
     if not isinstance(layer.kind, LatentKV):
         raise TypeError("index_select needs pages of latents")
     out = q.fresh(count)

@@ -1,4 +1,4 @@
-"""The layout of KV pages and the rounding of int8 and int4 K and V, in NumPy: what the kernels are measured against.
+"""The layout of KV pages and the rounding of int8 and int4 K and V, in NumPy. The kernels are tested against this file.
 
 f32 and bf16 pages are in ops/operands.py. One head of an int8 or int4 page is, in this order:
 
@@ -9,12 +9,12 @@ f32 and bf16 pages are in ops/operands.py. One head of an int8 or int4 page is, 
                  high = q + 8 of 32b + 16 + l
     scales K's (16,) and V's (16,) bf16, one for each position
 
-so that 64 bytes are what sixteen lanes of a dot product of bytes take, four each. Every byte belongs to one position,
-and a tile of pages is read once, from front to back. Dimensions that pad a quad or a block are zeros.
-In the lines about V, head_dim is that of V.
+With this layout sixteen lanes of a dot product of bytes take 64 consecutive bytes, four for each lane. Every byte
+belongs to one position, and a tile of pages is read once, from front to back. Dimensions that pad a quad or a block are
+zeros. In the lines about V, head_dim is that of V.
 
-A page of latents has K alone. Its two scales of a position are that of the latent, the first value_dim dimensions, and
-that of the turned key after it.
+A page of latents has K alone. Each position has two scales: one of the latent, which is the first value_dim dimensions,
+and one of the turned key after the latent.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 SCALE_BYTES = 2 * PAGE_TOKENS
 QUAD = 4
-"""Bytes that one lane of a dot product of bytes takes."""
+"""How many bytes one lane of a dot product of bytes takes."""
 
 
 def quantize_rows(kind: KVKind, rows: F32Array) -> tuple[NDArray[np.int8], U16Array]:
-    """Rows (..., head_dim) float32 -> q int8 of that shape and one bf16 scale (...,); row = q * scale, nearly.
+    """Rounds rows (..., head_dim) float32 to q, int8 of the same shape, and one bf16 scale for each row (...,). A row
+    is nearly q * scale.
 
     int8: scale = bf16(largest magnitude / 127), q in [-127, 127]. int4: scale = bf16(e / -8) for e the first element of
     the largest magnitude, so that e itself becomes -8; q in [-8, 7]. q = row / scale, rounded to nearest, ties to even.
@@ -62,7 +63,7 @@ def quantize_rows(kind: KVKind, rows: F32Array) -> tuple[NDArray[np.int8], U16Ar
 
 
 def write_rows(layer: KVLayer, k: F32Array, v: F32Array, pages: I32Array, offsets: I32Array) -> None:
-    """k, v (T, kv_heads, head_dim) float32 -> row t at position offsets[t] of page pages[t]."""
+    """Writes row t of k and v (T, kv_heads, head_dim) float32 at position offsets[t] of page pages[t]."""
     if layer.kind.is_integer:
         (q_k, k_bits), (q_v, v_bits) = quantize_rows(layer.kind, k), quantize_rows(layer.kind, v)
         keys, values, key_scales, value_scales = _parts(layer)
@@ -82,7 +83,7 @@ def write_rows(layer: KVLayer, k: F32Array, v: F32Array, pages: I32Array, offset
 
 
 def write_latents(layer: KVLayer, rows: F32Array, pages: I32Array, offsets: I32Array) -> None:
-    """rows (T, head_dim) float32 -> row t at position offsets[t] of page pages[t] of a layer of latents."""
+    """Writes row t of `rows` (T, head_dim) float32 at position offsets[t] of page pages[t] of a layer of latents."""
     if layer.kind.is_integer:
         halves = [quantize_rows(layer.kind, each) for each in np.split(rows, [layer.value_dim], axis=-1)]
         keys, _, *scales = _parts(layer)
@@ -97,7 +98,7 @@ def write_latents(layer: KVLayer, rows: F32Array, pages: I32Array, offsets: I32A
 
 
 def read_latents(layer: KVLayer, page_ids: NDArray[np.integer]) -> F32Array:
-    """-> (pages, PAGE_TOKENS, head_dim) float32 of whole pages of a layer of latents."""
+    """Returns whole pages of a layer of latents, as (pages, PAGE_TOKENS, head_dim) float32."""
     picked = _picked(layer, page_ids)
     if layer.kind.is_integer:
         keys, _, *scales = _parts(picked)
@@ -112,22 +113,22 @@ def read_latents(layer: KVLayer, page_ids: NDArray[np.integer]) -> F32Array:
 
 
 def seen_pages(page_ids: np.ndarray, position: int, window: int) -> np.ndarray:
-    """page_ids, where those that are behind the window of every row from `position` on, whose entries say nothing, are
-    the first page that is seen."""
+    """Returns page_ids in which each entry before the first page that is seen is replaced by that page. No row from
+    `position` on sees those entries, because of the window, so they are invalid."""
     first = first_seen(position, window) // PAGE_TOKENS
     return np.concatenate((np.repeat(page_ids[first : first + 1], first), page_ids[first:]))
 
 
 def first_seen(position: int, window: int) -> int:
-    """The first position that a row sees."""
+    """Returns the first position that a row at `position` sees. window: see attention.py; below 0 for chunks."""
     if window < 0:
         return position - position % -window
     return max(0, position - window + 1) if window else 0
 
 
 def latents_seen(layer: KVLayer, batch: AttentionBatch, window: int = 0) -> Iterator[tuple[int, F32Array]]:
-    """Each row of the step, and what lies at the positions that it sees, the last `window` where it is not 0:
-    (positions, head_dim)."""
+    """Yields each row of the step, and the vectors at the positions that it sees, (positions, head_dim). window: how
+    many last positions a row sees; 0 for all."""
     for s, context in enumerate(batch.context_tokens.tolist()):
         first, last = int(batch.row_starts[s]), int(batch.row_starts[s + 1])
         pages = seen_pages(batch.page_table[s, : -(-context // PAGE_TOKENS)], context - (last - first), window)
@@ -138,7 +139,8 @@ def latents_seen(layer: KVLayer, batch: AttentionBatch, window: int = 0) -> Iter
 
 
 def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
-    """-> K (pages, kv_heads, PAGE_TOKENS, head_dim) and V (pages, kv_heads, PAGE_TOKENS, value_dim) of whole pages."""
+    """Returns K (pages, kv_heads, PAGE_TOKENS, head_dim) and V (pages, kv_heads, PAGE_TOKENS, value_dim) of whole
+    pages."""
     dim, picked = layer.head_dim, _picked(layer, page_ids)
     if layer.kind.is_integer:
         keys, _, key_scales, _ = _parts(picked)
@@ -155,26 +157,28 @@ def read_pages(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array,
 
 
 def read_value_integers(layer: KVLayer, page_ids: NDArray[np.integer]) -> tuple[F32Array, F32Array]:
-    """-> V of an integer layer: whole numbers (pages, kv_heads, PAGE_TOKENS, value_dim); scales without that axis."""
+    """Returns V of an integer layer: whole numbers (pages, kv_heads, PAGE_TOKENS, value_dim), and scales (pages,
+    kv_heads, PAGE_TOKENS)."""
     _, values, _, scales = _parts(_picked(layer, page_ids))
     return _value_integers(layer.kind, values, layer.value_dim).astype(np.float32), bf16_to_f32(scales)
 
 
 def _picked(layer: KVLayer, page_ids: NDArray[np.integer]) -> KVLayer:
-    """A layer of these pages alone."""
+    """Returns a layer that has only the pages `page_ids`."""
     return replace(layer, data=np.ascontiguousarray(layer.data[page_ids]))
 
 
 def _floats(layer: KVLayer) -> tuple[F32Array, F32Array]:
-    """Views of a float32 layer: K (pages, heads, head_dim, 16), V (pages, heads, 16, value_dim), empty for latents."""
+    """Returns views of a float32 layer: K (pages, heads, head_dim, 16), V (pages, heads, 16, value_dim). V is empty for
+    latents."""
     data: F32Array = layer.data.view(np.float32)
     shape, first = data.shape[:2], PAGE_TOKENS * layer.head_dim
     return data[..., :first].reshape(*shape, -1, PAGE_TOKENS), data[..., first:].reshape(*shape, PAGE_TOKENS, -1)
 
 
 def _pairs(layer: KVLayer) -> tuple[U16Array, U16Array]:
-    """Views of a bf16 layer: K (pages, heads, dim / 2, 16, 2), V (pages, heads, 8, dim, 2), dims rounded up to even; V
-    is empty for latents."""
+    """Returns views of a bf16 layer: K (pages, heads, dim / 2, 16, 2), V (pages, heads, 8, dim, 2), with dims rounded
+    up to even. V is empty for latents."""
     data = layer.data.view(np.uint16)
     shape, first = data.shape[:2], PAGE_TOKENS * (layer.head_dim + layer.head_dim % 2)
     keys = data[..., :first].reshape(*shape, -1, PAGE_TOKENS, 2)
@@ -182,15 +186,16 @@ def _pairs(layer: KVLayer) -> tuple[U16Array, U16Array]:
 
 
 def _even(rows: U16Array) -> U16Array:
-    """(T, heads, dim) with zeros after an odd dim."""
+    """Returns rows (T, heads, dim) whose last axis is padded with a zero to an even size."""
     return np.pad(rows, ((0, 0), (0, 0), (0, rows.shape[-1] % 2)))
 
 
 def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:
-    """Views: K (pages, heads, quads, 16, 4), V (pages, heads, 4, columns, 4), K's and V's scales (pages, heads, 16).
+    """Returns views: K (pages, heads, quads, 16, 4), V (pages, heads, 4, columns, 4), and the scales of K and of V
+    (pages, heads, 16).
 
-    V is empty for latents; the scales are those of the latent and of the turned key then. Splitting the last axis of a
-    slice never copies.
+    For a layer of latents V is empty, and the scales are those of the latent and of the turned key. Splitting the last
+    axis of a slice never copies.
     """
     data = layer.data.view(np.uint8)
     head = data.shape[:2]
@@ -205,7 +210,7 @@ def _parts(layer: KVLayer) -> tuple[U8Array, U8Array, U16Array, U16Array]:
 
 
 def _key_bytes(kind: KVKind, q: NDArray[np.int8]) -> U8Array:
-    """(..., head_dim) -> (..., quads, 4)."""
+    """Packs whole numbers of K (..., head_dim) as bytes (..., quads, 4)."""
     if kind is KVKind.INT8:
         return _above(q, 128, QUAD).reshape(*q.shape[:-1], -1, QUAD)
     pairs = _above(q, 8, 2 * QUAD).reshape(*q.shape[:-1], -1, 2, QUAD)
@@ -213,7 +218,7 @@ def _key_bytes(kind: KVKind, q: NDArray[np.int8]) -> U8Array:
 
 
 def _value_bytes(kind: KVKind, q: NDArray[np.int8]) -> U8Array:
-    """(..., head_dim) -> (..., columns), one byte of each."""
+    """Packs whole numbers of V (..., head_dim) as bytes (..., columns)."""
     if kind is KVKind.INT8:
         return q.view(np.uint8)
     halves = _above(q, 8, 32).reshape(*q.shape[:-1], -1, 2, 16)
@@ -221,20 +226,20 @@ def _value_bytes(kind: KVKind, q: NDArray[np.int8]) -> U8Array:
 
 
 def _above(q: NDArray[np.int8], offset: int, multiple: int) -> U8Array:
-    """q + offset, q padded with zeros to a multiple of dimensions."""
+    """Returns q + offset, where q is padded with zeros to a multiple of `multiple` dimensions."""
     padding = [(0, 0)] * (q.ndim - 1) + [(0, -q.shape[-1] % multiple)]
     return (np.pad(q, padding).astype(np.int16) + offset).astype(np.uint8)
 
 
 def _key_integers(kind: KVKind, keys: U8Array, head_dim: int) -> NDArray[np.int8]:
-    """(pages, heads, quads, 16, 4) -> (pages, heads, 16, head_dim)."""
+    """Unpacks bytes of K (pages, heads, quads, 16, 4) to whole numbers (pages, heads, 16, head_dim)."""
     parts = keys[..., None, :] if kind is KVKind.INT8 else np.stack((keys & 15, keys >> 4), axis=-2)
     rows = np.moveaxis(parts, 2, 3).reshape(*keys.shape[:2], PAGE_TOKENS, -1)[..., :head_dim]
     return (rows.astype(np.int16) - (128 if kind is KVKind.INT8 else 8)).astype(np.int8)
 
 
 def _value_integers(kind: KVKind, values: U8Array, head_dim: int) -> NDArray[np.int8]:
-    """(pages, heads, 4, columns, 4) -> (pages, heads, 16, head_dim)."""
+    """Unpacks bytes of V (pages, heads, 4, columns, 4) to whole numbers (pages, heads, 16, head_dim)."""
     rows = values.swapaxes(-1, -2).reshape(*values.shape[:2], PAGE_TOKENS, -1)
     if kind is KVKind.INT8:
         return rows.view(np.int8)

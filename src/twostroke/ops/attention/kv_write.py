@@ -25,7 +25,7 @@ def reference(layer: KVLayer, k: F32Array, v: F32Array, slots: I32Array) -> None
 
 @op
 class KVWrite(Op):
-    """K and V of new positions into their pages."""
+    """Writes K and V of new positions into their pages."""
 
     SHAPES = {"layer": "H D V", "k": "T H D", "v": "T H V", "slots": "T"}
     CASES = (
@@ -40,12 +40,12 @@ class KVWrite(Op):
     slots: Indices
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """K and V read as float32, written in the layer's format."""
+        """Counts K and V read as float32, and written in the layer's format."""
         heads, head_dim = self.k.shape
         written = heads * formats.kv.token_bytes(head_dim, self.v.shape[1])
         return OpCost(per_row=Work(0, kv_bytes=written, activation_bytes=4 * (self.k.width + self.v.width)))
 
 
 def kv_write(layer: Cache, k: Value, v: Value, slots: Indices) -> None:
-    """Keep k (T, kv_heads, head_dim) and v (T, kv_heads, value_dim) at `slots`."""
+    """Records the call that keeps k (T, kv_heads, head_dim) and v (T, kv_heads, value_dim) at `slots`."""
     k.trace.record(KVWrite(layer, k, v, slots))

@@ -6,9 +6,9 @@
     scores = scale * (q . latent + q_turned . turned key)
     out = softmax(scores) @ latents
 
-The queries have gone through the matrices that would make keys of latents (the op head_linear), and the result goes
-through those that make values of them. So every row, of a prompt or of an answer, is computed by the same arithmetic,
-and no key or value of a head is ever made.
+Before this op, the queries are multiplied by the matrices that would make keys from latents (the op head_linear). After
+it, the result is multiplied by the matrices that make values from latents. So every row, of a prompt or of an answer,
+is computed by the same arithmetic, and no key or value of a head is ever made.
 
 Implementations use the online softmax over fixed tiles of positions, see attention.py. Latents in int8 and int4 pages
 are widened to float32 first: both products are of floats in every format.
@@ -36,14 +36,15 @@ def reference(
 
 
 def scaled_queries(q: F32Array, q_turned: F32Array, scale: float) -> F32Array:
-    """(T, H, L + R): the two parts side by side, for scores that are powers of two."""
+    """Returns both parts of the queries together, (T, H, L + R), multiplied by scale * log2(e), so that weights are
+    powers of two."""
     found: F32Array = np.concatenate((q, q_turned), axis=-1) * (np.float32(scale) * LOG2_E)
     return found
 
 
 def attended(queries: F32Array, seen: F32Array, value_dim: int, sinks: F32Array | None = None) -> F32Array:
-    """What the scaled queries (H, L + R) of one row see of `seen` (positions, L + R): (H, L). sinks (H,): scores
-    without a value."""
+    """Returns the attention output (H, L) of one row. queries: (H, L + R), scaled. seen: (positions, L + R), the
+    vectors that the row sees. sinks: (H,), scores without a value."""
     weights, total = weights_of(queries @ seen.T, sinks)
     found: F32Array = weights @ seen[:, :value_dim] / total
     return found
@@ -69,13 +70,14 @@ class LatentAttention(Op):
     window: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """All visible positions count."""
+        """Counts all visible positions."""
         return latent_cost(self.q, self.q_turned, self.out, formats)
 
 
 def latent_cost(q: Value, q_turned: Value, out: Value, formats: StoredFormats, more_width: int = 0) -> OpCost:
-    """The cost of attention over latents: for each visible position and head 2 FLOPs for each number of the head and 2
-    for each number of the latent. Latents are read once for all heads. more_width: columns of other operands."""
+    """Returns the cost of attention over latents. It has for each visible position and head 2 FLOPs for each number of
+    the head and 2 for each number of the latent. Latents are read once for all heads. more_width: columns of other
+    operands."""
     moved = q.width + q_turned.width + out.width
     return OpCost(
         per_row=Work(0, activation_bytes=4 * (moved + more_width)),
@@ -85,7 +87,8 @@ def latent_cost(q: Value, q_turned: Value, out: Value, formats: StoredFormats, m
 
 
 def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> LatentKV:
-    """The pages' kind. Raises TypeError for other pages, ValueError for queries that do not meet what they hold."""
+    """Returns the kind of the layer's pages. Raises TypeError for pages that hold no latents, and ValueError for
+    queries whose size is not that of the stored vectors."""
     kind = layer.kind
     if not isinstance(kind, LatentKV):
         raise TypeError(f"{op} needs pages of latents")
@@ -95,7 +98,7 @@ def check_latent(op: str, q: Value, q_turned: Value, layer: Cache) -> LatentKV:
 
 
 def latent_attention(q: Value, q_turned: Value, layer: Cache, scale: float) -> Value:
-    """What each row of q (T, H, L) and q_turned (T, H, R) sees in `layer`."""
+    """Records the call and returns what each row of q (T, H, L) and q_turned (T, H, R) sees in `layer`."""
     kind = check_latent(LatentAttention.NAME, q, q_turned, layer)
     out = q.fresh()
     q.trace.record(LatentAttention(out, q, q_turned, layer, SEQUENCES, scale, kind.window))

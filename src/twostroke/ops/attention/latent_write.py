@@ -25,7 +25,7 @@ def reference(layer: KVLayer, rows: F32Array, slots: I32Array) -> None:
 
 @op
 class LatentWrite(Op):
-    """Latents of new positions into their pages."""
+    """Writes the latents of new positions into their pages."""
 
     SHAPES = {"layer": "1 D *", "rows": "T D", "slots": "T"}
     CASES = tuple(
@@ -38,13 +38,13 @@ class LatentWrite(Op):
     slots: Indices
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Read as float32, written in the layer's format."""
+        """Counts rows that are read as float32 and written in the layer's format."""
         width = self.rows.width
         return OpCost(per_row=Work(0, kv_bytes=formats.kv.latent_bytes(width), activation_bytes=4 * width))
 
 
 def latent_write(layer: Cache, rows: Value, slots: Indices) -> None:
-    """Keep rows (T, D) at `slots`."""
+    """Records the call that keeps rows (T, D) at `slots`."""
     if not isinstance(layer.kind, LatentKV):
         raise TypeError("latent_write needs pages of latents")
     rows.trace.record(LatentWrite(layer, rows.flat(), slots))

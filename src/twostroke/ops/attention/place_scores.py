@@ -34,13 +34,14 @@ class PlaceScores(Op):
     table: Vector
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """2 FLOPs for each number of the table; it is read once."""
+        """Counts 2 FLOPs for each number of the table. The table is read once."""
         moved = 4 * (self.x.width + self.out.width)
         return OpCost(Work(0, weight_bytes=4 * self.table.length), Work(2 * self.table.length, activation_bytes=moved))
 
 
 def place_scores(x: Value, table: Vector) -> Value:
-    """x (T, H, D) by a table (H, D, B) -> (T, H, B)."""
+    """Records the product of x (T, H, D) and a table (H, D, B), and returns it, (T, H, B). Raises ValueError for a
+    table of another size."""
     places, left = divmod(table.length, x.width)
     if left or not places:
         raise ValueError(f"{table.length} numbers are no table of rows of {x.width}")

@@ -6,8 +6,8 @@
     scores = scale * (q . k + by_row[row, h, place] + by_key[row of the key, h, place]) + table[h, place]
     out = softmax(scores) @ v
 
-    table (H * B,): T5 and MPNet (Raffel et al. 2020; Song et al. 2020). by_row, by_key (T, H, B): what a row's query,
-    and a key, count for each place (He et al. 2021, disentangled attention). Each of the three may be left out.
+    table (H * B,): T5 and MPNet (Raffel et al. 2020; Song et al. 2020). by_row, by_key (T, H, B): the scores of a row's
+    query, and of a key, for each place (He et al. 2021, disentangled attention). Each of the three may be left out.
     With by_key a step holds each of its texts whole: a key's row is a row of the step.
 
 One row's arithmetic depends on that row and on its sequence's keys alone.
@@ -64,7 +64,7 @@ def reference(
 
 
 def _places(_random: np.random.Generator, shape: tuple[int, ...], sizes: Sizes) -> F32Array:
-    """Places of rising numbers, from 0 to the last."""
+    """Makes places that rise from 0 to the last one."""
     return np.floor(np.linspace(0, sizes["B"] - 0.01, shape[0])).astype(np.float32)
 
 
@@ -114,7 +114,7 @@ class PlacedAttention(Op):
     ahead: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """As attention, with a sum for each visible position and head more."""
+        """Counts the cost of attention, and one more sum for each visible position and head."""
         kind = self.layer.kind
         if not isinstance(kind, PagedKV):
             raise TypeError("placed_attention needs pages")
@@ -136,7 +136,8 @@ def placed_attention(
     by_row: Value | None = None,
     by_key: Value | None = None,
 ) -> Value:
-    """What each row of q (T, H, D) sees in `layer`, with what its place counts."""
+    """Records the call and returns what each row of q (T, H, D) sees in `layer`, with scores that also depend on
+    places."""
     kind = layer.kind
     if not isinstance(kind, PagedKV) or isinstance(kind, LatentKV) or kind.window:
         raise TypeError("placed_attention needs pages of K and V without a window")

@@ -38,13 +38,13 @@ class Rotate(Op):
     positions: Indices
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """3 FLOPs a rotated element; read once, written once."""
+        """Counts 3 FLOPs for each rotated element. Each is read once and written once."""
         rotated = self.out.shape[0] * self.table.spec.rotary_dim
         return OpCost(per_row=Work(3 * rotated, activation_bytes=8 * rotated))
 
 
 def rope(x: Value, table: Rope, positions: Indices) -> Value:
-    """x (T, H, D) rotated by its positions, over x."""
+    """Records the rotation of x (T, H, D) by its positions, in place, and returns the rotated value."""
     out = x.written()
     x.trace.record(Rotate(out, table, positions))
     return out

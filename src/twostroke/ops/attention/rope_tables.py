@@ -26,14 +26,12 @@ from twostroke.types.spec.rope import RopeKind, RopeSpec
 F64Array = NDArray[np.float64]
 
 CHUNK_POSITIONS = 4096
-"""Positions computed in float64 at a time; bounds the peak memory of a long table."""
+"""How many positions are computed in float64 at a time. This bounds the peak memory of a long table."""
 
 
 def rope_table(rope: RopeSpec, max_positions: int, rates: F32Array | None = None) -> RopeTable:
-    """cos and sin of positions [0, max_positions): (max_positions, rotary_dim / 2) float32, computed in float64.
-
-    rates: see ops/program/values.py, Rope.
-    """
+    """Computes cos and sin of positions [0, max_positions): (max_positions, rotary_dim / 2) float32, computed in
+    float64. rates: see `Rope` in ops/program/values.py."""
     frequencies = inverse_frequencies(rope, max_positions)
     if rates is not None:
         frequencies = frequencies * np.array(powers(math.e, rates.astype(np.float64)))
@@ -56,7 +54,8 @@ def rope_table(rope: RopeSpec, max_positions: int, rates: F32Array | None = None
 
 
 def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
-    """Radians per position of each pair, (rotary_dim / 2,) float64, for sequences of up to `max_positions`."""
+    """Returns the radians per position of each pair, (rotary_dim / 2,) float64, for sequences of up to `max_positions`.
+    """
     if rope.kind is RopeKind.STILL:
         return np.zeros(rope.rotary_dim // 2)
     plain = _frequencies(rope.theta, rope.rotary_dim)
@@ -79,7 +78,8 @@ def inverse_frequencies(rope: RopeSpec, max_positions: int) -> F64Array:
 
 
 def _logarithms(whole: F64Array) -> F64Array:
-    """The natural logarithm of each whole number. Many are equal, so each distinct one is computed once."""
+    """Returns the natural logarithm of each whole number. Many numbers are equal, so each distinct one is computed
+    once."""
     numbers, places = np.unique(whole, return_inverse=True)
     found: F64Array = np.array([ln(float(number)) for number in numbers])[places].reshape(whole.shape)
     return found
@@ -91,7 +91,8 @@ def _frequencies(theta: float, rotary_dim: int) -> F64Array:
 
 
 def _dynamic(rope: RopeSpec, max_positions: int) -> F64Array:
-    """NTK-aware: the base grows so that the slowest pair spans the longer context."""
+    """Returns the frequencies of NTK-aware scaling: the base grows so that the slowest pair spans the longer context.
+    """
     positions = max(max_positions, rope.original_positions)
     stretch = rope.factor * positions / rope.original_positions - (rope.factor - 1)
     (wider,) = powers(stretch, [rope.rotary_dim / (rope.rotary_dim - 2)])
@@ -99,14 +100,16 @@ def _dynamic(rope: RopeSpec, max_positions: int) -> F64Array:
 
 
 def _llama3(rope: RopeSpec, plain: F64Array) -> F64Array:
-    """Slow pairs are divided by factor, fast ones kept, those between mixed smoothly."""
+    """Returns the frequencies of Llama 3: slow pairs are divided by the factor, fast ones are kept, and those between
+    are mixed smoothly."""
     turns = rope.original_positions * plain / (2 * math.pi)
     smooth = np.clip((turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor), 0.0, 1.0)
     return (1 - smooth) * plain / rope.factor + smooth * plain
 
 
 def _yarn(rope: RopeSpec, plain: F64Array) -> F64Array:
-    """Pairs that turn often in the trained context are kept, those that turn seldom are interpolated."""
+    """Returns the frequencies of YaRN: pairs that turn often in the trained context are kept, and those that turn
+    seldom are interpolated."""
     low, high = _yarn_pair(rope, rope.beta_fast), _yarn_pair(rope, rope.beta_slow)
     if rope.truncate:
         low, high = math.floor(low), math.ceil(high)
@@ -118,15 +121,16 @@ def _yarn(rope: RopeSpec, plain: F64Array) -> F64Array:
 
 
 def _yarn_pair(rope: RopeSpec, turns: float) -> float:
-    """Index of the pair that turns `turns` times within the trained context, as a fraction."""
+    """Returns the index, as a fraction, of the pair that turns `turns` times within the trained context."""
     reach = ln(rope.original_positions / (turns * 2 * math.pi))
     return rope.rotary_dim * reach / (2 * ln(rope.theta))
 
 
 class TurnedRows:
-    """A table with a row for each row of a step, whose places say where in the usual table each pair is looked up.
+    """A table with one row for each row of a step. For each pair, `places` has the row of the usual table from which it
+    is copied.
 
-    rows: the table that ops read. It lies on the device, and `usual` in the host's memory.
+    rows: the table that ops read. It lies on the device, and the usual table in the host's memory.
     """
 
     def __init__(self, turns: RowTurns, usual: RopeTable, max_rows: int, device: DeviceMemory = HOST) -> None:
@@ -135,7 +139,8 @@ class TurnedRows:
         self.rows = RopeTable(device.put(zeros), device.put(zeros.copy()))
 
     def write(self, places: I32Array, first: int = 0) -> None:
-        """The rows of a step. places (A, rows): each below the positions of the usual table. first: the first row."""
+        """Writes the rows of a step. places: (A, rows), each below the number of positions of the usual table. first:
+        the first row that is written."""
         at, end = places[self._axes].T, first + places.shape[1]
         self._device.write(self.rows.cos[first:end], self._usual.cos[at, self._pairs])
         self._device.write(self.rows.sin[first:end], self._usual.sin[at, self._pairs])

@@ -1,4 +1,4 @@
-"""span_attention: attention in which the rows of a span see each other: those of an image, in some models.
+"""span_attention: attention in which the rows of a span see each other; in some models an image is a span.
 
     As attention without sinks, slopes and `ahead`: row r at position p sees positions max(0, p - window + 1) .. p
     (window 0: all of 0 .. p), and further those below ends[r], as far as the sequence goes. ends (T,) int32, 0 for a
@@ -62,7 +62,7 @@ class SpanAttention(Op):
     soft_cap: float = 0.0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The cost of attention. Positions that rows of a span see after their own are not counted."""
+        """Returns the cost of attention. Positions that rows of a span see after their own are not counted."""
         kind = self.layer.kind
         if not isinstance(kind, PagedKV):
             raise TypeError("span_attention needs pages")
@@ -74,7 +74,8 @@ class SpanAttention(Op):
 
 
 def with_spans(call: Attention) -> SpanAttention:
-    """The same call, whose rows see their spans. Raises ValueError for one that has what spans do not have."""
+    """Returns the same call as a call whose rows see their spans. Raises ValueError for a call with sinks, slopes,
+    chunks or `ahead`."""
     if call.ahead or call.sinks is not None or call.slopes is not None or call.window < 0:
         raise ValueError("rows of spans have no sinks, slopes, chunks and no other later positions")
     return SpanAttention(call.out, call.q, call.layer, call.batch, ROW_ENDS, call.scale, call.window, call.soft_cap)

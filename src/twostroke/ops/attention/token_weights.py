@@ -1,7 +1,7 @@
 """Probabilities as whole numbers: their sums have no rounding, so they are the same in any order, on any machine.
 
-The likeliest token has weight 2^44; another one that is p times as likely has p * 2^44, rounded to an integer. A token
-that is less than 2^-45 times as likely has weight 0 and is never drawn.
+The likeliest token has weight 2^44. A token that is p times as likely as it has p * 2^44, rounded to an integer. A
+token with p below 2^-45 has weight 0 and is never drawn.
 
 Everything before the rounding is +, * and / on float64, each rounded once, as in IEEE 754. exp, log and fused
 multiply-add are not used: they differ between processors and libraries. csrc/generic/machine/weigh.cpp makes the same
@@ -19,30 +19,31 @@ from numpy.typing import NDArray
 from twostroke.ops.operands import F32Array
 
 WEIGHT_BITS = 44
-"""Bits of the likeliest token's weight. A vocabulary of 2^19 tokens keeps the sum below 2^63."""
+"""The number of bits of the likeliest token's weight. With 44, a vocabulary of 2^19 tokens keeps the sum of weights
+below 2^63."""
 
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453
 MOST_SCALE = 1e300
 LEAST_EXPONENT = -60.0
-"""Lower exponents are taken as this one; both give weight 0."""
+"""The least exponent. Lower ones are replaced by it; all of them give weight 0."""
 
 EXP2_COEFFICIENTS = tuple(LN_2**n / math.factorial(n) for n in range(13))
-"""Taylor series of 2^x; for |x| <= 1/2 its error is below 2^-52."""
+"""The coefficients of the Taylor series of 2^x. For |x| <= 1/2 its error is below 2^-52."""
 LN_TERMS = 12
 
 WeightArray = NDArray[np.uint64]
 Weigh = Callable[[F32Array, float], WeightArray]
-"""weigh(logits (V,), temperature above 0) -> (V,) weights."""
+"""A function weigh(logits, temperature) that returns the tokens' weights (V,). logits: (V,). temperature: above 0."""
 
 
 def exponent_scale(temperature: float) -> float:
-    """What a difference of logits is multiplied by to get an exponent of 2."""
+    """Returns the factor that makes an exponent of 2 from a difference of logits."""
     return min(LOG2_E / temperature, MOST_SCALE) if temperature > 0 else MOST_SCALE
 
 
 def weigh(logits: F32Array, temperature: float) -> WeightArray:
-    """Satisfies Weigh, by NumPy. At least one logit is finite, none is NaN."""
+    """Satisfies Weigh, by NumPy. At least one logit must be finite, and none may be NaN."""
     with np.errstate(over="ignore"):
         exponent = (logits.astype(np.float64) - float(logits.max())) * exponent_scale(temperature)
     exponent = np.maximum(exponent, LEAST_EXPONENT)
@@ -56,7 +57,7 @@ def weigh(logits: F32Array, temperature: float) -> WeightArray:
 
 
 def ln_of_sum(total: int) -> float:
-    """The natural logarithm of total / 2^44, for a sum of weights, by the series of atanh."""
+    """Returns the natural logarithm of total / 2^44, by the series of atanh. total: a sum of weights."""
     mantissa, exponent = math.frexp(total)
     if mantissa < 0.7071067811865476:
         mantissa, exponent = mantissa * 2, exponent - 1

@@ -1,1 +1,1 @@
-"""Programs changed into programs: the passes that know ops by name."""
+"""The passes that know ops by name: each makes a program from a program."""

@@ -21,23 +21,25 @@ from twostroke.types.spec.formats import WeightFormat
 
 
 class KeptOrder(Struct, frozen=True):
-    """format: the one that keeps the sorted matrix. tensor: the name of the tensor that holds the order."""
+    """format: the weight format in which the sorted matrix is kept. tensor: the name of the tensor that holds the
+    order."""
 
     format: WeightFormat
     tensor: str
 
 
 OrderChoice = Callable[[tuple[Tensor, ...]], KeptOrder | None]
-"""(the tensors of a matrix) -> how its columns are kept sorted; None where they are not."""
+"""A function that takes the tensors of a matrix and returns how the matrix's columns are kept sorted; None where they
+are not sorted."""
 
 
 def no_orders(parts: tuple[Tensor, ...]) -> KeptOrder | None:
-    """The choice that sorts no matrix."""
+    """Returns None for every matrix: no matrix is sorted."""
     return None
 
 
 def with_column_orders(program: Program, choose: OrderChoice) -> Program:
-    """Add the calls. A matrix that another op reads too stays as it is."""
+    """Returns the program with the calls added. A matrix that another op reads too stays unsorted."""
     sorted_weights = _sorted(program, choose)
     if not sorted_weights:
         return program
@@ -54,7 +56,7 @@ def with_column_orders(program: Program, choose: OrderChoice) -> Program:
 
 
 def untaken(program: Program) -> Mapping[Value, Value]:
-    """The unsorted value that each value with sorted columns was made from, by the sorted one."""
+    """Returns for each value with sorted columns the unsorted value that it was made from."""
     return {call.out: call.x for call in program.calls if isinstance(call, TakeColumns)}
 
 

@@ -1,9 +1,9 @@
 """cut: the program of one of several stages, each of which has a run of layers (pipeline parallel).
 
-Stages follow one another; one value goes from each to the next, as it was computed, so the bits are those of one
-process. A program can be cut wherever the following calls read only one value, and no cache is used on both sides. This
-is between layers, and within a layer between attention and feed-forward. The cuts are those that make the largest stage
-the smallest, by weights.
+Stages follow one another. One value goes from each stage to the next, unchanged, so the bits are those of one process.
+A program can be cut wherever the following calls read only one value, and no cache is used on both sides. These places
+are between layers, and within a layer between attention and feed-forward. The cuts are chosen so that the largest
+stage, counted in weights, is as small as possible.
 """
 
 from __future__ import annotations
@@ -24,22 +24,20 @@ from twostroke.types.errors import ConfigError
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Stage:
-    """A run of a program's calls. received: what it takes from the stage before, None for the first.
-
-    result: what it hands over to the next; the logits for the last. It is program.logits.
-    """
+    """A run of a program's calls. received: the value that it takes from the stage before, None for the first stage."""
 
     program: Program
     received: Value | None
 
     @property
     def result(self) -> Value:
-        """See the class."""
+        """The value that this stage hands over to the next; the logits for the last stage. It is program.logits."""
         return self.program.logits
 
 
 def cut_model(model: Model, stage: int, stages: int) -> Model:
-    """A stage's part of a model; all but the last hand their value over. Raises ConfigError as `cut` does."""
+    """Returns a stage's part of a model. Each stage but the last hands its value over. Raises ConfigError as `cut`
+    does."""
     found = cut(model.program, stage, stages)
     program = found.program
     if stage < stages - 1:
@@ -52,14 +50,15 @@ def cut_model(model: Model, stage: int, stages: int) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """A cut between the calls before `index` and the calls from there on. value: what goes across."""
+    """A cut between the calls before `index` and the calls from there on. value: the value that goes from one side to
+    the other."""
 
     index: int
     value: Value
 
 
 def cut(program: Program, stage: int, stages: int) -> Stage:
-    """Stage `stage` of `stages`; one stage alone is the whole program.
+    """Returns stage number `stage` of `stages`. With one stage, this is the whole program.
 
     Raises ConfigError where the program has too few places to cut.
     """
@@ -77,7 +76,8 @@ def cut(program: Program, stage: int, stages: int) -> Stage:
 
 
 def smallest_stages(program: Program) -> tuple[Stage, ...]:
-    """One stage between each two places where the program can be cut, in order: half layers, mostly."""
+    """Returns the smallest possible stages, in order, each between two places where the program can be cut. Most of
+    them are half layers."""
     edges = [None, *_cuts(program), None]
     return tuple(_stage(program, begin, end) for begin, end in zip(edges, edges[1:], strict=False))
 
@@ -89,7 +89,7 @@ def _stage(program: Program, begin: _Cut | None, end: _Cut | None) -> Stage:
 
 
 def _cuts(program: Program) -> list[_Cut]:
-    """All places of the body where one whole value, and no cache, goes on to the calls that follow."""
+    """Returns all places of the body where one whole value, and no cache, goes on to the calls that follow."""
     last_read, last_use = _last_reads(program), _last_uses(program)
     newest: dict[Value, Value] = {}
     used: set[Cache] = set()
@@ -118,7 +118,8 @@ def _last_uses(program: Program) -> dict[Cache, int]:
 
 
 def _evenly(program: Program, cuts: Sequence[_Cut], stages: int) -> list[_Cut]:
-    """The cuts that make the largest stage the smallest, by the elements of the weights that its products read."""
+    """Returns the cuts with which the largest stage is as small as possible. A stage's size is the number of elements
+    of the weights that its products read."""
     sizes = [0]
     for call in program.calls:
         weights = {item for item in call.operands() if isinstance(item, Weight)} if call.PART is OpPart.PRODUCT else ()
@@ -127,7 +128,8 @@ def _evenly(program: Program, cuts: Sequence[_Cut], stages: int) -> list[_Cut]:
 
     @cache
     def best(first: int, done: int, left: int) -> tuple[int, tuple[int, ...]]:
-        """The largest stage and the chosen cuts, of `left` stages from cut `first` on; `done` lies before them."""
+        """Returns the size of the largest stage and the chosen cuts, where `left` stages follow from cut `first` on.
+        done: the number of elements before them."""
         if left == 1:
             return sizes[-1] - done, ()
         choices = []

@@ -27,14 +27,15 @@ MOST_RANKS = 64
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """way: TENSOR or PIPELINE. count: the number of processes."""
+    """How a model is divided. way: TENSOR or PIPELINE. count: the number of processes."""
 
     way: str
     count: int
 
     @classmethod
     def asked(cls, tensor: int, stages: int) -> Division | None:
-        """The division into this many ranks or stages; None for one process. Raises ConfigError."""
+        """Returns the division into `tensor` ranks or `stages` stages; None for one process. Raises ConfigError for
+        both at once, and for too many."""
         if tensor > 1 and stages > 1:
             raise ConfigError(
                 "--tensor-parallel and --pipeline-parallel cannot be together yet.",
@@ -53,17 +54,18 @@ class Division:
 
     @property
     def members(self) -> list[int]:
-        """The other ranks."""
+        """The numbers of all ranks but the leader."""
         return [rank for rank in range(self.count) if rank != self.leader]
 
     @property
     def plans(self) -> int:
-        """How many plans the processes compute at a time: ranks meet inside each; each stage can have another one."""
+        """How many plans the processes compute at a time. Ranks compute one plan together; stages can compute one each.
+        """
         return self.count if self.way == PIPELINE else 1
 
     @property
     def noun(self) -> str:
-        """What one of its processes is."""
+        """The name of one of the processes: "stage" or "rank"."""
         return "stage" if self.way == PIPELINE else "rank"
 
     @property
@@ -72,25 +74,27 @@ class Division:
         return f"--{self.way}-parallel {self.count}"
 
     def part(self, spec: Model, rank: int) -> Model:
-        """A rank's part of the model, made once. Raises ConfigError where it cannot be divided among `count`."""
+        """Returns a rank's part of the model, which is made only once. Raises ConfigError where the model cannot be
+        divided among `count` processes."""
         return _part(self, spec, rank)
 
     def own(self, spec: Model) -> Model:
-        """The leader's part."""
+        """Returns the leader's part of the model."""
         return self.part(spec, self.leader)
 
     def parts(self, spec: Model) -> list[Model]:
-        """The parts whose memory is planned: each stage's, or for ranks the leader's alone, as all need as much."""
+        """Returns the parts whose memory is planned: each stage's part, or for ranks the leader's part alone, because
+        all ranks need the same memory."""
         return [self.part(spec, rank) for rank in range(self.count)] if self.way == PIPELINE else [self.own(spec)]
 
     def counted(self, spec: Model) -> Model:
-        """What a step's time follows from: a rank's part, all at once; or all stages, one after the other."""
+        """Returns the model whose cost is the time of a step. Ranks work at the same time, so it is the leader's part;
+        stages work in turn, so it is the whole model."""
         return self.own(spec) if self.way == TENSOR else spec
 
     def exchange_of(self, part: Model, format_for: FormatChoice) -> ExchangeWork:
-        """What the process that has this part sends in a step, to all others together. format_for: returns the format
-        of each matrix.
-        """
+        """Returns what the process with this part sends in a step, to all others together. format_for: returns the
+        format of each matrix."""
         found = ExchangeWork()
         for call in part.program.calls:
             if isinstance(call, Gather):
@@ -100,20 +104,20 @@ class Division:
         return found
 
     def exchange(self, spec: Model, format_for: FormatChoice) -> ExchangeWork:
-        """The exchange that a step waits for. Ranks exchange at the same time, so it is the leader's exchange. Stages
-        work in turn, so it is the sum of all.
-        """
+        """Returns the exchange that a step waits for. Ranks exchange at the same time, so it is the leader's exchange.
+        Stages work in turn, so it is the sum over all stages."""
         return sum((self.exchange_of(part, format_for) for part in self.parts(spec)), ExchangeWork())
 
     def exchange_width(self, spec: Model) -> int:
-        """Elements of the widest value that ranks exchange."""
+        """Returns the number of elements in a row of the widest value that ranks exchange."""
         calls = [call for part in self.parts(spec) for call in part.program.calls]
         return max(call.out.width for call in calls if isinstance(call, (Gather, Receive)))
 
 
 @lru_cache(maxsize=MOST_RANKS)
 def _part(division: Division, spec: Model, rank: int) -> Model:
-    """Memory, costs, the exchange and the weights all need the parts, and a deep model takes long to divide."""
+    """Returns a rank's part of the model. The result is kept: memory, costs, the exchange and the weights all need the
+    parts, and dividing a deep model takes long."""
     return (shard_model if division.way == TENSOR else cut_model)(spec, rank, division.count)
 
 

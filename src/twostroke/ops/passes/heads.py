@@ -1,4 +1,4 @@
-"""Programs whose head makes something else than logits of the whole vocabulary.
+"""Programs whose head does not make logits of the whole vocabulary.
 
     features   the rows that the last product would read: what an embedding is made of
     classes    these rows times a matrix of a classifier
@@ -18,7 +18,8 @@ from twostroke.types.errors import UnsupportedModel
 
 
 def features(program: Program) -> Program:
-    """The program without the product that makes the logits and without what follows it. No call in it may be fused."""
+    """Returns the program without the product that makes the logits, and without the calls after that product. No call
+    of the program may be fused yet."""
     index, last = _last_product(program)
     if last.x.rows is not Size.LOGIT_ROWS:
         raise UnsupportedModel(
@@ -28,7 +29,8 @@ def features(program: Program) -> Program:
 
 
 def classes(program: Program, name: str, count: int, *, bias: bool = False) -> Program:
-    """The rows of `features` times the matrix `name` (count, width), with a bias where there is one."""
+    """Returns the program that multiplies the rows of `features` by the matrix `name` (count, width). bias: whether a
+    bias is added."""
     base = features(program)
     width = base.logits.width
     part, biases = Tensor(f"{name}.weight", (count, width)), (Tensor(f"{name}.bias", (count,)),)
@@ -37,7 +39,8 @@ def classes(program: Program, name: str, count: int, *, bias: bool = False) -> P
 
 
 def chosen(program: Program, token_ids: Sequence[int]) -> Program:
-    """Logits of these tokens alone, in this order. Raises UnsupportedModel where logits are more than a product."""
+    """Returns the program that makes the logits of `token_ids` alone, in this order. Raises UnsupportedModel where
+    calls after the product change the logits."""
     index, last = _last_product(program)
     if index + 1 != len(program.calls):
         raise UnsupportedModel(

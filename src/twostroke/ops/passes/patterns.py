@@ -1,4 +1,4 @@
-"""The patterns of calls that the CPU runs faster as one, in the order in which they are applied."""
+"""The patterns of calls that the CPU runs faster as one call, in the order in which they are applied."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """rotated_heads: the program whose K and V are rotated before they are kept in int8 or int4.
 
-K and V have one scale for each position and head there, so one large channel takes the precision of all others.
-Rotation spreads it over the head (QuaRot; Ashkboos et al. 2024). Queries are rotated by the inverse, so that scores
-stay the same; what attention has seen is rotated back. The calls stand next to kv_write and attention, after rotary
-positions.
+In these formats K and V have one scale for each position and head, so one large channel takes the precision of all
+others. A rotation spreads the large channel over the head (QuaRot; Ashkboos et al. 2024). Queries are rotated by the
+inverse, so that scores stay the same, and the output of attention is rotated back. The calls stand next to kv_write and
+attention, after the rotary embedding.
 
-Take the program before it is divided among ranks: heads do not meet.
+Apply this pass before the program is divided among ranks. Each head is rotated by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORTH, BACK = 0, 1
 
 
 def with_rotated_heads(program: Program) -> Program:
-    """Add the calls, for each cache that kv_write writes and attention alone reads."""
+    """Returns the program with the calls added, for each cache that only kv_write writes and only attention reads."""
     kinds = scalable_caches(program)
     calls: list[Op] = []
 

@@ -1,6 +1,6 @@
 """with_rounded_rows: the program of a model whose products were trained with inputs of 8 bits (BitNet b1.58).
 
-Each chosen product takes its input rounded row by row, whatever format its weights are kept in.
+The input of each chosen product is rounded row by row, in every format of its weights.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from twostroke.types.errors import UnsupportedModel
 
 
 def with_rounded_rows(program: Program, chosen: Callable[[Weight], bool]) -> Program:
-    """Add the calls. Products of one value share its rounded form. Raises UnsupportedModel where an op that is not a
-    product of a row reads a chosen matrix: experts."""
+    """Returns the program with the calls added. Products of one value share its rounded form. Raises UnsupportedModel
+    where a chosen matrix is read by an op that is not a product of rows, such as the experts."""
     calls: list[Op] = []
     rounded: dict[Value, Value] = {}
     for call in program.calls:

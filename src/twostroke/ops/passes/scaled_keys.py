@@ -3,11 +3,11 @@
 A layer whose K is kept in int8 or int4 has one scale for each position and head, so one large channel takes the
 precision of all others. With factors each channel of K is divided by its factor before it is written, and the same
 channel of each query is multiplied by it before it is read. The scores stay the same: factors are powers of two, so
-that nothing is rounded. (Per-channel keys: KIVI, Liu et al. 2024; KVQuant, Hooper et al. 2024; moving a factor from
-one side of a product to the other: SmoothQuant, Xiao et al. 2023.) Both stand after the rotation, so that the two
-channels of a rotated pair may have factors of their own.
+that nothing is rounded. (Per-channel keys: KIVI, Liu et al. 2024; KVQuant, Hooper et al. 2024; moving a factor from one
+side of a product to the other: SmoothQuant, Xiao et al. 2023.) Both calls stand after the rotary embedding, so that the
+two channels of a rotated pair may have different factors.
 
-Take the program before it is divided among ranks: `shard` gives each rank the factors of its heads.
+Apply this pass before the program is divided among ranks: `shard` gives each rank the factors of its heads.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 
 
 def scalable_caches(program: Program) -> dict[int, PagedKV]:
-    """The kinds of the caches whose keys can have factors, by the caches' index: kv_write writes them, and attention
-    alone reads them."""
+    """Returns the kinds of the caches whose keys can have factors, by the caches' index. Only kv_write writes these
+    caches, and only attention reads them."""
     written = {call.layer for call in program.calls if isinstance(call, KVWrite)}
     others = {
         item
@@ -40,10 +40,11 @@ def scalable_caches(program: Program) -> dict[int, PagedKV]:
 
 
 def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]], suffix: str = "") -> Program:
-    """Add the calls. factors: kv_heads * head_dim powers of two for each cache, by the cache's index; a cache without
-    factors stays as it is. suffix: the end of the vectors' keys.
+    """Returns the program with the calls added. factors: kv_heads * head_dim powers of two for each cache, by the
+    cache's index; a cache without factors stays as it is. suffix: the end of the vectors' keys.
 
-    Raises ValueError for other counts, and where the keys or queries are read a second time: they change in place.
+    Raises ValueError for another number of factors. Also where the keys or queries are read a second time, because they
+    are changed in place.
     """
     kinds = scalable_caches(program)
     vectors: dict[str, Vector] = {}
@@ -67,8 +68,8 @@ def with_scaled_keys(program: Program, factors: Mapping[int, tuple[float, ...]],
 
 
 def _numbers(part: str, heads: int, kind: PagedKV, factors: tuple[float, ...]) -> tuple[float, ...]:
-    """By what the channels of these heads are multiplied: keys by 1 / factor, each query head by the factors of the KV
-    head that it reads."""
+    """Returns the numbers by which the channels of these heads are multiplied. Keys are multiplied by 1 / factor, each
+    query head by the factors of the KV head that it reads."""
     if len(factors) != kind.kv_heads * kind.head_dim:
         raise ValueError(f"{len(factors)} factors for {kind.kv_heads} heads of {kind.head_dim} channels")
     if part == "k":

@@ -1,11 +1,12 @@
 """shard: the program of one of several ranks that hold a model together (tensor parallel).
 
 Outputs are divided, sums never. A rank has some rows of each matrix and some of the heads, and an explicit call gathers
-what the next call needs whole. So a row's bits are those of one process. Norms, routes and the residual stream are
-computed by every rank alike. Of a bank of experts the last matrices are divided; the first are whole on each rank,
-because what lies between them stays inside one op.
+what the next call needs whole. So a row's bits are those of one process. Every rank computes norms, routes and the
+residual stream itself. The last matrices of a bank of experts are divided. The first ones are whole on each rank,
+because the values between them stay inside one op.
 
-Take the program as its model file says it and fuse afterwards. Each `gather` is a meeting of all ranks.
+Apply this pass to the program that the model file traced, and fuse afterwards. At each `gather` all ranks exchange
+their parts.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from twostroke.types.errors import ConfigError
 
 
 def shard(program: Program, rank: int, ranks: int) -> Program:
-    """The calls of rank `rank` of `ranks`; one rank alone has the whole program.
+    """Returns the calls of rank `rank` of `ranks`. With one rank, this is the whole program.
 
-    Raises ConfigError where heads cannot be divided among the ranks, with the counts that are possible.
+    Raises ConfigError where heads cannot be divided among the ranks; the error names the counts that are possible.
     """
     if not 0 <= rank < ranks:
         raise ValueError(f"rank {rank} of {ranks}")
@@ -45,7 +46,7 @@ def shard(program: Program, rank: int, ranks: int) -> Program:
 
 
 def shard_model(model: Model, rank: int, ranks: int) -> Model:
-    """A rank's part of a model, fused. Raises ConfigError as `shard` does."""
+    """Returns a rank's part of a model, with its calls fused. Raises ConfigError as `shard` does."""
     plain = shard(model.plain, rank, ranks)
     program = fuse(plain, PATTERNS)
     check(program)
@@ -54,9 +55,8 @@ def shard_model(model: Model, rank: int, ranks: int) -> Model:
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """Which values and caches are divided among the ranks. segments: how each value that owns memory and is divided is
-    cut.
-    """
+    """Which values and caches are divided among the ranks. segments: for each divided value that owns memory, the
+    segments that its columns are divided in."""
 
     ranks: int
     segments: dict[Value, Segments]
@@ -64,7 +64,8 @@ class _Division:
 
     @classmethod
     def of(cls, program: Program, ranks: int) -> _Division:
-        """Begin with all that could be divided, and take away what some call needs whole, until nothing changes."""
+        """Begins with everything that could be divided, and removes what some call needs whole, until nothing changes.
+        """
         results = [call.result for call in program.calls if call.result and (call.DIVIDED_WEIGHT or call.BY_HEADS)]
         roots, caches = {value.root for value in results}, set(program.caches)
         attended: set[Value] = set()
@@ -88,7 +89,7 @@ class _Division:
         return cls(ranks, _segments(program, roots, caches), frozenset(caches))
 
     def check_heads(self) -> None:
-        """Raises ConfigError where heads are not as many for each rank."""
+        """Raises ConfigError where the heads cannot be divided evenly among the ranks."""
         counts = {_units(each) for found in self.segments.values() for each in found if each.unit > 1}
         counts |= {cache.kind.kv_heads for cache in self.caches if isinstance(cache.kind, PagedKV)}
         if any(count % self.ranks for count in counts):
@@ -106,7 +107,9 @@ class _Division:
 
 
 def _stays_whole(segment: ColumnSegment, ranks: int, attended: bool) -> bool:
-    """Too few columns for each rank; or heads that no attention over divided pages reads, as an index has them."""
+    """Returns whether every rank computes all columns of a segment. This is so where there are too few columns for the
+    ranks. It is also so for heads that cannot be divided evenly and that no attention over divided pages reads, such as
+    the heads of an index."""
     if segment.unit == 1:
         return segment.width < ranks
     return not attended and _units(segment) % ranks != 0
@@ -131,8 +134,8 @@ def _by_heads(call: Op, roots: set[Value], caches: set[Cache]) -> bool:
 
 
 def _divides_a_vector(call: Op) -> bool:
-    """Whether an element of one of its vectors belongs to a head or a column (sinks do): only numbers that the program
-    itself has are divided so far."""
+    """Returns whether a vector of the call has an element for each head or column, as sinks do, and cannot be divided.
+    So far only vectors whose numbers are in the program itself can be divided."""
     if call.column_numbers is not None and call.column_numbers.parts:
         return True
     divided = {axes(call.SHAPES[operand.name])[1].name for operand, _ in _pairs(call, Value)}
@@ -162,8 +165,8 @@ def _segments(program: Program, roots: set[Value], caches: set[Cache]) -> dict[V
 
 
 def _same_columns(call: Op) -> list[tuple[Value, Value]]:
-    """Pairs of values of a call that are divided by heads: column i of one meets column i of the other, so a rank must
-    have the same columns of both."""
+    """Returns the pairs of values of a call whose columns meet: column i of one value is computed with column i of the
+    other. So a rank must have the same columns of both."""
     shaped = [(call.SHAPES[operand.name], value) for operand, value in _pairs(call, Value)]
     return [
         (one, other) for shape, one in shaped for its, other in shaped if its == shape and one.root is not other.root
@@ -171,7 +174,7 @@ def _same_columns(call: Op) -> list[tuple[Value, Value]]:
 
 
 def _carried(views: dict[Value, set[tuple[int, int, int]]], source: Value, target: Value) -> bool:
-    """Adds the views inside `source` to those of `target`; whether there were new ones."""
+    """Adds the views inside `source` to those of `target`. Returns whether any of them was new."""
     end, shift = source.offset + source.width, target.offset - source.offset
     inside = {each for each in views[source.root] if source.offset <= each[0] and each[0] + each[1] <= end}
     new = {(first + shift, count, unit) for first, count, unit in inside} - views[target.root]
@@ -193,7 +196,7 @@ class _Shard:
         self._readers = Counter(value.root for call in program.calls for value in call.reads())
 
     def program(self) -> Program:
-        """The program of the rank."""
+        """Returns the program of the rank."""
         for call in self._source.calls:
             if call.DIVIDED_WEIGHT and call.result is not None:
                 self._product(call, call.result)
@@ -204,7 +207,8 @@ class _Shard:
         return self._trace.program(self._whole(self._source.logits))
 
     def _product(self, call: Op, out: Value) -> None:
-        """Some rows of the weight make some columns of the result; they are gathered at once where all are needed."""
+        """Records the product with this rank's rows of the weight, which make some columns of the result. The columns
+        are gathered at once where the result is not divided."""
         segments = self._division.segments.get(out.root, (ColumnSegment(0, out.width, 1),))
         if any(_units(each) < self._rank.count for each in segments):
             return self._record(call, self._whole, self._wholes)
@@ -231,7 +235,8 @@ class _Shard:
             self._wholes[out] = _shaped(self._gathered(self._room(out), segments, made), out)
 
     def _room(self, out: Value) -> Value:
-        """Memory for all columns of a value that is written first here: its own, or its place in a larger one."""
+        """Returns memory for all columns of a value that has not been written yet: memory of its own, or its place in a
+        larger value."""
         if out.base is None:
             return self._trace.rows(out.rows, out.width)
         if out.root not in self._wholes:
@@ -239,7 +244,8 @@ class _Shard:
         return self._wholes[out.root].columns(out.offset, out.width)
 
     def _record(self, call: Op, form: Callable[[Value], Value], forms: dict[Value, Value]) -> None:
-        """Record a call on values in one of the two forms."""
+        """Records a call on values in one form. form: returns that form of a value. forms: the known values in that
+        form; results are added."""
         operands: list[Any] = []
         fresh = [value for value in (call.result, *(getattr(call, name) for name in call.SCRATCH)) if value is not None]
         for item in call.operands():
@@ -260,7 +266,7 @@ class _Shard:
         self._trace.record(type(call)(*operands))
 
     def _own_numbers(self, vector: Vector, value: Value) -> Vector:
-        """This rank's numbers of a vector that has one for each column of a divided value."""
+        """Returns this rank's numbers of a vector that has one number for each column of a divided value."""
         segments = within(self._division.segments[value.root], value.offset, value.width)
         columns = [column - value.offset for each in segments for column in each.columns(self._rank)]
         own = self._vectors.get(vector)
@@ -273,7 +279,7 @@ class _Shard:
         return width_of(within(self._division.segments[value.root], value.offset, value.width), self._rank)
 
     def _part(self, value: Value) -> Value:
-        """This rank's columns of a divided value."""
+        """Returns this rank's columns of a divided value."""
         if value not in self._parts:
             if value.parts:
                 return join(*map(self._part, value.parts))
@@ -285,7 +291,7 @@ class _Shard:
         return self._parts[value]
 
     def _whole(self, value: Value, reader: Weight | None = None) -> Value:
-        """All columns: gathered where the value is divided. reader: see Gather."""
+        """Returns all columns of a value. They are gathered where the value is divided. reader: see Gather."""
         if value not in self._wholes:
             if value.root in self._division.segments:
                 segments = within(self._division.segments[value.root], value.offset, value.width)
@@ -300,7 +306,8 @@ class _Shard:
         return self._wholes[value]
 
     def _gathered(self, room: Value, segments: Segments, part: Value, reader: Weight | None = None) -> Value:
-        """All columns of a value in `room`; `part` has this rank's columns of its segments."""
+        """Records the calls that gather all columns of a value in `room`, and returns them. part: this rank's columns
+        of the value's segments."""
         outs, at = [], 0
         for each in segments:
             width = len(each.columns(self._rank))
@@ -324,7 +331,7 @@ def _base_of(view: Value) -> Value:
 
 
 def _shaped(value: Value, like: Value) -> Value:
-    """The elements of a value as heads of the size that `like` has, or as (columns,). The second is also for a rank
-    that has a part of a head, which is gathered before any op reads it."""
+    """Returns a value with its columns shaped as heads of the size that `like` has, or flat as (columns,). It is flat
+    also where a rank has only a part of a head, which is gathered before any op reads it."""
     whole_heads = len(like.shape) > 1 and value.width % like.shape[-1] == 0
     return value.heads(value.width // like.shape[-1]) if whole_heads else value.flat()

@@ -1,11 +1,11 @@
-"""with_adapters: the program with what low-rank adapters add to named products (LoRA, Hu et al. 2021).
+"""with_adapters: the program with the calls by which low-rank adapters change named products (LoRA, Hu et al. 2021).
 
-A tensor that is named gets one call after the product that it is a part of, whatever the number of adapters. The call
-adds to the tensor's columns of each row what the adapter of that row adds, and leaves rows without an adapter as they
-are. A row's bits do not depend on its neighbours' adapters. Where several tensors make one product (q, k and v), each
-that is named has a call of its own.
+Each named tensor gets one call after the product that it is a part of, for any number of adapters. For each row, the
+call adds the result of the row's adapter to the tensor's columns. Rows without an adapter stay as they are. A row's
+bits do not depend on its neighbours' adapters. Where several tensors make one product (q, k and v), each named tensor
+has a call of its own.
 
-Take the program as its model file says it and fuse afterwards.
+Apply this pass to the program that the model file traced, and fuse afterwards.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ ENDING = ".weight"
 
 
 class AdapterSpec(Struct, frozen=True):
-    """count: the number of adapters at a time. ranks: for each module, the largest rank that an adapter may have there.
+    """count: how many adapters can be loaded at a time. ranks: for each module, the largest rank that an adapter of the
+    module may have.
 
     A module is the whole name of a product's tensor, without ".weight": "model.layers.0.mlp.down_proj".
     """
@@ -43,7 +44,7 @@ class AdaptedPart(LowRankBanks, frozen=True, eq=False, kw_only=True):
 
     @property
     def module(self) -> str:
-        """The name that adapters have for the module."""
+        """The name of the module in adapters."""
         return module_of(self.tensor)
 
 
@@ -55,21 +56,20 @@ class AdaptedProgram(Struct, frozen=True, eq=False):
 
 
 def module_of(tensor: Tensor) -> str:
-    """The name of the layer that a tensor is the matrix of."""
+    """Returns the name of the layer to which the matrix `tensor` belongs."""
     return tensor.name.removesuffix(ENDING)
 
 
 def linear_tensors(program: Program) -> dict[str, Tensor]:
-    """The tensors of all products, by module: what adapters can change. The embedding is left out where it is also the
-    head.
-    """
+    """Returns the tensors of all products, by module. Adapters can change these tensors. The embedding is left out
+    where it is also the head."""
     embedded = {part for call in program.calls if call.NAME == "embed" for part in _weight_parts(call)}
     linears = (call.weight for call in program.calls if isinstance(call, Linear))
     return {module_of(part): part for weight in linears for part in weight.parts if part not in embedded}
 
 
 def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
-    """Add the calls; without adapters the program is what it was.
+    """Returns the program with the calls added. Without adapters the program stays the same.
 
     Raises ConfigError where a module is no product of the program.
     """
@@ -94,7 +94,7 @@ def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
 
 
 def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigError:
-    """The error for modules that are not products."""
+    """Returns the error for modules that are not products."""
     endings = sorted({name.rpartition(".")[2] for name in known})
     return ConfigError(
         f"Adapters change {', '.join(name[:100] for name in names[:3])}, which no product of this model is made of.",
@@ -104,9 +104,8 @@ def unknown_modules(names: list[str], known: Mapping[str, Tensor]) -> ConfigErro
 
 
 def _adapted(call: Linear, x: Value, parts: tuple[AdaptedPart, ...]) -> Iterator[Op]:
-    """The product, then the calls that add the adapters' part to it, in place: each call writes a view of the same
-    memory. x: the input of the adapters.
-    """
+    """Yields the product, then the calls that add the adapters' part to it in place. Each of them writes a view of the
+    same memory. x: the input of the adapters."""
     if not parts:
         yield call
         return
@@ -124,7 +123,7 @@ def _same_memory(value: Value) -> Value:
 
 
 def _parts(weight: Weight, spec: AdapterSpec) -> Iterator[AdaptedPart]:
-    """The tensors of a product that adapters change."""
+    """Yields the tensors of a product that adapters change."""
     row = 0
     for index, tensor in enumerate(weight.parts):
         rank = spec.ranks.get(module_of(tensor), 0)

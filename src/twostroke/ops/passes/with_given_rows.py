@@ -26,9 +26,9 @@ AxesOfPairs = Callable[[int], tuple[int, ...]]
 
 
 class GivenRows(Struct, frozen=True):
-    """How rows come into a program. scaled: whether the factor of the embedding is theirs too. added: layers after
-    which further given rows are added to the marked rows. axes: which of a row's three places turns each pair, for
-    heads with so many pairs; None where positions do. spans: layers in which rows of a span see each other.
+    """How given rows come into a program. scaled: whether the factor of the embedding is applied to them too. added:
+    the layers after which more given rows are added to the marked rows. axes: returns for each pair of a head which of
+    a row's three places rotates it; None where positions do. spans: the layers in which rows of a span see each other.
     """
 
     scaled: bool = True
@@ -38,11 +38,12 @@ class GivenRows(Struct, frozen=True):
 
 
 REPLACED = GivenRows()
-"""Given rows stand in place of those of the embedding, and nothing else changes."""
+"""The usual way: given rows replace rows of the embedding, and nothing else changes."""
 
 
 def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
-    """The model with a place for given rows in both forms of its program. Raises ValueError without an embedding."""
+    """Returns the model with a place for given rows in both forms of its program. Raises ValueError for a program
+    without an embedding."""
 
     def made(program: Program) -> Program:
         program = _placed(program, how.scaled)
@@ -57,12 +58,13 @@ def with_given_rows(model: Model, how: GivenRows = REPLACED) -> Model:
 
 
 def given_rows(program: Program) -> tuple[Value, ...]:
-    """The values that take given rows, in the order of layers; none where the program has no place for them."""
+    """Returns the values that take given rows, in the order of layers. The tuple is empty where the program has no
+    place for given rows."""
     return tuple(call.given for call in program.body if isinstance(call, ReplaceRows))
 
 
 def _placed(program: Program, scaled: bool) -> Program:
-    """Rows that are given, in place of those of the embedding."""
+    """Returns the program in which given rows replace rows of the embedding."""
     for index, call in enumerate(program.body):
         if isinstance(call, Embed) and call.token_ids == TOKEN_IDS:
             after = program.body[index + 1]
@@ -73,14 +75,15 @@ def _placed(program: Program, scaled: bool) -> Program:
 
 
 def _added(program: Program, layer: int, num_layers: int) -> Program:
-    """Rows that are given, added to the residual after a layer."""
+    """Returns the program in which given rows are added to the residual after a layer."""
     if layer + 1 < num_layers:
         return _inserted(program, *layer_input(program, layer + 1), added=1)
     return _inserted(program, len(program.body), last_hidden(program).body, added=1)
 
 
 def _inserted(program: Program, index: int, x: Value, added: int = 0) -> Program:
-    """Given rows in place of rows of x from a call on, or added to them."""
+    """Returns the program in which given rows replace rows of `x` from call `index` on, or are added to them where
+    `added` is 1."""
     given, out = Value(x.trace, x.rows, x.shape), x.written()
     later = Substitution(x, out)
     new = ReplaceRows(out, x, given, ROW_MARKS, added)
@@ -89,7 +92,7 @@ def _inserted(program: Program, index: int, x: Value, added: int = 0) -> Program
 
 
 def _seeing(program: Program, spans: SpanLayers) -> Program:
-    """Attention in which rows of a span see each other."""
+    """Returns the program with attention in which rows of a span see each other."""
     calls = [
         with_spans(call) if isinstance(call, Attention) and (call.window or spans is SpanLayers.ALL) else call
         for call in program.calls
@@ -98,7 +101,7 @@ def _seeing(program: Program, spans: SpanLayers) -> Program:
 
 
 def _turned(program: Program, axes: AxesOfPairs) -> Program:
-    """Rotations by position become rotations by the places of a row."""
+    """Returns the program in which a row's three places, in place of its position, decide its rotations."""
     calls: list[Op] = []
     for call in program.calls:
         if isinstance(call, Rotate) and call.positions == POSITIONS:

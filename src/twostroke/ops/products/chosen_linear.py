@@ -4,8 +4,8 @@
                            for every choice. routes (T, 2 C) holds weights and numbers as route.py writes them; the
                            weights are not read. weight is a bank of E matrices (N, K).
 
-A number that is no matrix' is refused. rows (T, K) and made (T, N) are room for the rows of one matrix: what they hold
-afterwards is not said. One row's result depends on that row alone.
+A number that belongs to no matrix is refused. rows (T, K) and made (T, N) are room for the rows of one matrix; their
+content afterwards is undefined. One row's result depends on that row alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from twostroke.ops.program.values import Value, Weight
 def reference(
     out: F32Array, x: F32Array, routes: F32Array, weight: PackedWeight, rows: F32Array, made: F32Array
 ) -> None:
-    """See the module. Raises ValueError for numbers that are no matrix'."""
+    """See the module. Raises ValueError for numbers that belong to no matrix."""
     chosen = routes[:, routes.shape[1] // 2 :].astype(np.int64)
     if chosen.size and (chosen.min() < 0 or chosen.max() >= weight.experts):
         raise ValueError(f"routes name matrices that are not among the {weight.experts}")
@@ -77,14 +77,16 @@ class ChosenLinear(Op):
         return self.out.shape[0]
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """2 FLOPs a weight of each matrix that a row meets. The bytes of the bank are counted by cost/work_table.py."""
+        """Counts 2 FLOPs for each weight of each matrix that a row is multiplied by. The bytes of the bank are counted
+        by cost/work_table.py."""
         width, choices = self.x.shape[1], self.out.shape[0]
         moved = 4 * (3 * choices * width + 3 * self.out.width)
         return OpCost(per_row=Work(2 * self.out.width * width, activation_bytes=moved))
 
 
 def chosen_linear(x: Value, routes: Value, weight: Weight) -> Value:
-    """x (T, K), or (T, C, K), by the C matrices of each row -> (T, C, N)."""
+    """Records the products of x (T, K) or (T, C, K) with the C matrices that each row chooses, and returns them, (T, C,
+    N)."""
     choices = routes.width // 2
     x = x if len(x.shape) > 1 else x.heads(1)
     if x.shape[0] not in (1, choices) or not weight.experts:

@@ -35,13 +35,13 @@ class Embed(Op):
     token_ids: Indices
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """One table row read and one output row written for each id."""
+        """Counts one table row read and one output row written for each id."""
         row_bytes = formats.weight_bytes(self.table) // max(1, self.table.rows)
         return OpCost(per_row=Work(0, weight_bytes=row_bytes, activation_bytes=4 * self.table.columns))
 
 
 def embed(table: Weight, ids: Indices, like: Tracer) -> Value:
-    """Rows of `table` for these ids."""
+    """Records the call and returns the rows of `table` for these ids."""
     out = like.rows(ids.count, table.columns)
     like.record(Embed(out, table, ids))
     return out

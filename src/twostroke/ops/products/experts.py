@@ -7,15 +7,15 @@
 act: the op `gate` with `activation`, `limit`, `shift` and `hold_values` where gate_up has twice as many rows as down
 has columns, else the op `activate` with `activation`.
 
-routes (T, 2 k) holds weights and experts' numbers as route.py writes them. Numbers from E to E + idle - 1 are of
-experts that this op leaves out: they add nothing (idle_share.py says what they count; weigh_inputs is 0 then). Another
-number that is no expert's, or one that stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D)
+routes (T, 2 k) holds weights and experts' numbers as route.py writes them. Numbers from E to E + idle - 1 belong to
+experts that this op leaves out: they add nothing, and weigh_inputs is 0 then. idle_share.py computes their share. A
+number that belongs to no expert, or that stands twice in a row, is refused. gate_up is a bank of E matrices of (2 F, D)
 or (F, D), down one of E matrices of (N, F), N <= D, E <= 1,024. Products are those of linear_silu.py and linear.py,
-rounded; then one product and one addition for each element. One row's result depends on that row alone, whichever rows
-meet the same expert.
+rounded; then one product and one addition for each element. One row's result depends on that row alone, and not on the
+other rows of the same expert.
 
-rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert, which the reference needs
-(kernels take several experts at once and have room of their own): what they hold afterwards is not said. middle has 2 F
+rows (T, D), middle (T, F) or (T, 2 F) and pairs (T, 2) are room for the rows of one expert. Only the reference needs
+it: kernels take several experts at once and have room of their own. Its content afterwards is undefined. middle has 2 F
 columns where there is a gate other than silu(gate) * up.
 """
 
@@ -35,7 +35,7 @@ from twostroke.ops.rows import gate, pointwise
 from twostroke.ops.rows.activation import Activation
 
 GATE_FLOPS = 5
-"""FLOPs of silu(gate) * up for one element, as in linear_silu.py."""
+"""The FLOPs of silu(gate) * up for one element, as in linear_silu.py."""
 
 
 def reference(
@@ -54,7 +54,7 @@ def reference(
     idle: int = 0,
     hold_values: int = 0,
 ) -> None:
-    """See the module. Raises ValueError for numbers that are no expert's."""
+    """See the module. Raises ValueError for numbers that belong to no expert."""
     weights, numbers = np.split(routes, 2, axis=1)
     chosen = numbers.astype(np.int64)
     if chosen.size and (chosen.min() < 0 or chosen.max() >= gate_up.experts + idle):
@@ -79,8 +79,8 @@ def activated(
     middle: F32Array,
     act: tuple[int, float, float, int],
 ) -> None:
-    """inner (n, F) = act(gate_up(rows)) of one expert, whose gate_up is `matrix`. middle: room, as in the module. act:
-    activation, limit, shift, hold_values."""
+    """Computes inner (n, F) = act(gate_up(rows)) of one expert. matrix: the expert's gate_up. middle: room, as in the
+    module. act: activation, limit, shift, hold_values."""
     if matrix.rows == inner.shape[1]:
         linear.reference(inner, rows, matrix)
         pointwise.reference(inner, pointwise.program_of(pointwise.activation_step(act[0])))
@@ -99,7 +99,7 @@ _KINDS: tuple[dict[str, object], ...] = (
     {"gate_up": "F", "activation": Activation.RELU2},
     {"idle": 3},
 )
-"""What the op's cases differ in, next to sizes."""
+"""The activations and rules of the op's test cases; sizes come on top."""
 
 
 @op
@@ -149,8 +149,9 @@ class Experts(Op):
         return self.routes.width // 2
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Each expert of a row counts: its products, the gate, the row gathered and added. How much is read of the
-        banks depends on how many experts the rows of a step use: cost/work_table.py, ExpertBank."""
+        """Counts each expert of a row: its products, the gate, and the row that is gathered and added. How many bytes
+        of the banks are read depends on how many experts the rows of a step use: see `ExpertBank` in
+        cost/work_table.py."""
         width, inner = self.x.width, self.down.columns
         flops = 2 * (self.gate_up.rows + inner) * width + GATE_FLOPS * inner + 2 * width
         moved = 4 * (7 * width + 2 * inner)
@@ -159,8 +160,9 @@ class Experts(Op):
 
 @dataclass(frozen=True, slots=True)
 class ExpertRule:
-    """What an expert makes of its products, and where the router's weight comes in: see the module. idle: how many
-    experts that compute nothing the router may choose next to those of the banks. hold_values: see ops/rows/gate.py."""
+    """How an expert computes its result from its products, and where the router's weight is applied: see the module.
+    idle: how many experts that compute nothing the router may choose, in addition to those of the banks. hold_values:
+    see ops/rows/gate.py."""
 
     activation: Activation = Activation.SILU
     limit: float = 0.0
@@ -174,7 +176,8 @@ SWIGLU = ExpertRule()
 
 
 def experts(x: Value, routes: Value, gate_up: Weight, down: Weight, rule: ExpertRule = SWIGLU) -> Value:
-    """The weighted sum over each row's experts. Raises ValueError where the banks do not fit each other."""
+    """Records the call and returns the weighted sum over each row's experts. Raises ValueError where the banks do not
+    fit each other."""
     inner = down.columns
     fits = gate_up.experts == down.experts > 0 and gate_up.rows in (inner, 2 * inner) and down.rows == x.width
     if not fits:

@@ -1,8 +1,8 @@
 """feed_forward: SwiGLU (Shazeer 2020) added to the residual stream.
 
     out (T, rows) float32 += linear_silu(x, gate_up) @ W_down.T + bias; exactly linear_silu.py into `middle` and
-    linear_add.py from there, one after the other. middle (T, F) is room that an implementation may use or not:
-    what it holds afterwards is not said.
+    linear_add.py from there, one after the other. middle (T, F) is room that an implementation may use;
+    its content afterwards is undefined.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def reference(out: F32Array, x: F32Array, gate_up: PackedWeight, down: PackedWei
 
 @op
 class FeedForward(Op):
-    """SwiGLU added to `out`. No model asks for it: `fuse` makes it of linear_silu and linear_add."""
+    """SwiGLU added to `out`. No model file calls it: `fuse` makes it from linear_silu and linear_add."""
 
     SHAPES = {"out": "T N", "x": "T K", "gate_up": "2F K", "down": "N F", "middle": "T F"}
     CASES = tuple(
@@ -39,13 +39,13 @@ class FeedForward(Op):
     middle: Value
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Both ops count; the middle is written and read."""
+        """Counts the costs of both ops. The middle is written and read."""
         first = linear_silu.LinearSilu(self.middle, self.x, self.gate_up)
         return first.cost(formats) + linear_add.LinearAdd(self.out, self.middle, self.down).cost(formats)
 
 
 def fuse_feed_forward(first: Op, second: Op) -> Op | None:
-    """linear_add of linear_silu."""
+    """Returns one call in place of linear_silu and the linear_add that reads its result; None for other calls."""
     if not (isinstance(first, linear_silu.LinearSilu) and isinstance(second, linear_add.LinearAdd)):
         return None
     if second.x is not first.out:

@@ -37,17 +37,18 @@ class HeadLinear(Op):
 
     @property
     def experts_of_a_row(self) -> int:
-        """Every row meets the matrices of all heads."""
+        """The number of all heads, because every row is multiplied by the matrices of all of them."""
         return self.weight.experts
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """2 FLOPs a weight and row. The bytes of the bank are counted by cost/work_table.py, ExpertBank."""
+        """Counts 2 FLOPs for each weight and row. The bytes of the bank are counted by cost/work_table.py, ExpertBank.
+        """
         moved = 4 * (self.x.width + self.out.width)
         return OpCost(per_row=Work(2 * self.weight.elements, activation_bytes=moved))
 
 
 def head_linear(x: Value, weight: Weight) -> Value:
-    """x (T, H, K) by a bank of H matrices (N, K) -> (T, H, N)."""
+    """Records the products of x (T, H, K) with a bank of H matrices (N, K), and returns them, (T, H, N)."""
     if weight.experts != x.shape[0]:
         raise ValueError(f"{x.shape[0]} heads and a bank of {weight.experts} matrices")
     out = x.fresh(weight.experts, weight.rows)

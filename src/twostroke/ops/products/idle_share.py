@@ -1,9 +1,10 @@
-"""idle_share: what experts that compute nothing count in each row's sum (zero-computation experts; LongCat-Flash 2025).
+"""idle_share: the weight of experts that compute nothing in each row's sum (zero-computation experts; LongCat-Flash
+2025).
 
     out (T, 1) float32 = sum of the weights in routes (T, 2 k) float32 whose number is at least `experts`, in the order
                          of the routes; routes as route.py writes them
 
-Such an expert gives back its input, so a row's sum over them is the row times this number.
+Such an expert returns its input, so the sum of a row over these experts is the row times this number.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ class IdleShare(Op):
     experts: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """A comparison and an addition for each chosen expert; the routes are read once."""
+        """Counts a comparison and an addition for each chosen expert. The routes are read once."""
         return OpCost(per_row=Work(self.routes.width, activation_bytes=4 * self.routes.width + 4))
 
 
 def idle_share(routes: Value, experts: int) -> Value:
-    """What numbers from `experts` on count, for each row (T, 1)."""
+    """Records the call and returns for each row the sum of the weights whose number is at least `experts`, (T, 1)."""
     out = routes.fresh(1)
     routes.trace.record(IdleShare(out, routes, experts))
     return out

@@ -3,10 +3,10 @@
     out (T, rows) float32 = x (T, columns) float32 @ W.T + bias.
 
 Float weights: float32 arithmetic in a fixed order over k. Integer weights: x is rotated where the weight's columns are
-(ops/rotation.py). Each group of `activation_columns` of it is rounded to int8 (`quantize_rows`), products are summed
-exactly in int32, and each group is folded into a float32 sum, in the order of the groups: sum = fma(float(integer),
-x_scale * w_scale, sum), bias added last. Kinds that keep a file's codes: ops/stored_layout.py. One row's result depends
-on that row alone.
+rotated (ops/rotation.py). Each group of `activation_columns` numbers of x is rounded to int8 (`quantize_rows`),
+products are summed exactly in int32, and each group is folded into a float32 sum, in the order of the groups: sum =
+fma(float(integer), x_scale * w_scale, sum), bias added last. Kinds that keep a file's codes: ops/stored_layout.py. One
+row's result depends on that row alone.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from twostroke.types.spec.formats import WeightKind
 
 
 def quantize_rows(x: F32Array, group: int, padded_columns: int) -> tuple[NDArray[np.int8], F32Array]:
-    """x (T, columns) -> q (T, padded_columns) int8 and scales (T, groups) float32; the last group may be shorter.
+    """Rounds x (T, columns) to q (T, padded_columns) int8 and scales (T, groups) float32. The last group may be
+    shorter.
 
-    Per row and group: amax = max |x|; scale = amax / 127; q = round half to even of x * (127 / amax), all in float32.
-    A group of zeros has scale 0 and q 0. q is 0 as well where amax is below 2^-120 (127 / amax would overflow) or is
-    not finite. Then the scale carries the NaN or infinity into the result of the row.
+    Per row and group: amax = max |x|; scale = amax / 127; q = round half to even of x * (127 / amax), all in float32. A
+    group of zeros has scale 0 and q 0. q is 0 as well where amax is below 2^-120 (127 / amax would overflow) or is not
+    finite. Then the scale carries the NaN or infinity into the result of the row.
     """
     full = np.zeros((x.shape[0], -(-padded_columns // group) * group), np.float32)
     full[:, : x.shape[1]] = x
@@ -72,7 +73,7 @@ def _integer_reference(x: F32Array, weight: PackedWeight) -> F32Array:
 
 
 def product_cost(weight: Weight, formats: StoredFormats) -> OpCost:
-    """2 FLOPs a weight and row; the weights are read once for all rows."""
+    """Returns the cost of a product: 2 FLOPs for each weight and row. The weights are read once for all rows."""
     return OpCost(
         Work(0, weight_bytes=formats.weight_bytes(weight)),
         Work(2 * weight.rows * weight.columns, activation_bytes=4 * (weight.rows + weight.columns)),
@@ -81,7 +82,7 @@ def product_cost(weight: Weight, formats: StoredFormats) -> OpCost:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class MatrixOp(Op):
-    """What ops with one product have in common."""
+    """The fields and facts that all ops with one product have in common."""
 
     SHAPES = {"out": "T N", "x": "T K", "weight": "N K"}
     CASES = (grid(5e-6, T=(0, 1, 6, 37), N=(1, 65, 200), K=(1, 64, 300)),)
@@ -100,12 +101,12 @@ class Linear(MatrixOp):
     ROUNDED = "x"
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """2 FLOPs a weight and row; the weights are read once for all rows."""
+        """Counts 2 FLOPs for each weight and row. The weights are read once for all rows."""
         return product_cost(self.weight, formats)
 
 
 def linear(x: Value, weight: Weight) -> Value:
-    """x @ W.T + bias."""
+    """Records the product and returns x @ W.T + bias."""
     out = x.fresh(weight.rows)
     x.trace.record(Linear(out, x.flat(), weight))
     return out

@@ -1,4 +1,4 @@
-"""linear_add: a product added to what is there, the residual stream.
+"""linear_add: a product added to the present content of `out`, the residual stream.
 
     out (T, rows) float32 += x (T, columns) float32 @ W.T + bias; the product of linear.py, rounded, then one
     addition.
@@ -23,17 +23,17 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 
 @op
 class LinearAdd(linear.MatrixOp):
-    """A product added to `out`. No model asks for it: `fuse` makes it of a product and an addition."""
+    """A product added to `out`. No model file calls it: `fuse` makes it from a product and an addition."""
 
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The product, an addition and one more read for each output element."""
+        """Counts the product, and an addition and one more read for each output element."""
         rows = self.weight.rows
         return linear.product_cost(self.weight, formats) + OpCost(per_row=Work(rows, activation_bytes=4 * rows))
 
 
 def fuse_linear_add(first: Op, second: Op) -> Op | None:
-    """out += linear(x, weight)."""
+    """Returns one call for out += linear(x, weight) in place of the product and the addition; None for other calls."""
     x = added(second)
     if x is None or second.result is None or not isinstance(first, linear.Linear):
         return None

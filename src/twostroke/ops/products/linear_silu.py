@@ -30,25 +30,25 @@ def reference(out: F32Array, x: F32Array, weight: PackedWeight) -> None:
 
 @op
 class LinearSilu(linear.MatrixOp):
-    """Both products and the gate. No model asks for it: `fuse` makes it of a product and a gate."""
+    """Both products and the gate. No model file calls it: `fuse` makes it from a product and a gate."""
 
     SHAPES = {"out": "T F", "x": "T K", "weight": "2F K"}
     CASES = (grid(1e-4, T=(0, 1, 6, 37), F=(1, 31, 100), K=(1, 64, 300)),)
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The products, and 5 FLOPs for each output element."""
+        """Counts the products, and 5 FLOPs for each output element."""
         width = self.out.width
         gate = OpCost(per_row=Work(5 * width, activation_bytes=-4 * width))
         return linear.product_cost(self.weight, formats) + gate
 
 
 def is_silu(gate: GateProduct) -> bool:
-    """Whether the gate is just silu(gate) * up."""
+    """Returns whether the gate is exactly silu(gate) * up."""
     return gate.activation == Activation.SILU and not gate.limit and not gate.shift
 
 
 def fuse_linear_silu(first: Op, second: Op) -> Op | None:
-    """silu(gate) * up of linear(x, weight)."""
+    """Returns one call in place of linear(x, weight) and the gate silu(gate) * up of it; None for other calls."""
     if not (isinstance(first, linear.Linear) and isinstance(second, GateProduct) and second.x.root is first.out):
         return None
     whole = second.x.width == first.out.width and is_silu(second)

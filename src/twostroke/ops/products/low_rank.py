@@ -1,16 +1,16 @@
-"""low_rank: what adapters add to a product (LoRA, Hu et al. 2021).
+"""low_rank: the sum of a product and the result of each row's adapter (LoRA, Hu et al. 2021).
 
     out (T, N) float32 = product (T, N), and columns [first, first + rows of up) += up_e @ (down_e.T @ x),
     e = adapters[row], x (T, D) float32.
 
-adapters (T,) int32, each an adapter's number, or -1: such a row is `product` as it is. down is a bank of E matrices of
-(D, R), up one of E matrices of (rows, R), both f32, bf16 or int8 with a scale for each column (COLUMNS8); factors are
-part of `up`. ranks (E,) float32, whole
-numbers: columns of an adapter's matrices from its rank on are zeros up to the next multiple of 8, and are not read
-after that. R is a multiple of 8. Sums are float32 in a fixed order; x is not rounded. One row's result depends on that
-row alone, whichever adapters its neighbours have. out may be product's memory.
+adapters (T,) int32, each an adapter's number, or -1 for a row that is `product` unchanged. down is a bank of E matrices
+of (D, R), up one of E matrices of (rows, R). Both are f32, bf16 or int8 with a scale for each column (COLUMNS8).
+Factors are part of `up`. ranks (E,) float32, whole numbers: columns of an adapter's matrices from its rank on are zeros
+up to the next multiple of 8, and later columns are not read. R is a multiple of 8. Sums are float32 in a fixed order; x
+is not rounded. One row's result depends on that row alone, and not on the adapters of other rows. out may be product's
+memory.
 
-middle (T, R) is room: what it holds afterwards is not said.
+middle (T, R) is room; its content afterwards is undefined.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from twostroke.ops.unpack import unpack
 from twostroke.types.spec.formats import BF16, COLUMNS8, F32
 
 RANK_STEP = 8
-"""What ranks of banks are a multiple of."""
+"""The ranks of banks are multiples of this number."""
 
 
 def reference(
@@ -41,7 +41,8 @@ def reference(
     middle: F32Array,
     first: int,
 ) -> None:
-    """See the module. Raises IndexError for the number of no adapter, or a rank that banks have no room for."""
+    """See the module. Raises IndexError for a number that belongs to no adapter, or a rank that banks have no room for.
+    """
     if adapters.size and (int(adapters.min()) < -1 or int(adapters.max()) >= down.experts):
         raise IndexError(f"adapter outside [-1, {down.experts})")
     if ranks.min() < 0 or ranks.max() > middle.shape[1]:
@@ -54,8 +55,8 @@ def reference(
 
 
 class LowRankBanks(Struct, frozen=True, eq=False, kw_only=True):
-    """The matrices of all adapters of one tensor. down: (columns, ranks) matrices. up: (rows, ranks), factors
-    multiplied in.
+    """The matrices of all adapters of one tensor. down: a bank of (columns, ranks) matrices. up: a bank of (rows,
+    ranks) matrices, with factors multiplied in.
 
     first_row: the first of the tensor's rows in the product. ranks: for each adapter, how many of the bank's columns it
     uses.
@@ -69,7 +70,8 @@ class LowRankBanks(Struct, frozen=True, eq=False, kw_only=True):
 
 @op
 class LowRank(Op):
-    """A product with what each row's adapter adds. No model asks for it: ops/passes/with_adapters.py adds it."""
+    """A product, with the result of each row's adapter added. No model file calls it: ops/passes/with_adapters.py adds
+    it."""
 
     SHAPES = {
         "out": "T N",
@@ -115,11 +117,11 @@ class LowRank(Op):
 
     @property
     def experts_of_a_row(self) -> int:
-        """See Op: one adapter at the most."""
+        """The number 1: a row uses one adapter at the most. See Op."""
         return 1
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Every row counts as if it had an adapter of full rank, and every sequence as if it had another one."""
+        """Counts every row as if it had an adapter of full rank, and every sequence as if it had another adapter."""
         rank, columns, rows = self.down.columns, self.down.rows, self.up.rows
         flops = 2 * rank * (columns + rows) + rows
         matrices = sum(formats.weight_bytes(each) // each.matrices for each in (self.down, self.up))
@@ -130,7 +132,7 @@ class LowRank(Op):
 
 
 def low_rank(out: Value, product: Value, x: Value, banks: LowRankBanks, adapters: Indices) -> LowRank:
-    """The call that makes `out` of `product`. Raises ValueError where the banks do not fit each other."""
+    """Returns the call that makes `out` from `product`. Raises ValueError where the banks do not fit each other."""
     down, up, ranks, first = banks.down, banks.up, banks.ranks, banks.first_row
     fits = down.experts == up.experts == ranks.length > 0 and down.columns == up.columns
     if not fits or down.columns % RANK_STEP or down.rows != x.width or first + up.rows > out.width:

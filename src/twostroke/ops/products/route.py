@@ -1,4 +1,4 @@
-"""route: which experts a row meets, and with which weights (Shazeer et al. 2017; DeepSeek-AI 2024).
+"""route: which experts a row uses, and with which weights (Shazeer et al. 2017; DeepSeek-AI 2024).
 
     out (T, 2 k) float32 = [weights | numbers] of logits (T, E) float32, E <= 1,024.
 
@@ -11,9 +11,9 @@
     weight   score; where `normalised` is not 0, divided by max(sum of the chosen scores, least) + added; times `factor`
              and, where they are given, times shares (E,) (Gemma 4)
 
-numbers: of the k experts with the largest choices, largest first; of equal ones the lower number comes first. They are
-stored as float32, which holds whole numbers below 2^24 exactly. A row with a logit that is not finite has k different
-numbers and weights that are NaN. One row's result depends on that row alone.
+numbers: the numbers of the k experts with the largest choices, largest first; of equal choices the lower number comes
+first. Numbers are stored as float32, which holds whole numbers below 2^24 exactly. A row with a logit that is not
+finite has k different numbers and weights that are NaN. One row's result depends on that row alone.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 FLOPS_PER_EXPERT = 7
-"""A comparison, an exponential (counted as 5) and an addition for each logit."""
+"""The FLOPs for each logit: a comparison, an exponential (counted as 5) and an addition."""
 
 
 class Scores(enum.IntEnum):
-    """What is made of logits, by its number in the native ABI."""
+    """The way in which scores are made from logits; each value is the way's number in the native ABI."""
 
     SOFTMAX = 0
     SIGMOID = 1
@@ -74,7 +74,7 @@ def reference(
 
 
 def scores_of(logits: F32Array, scores: int) -> F32Array:
-    """(T, E): the score of each expert, of logits (T, E), by the number of `scores`."""
+    """Returns the score of each expert, (T, E). logits: (T, E). scores: the number of a `Scores`."""
     wide = logits.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         if scores in (Scores.SIGMOID, Scores.SIGMOID_OF_LOGIT):
@@ -89,7 +89,7 @@ def scores_of(logits: F32Array, scores: int) -> F32Array:
 
 
 def _open(choices: F32Array, groups: int, kept: int, best: int) -> NDArray[np.bool_]:
-    """(T, E): whether an expert's group is among those that may be chosen from."""
+    """Returns whether each expert's group is among the groups that may be chosen from, (T, E)."""
     rows, experts = choices.shape
     if groups == kept:
         return np.ones((rows, experts), np.bool_)
@@ -138,14 +138,14 @@ class Route(Op):
     shares: Vector | None = None
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """A score for each expert."""
+        """Counts a score for each expert."""
         experts = self.logits.width
         return OpCost(per_row=Work(FLOPS_PER_EXPERT * experts, activation_bytes=4 * (experts + self.out.width)))
 
 
 @dataclass(frozen=True, slots=True)
 class RouteRule:
-    """How a family chooses: see the module. chosen: experts of a row."""
+    """How a model family chooses experts: see the module. chosen: the number of experts of a row."""
 
     chosen: int
     normalised: bool = False
@@ -159,7 +159,8 @@ class RouteRule:
 
 
 def route(logits: Value, rule: RouteRule, bias: Vector | None = None, shares: Vector | None = None) -> Value:
-    """[weights | numbers] of each row's experts. Raises ValueError for what cannot be chosen."""
+    """Records the call and returns [weights | numbers] of each row's experts. Raises ValueError for a rule that these
+    experts cannot satisfy."""
     experts = logits.width
     if experts % rule.groups or not 1 <= rule.kept <= rule.groups:
         raise ValueError(f"{rule.kept} of {rule.groups} groups of {experts} experts cannot be kept")

@@ -3,8 +3,8 @@
     out (T, 2 k) float32 = [weights | numbers], as route.py writes them. numbers: row token_ids[t] of table (V, k),
     given flat as (V * k,), in its order. weights: the scores of these experts, of logits (T, E), by the number of
     `scores` in route.py, divided by (their sum + added), times `factor`. A number of the table is rounded to the
-    nearest whole one and held in [0, E). One that stands earlier in its row means the next expert that does not, and
-    after the last the first: a row meets k experts, whatever a table says.
+    nearest whole one and held in [0, E). An expert that stands earlier in its row
+    is replaced by the next one that does not, and the first follows the last: so every row has k different experts.
 """
 
 from __future__ import annotations
@@ -68,13 +68,14 @@ class RouteByToken(Op):
     factor: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """A score for each expert."""
+        """Counts a score for each expert."""
         experts = self.logits.width
         return OpCost(per_row=Work(FLOPS_PER_EXPERT * experts, activation_bytes=4 * (experts + self.out.width)))
 
 
 def route_by_token(logits: Value, token_ids: Indices, table: Vector, rule: RouteRule) -> Value:
-    """[weights | numbers] of each row's experts: rule.chosen of each, by its scores, added and factor."""
+    """Records the call and returns [weights | numbers] of the rule.chosen experts of each row. Of the rule it uses
+    `scores`, `added` and `factor`."""
     if table.length % rule.chosen or not rule.normalised or rule.chosen > logits.width:
         raise ValueError(f"a table of {table.length} numbers and {rule} do not name experts")
     out = logits.fresh(2 * rule.chosen)

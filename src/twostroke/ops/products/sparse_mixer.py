@@ -2,9 +2,10 @@
 
     out (T, 2 k) float32 = [weights | numbers] of logits (T, E) float32, E <= 1,024, as route.py writes them.
 
-Step i takes the largest logit m of those that are left, of equal ones the lower number. Its weight is one over the sum
-of exp(l - m) over those left for which (m - l) / max(|l|, m) is at most 2 jitter. Then it is left out. A row with a
-logit that is not finite has k different numbers and weights that are NaN. One row's result depends on that row alone.
+Step i takes the expert with the largest logit m of those that are left; of equal logits the lower number. Its weight is
+1 / s. s is the sum of exp(l - m) over the logits l that are left and have (m - l) / max(|l|, m) of at most 2 jitter.
+Then the expert is left out. A row with a logit that is not finite has k different numbers and weights that are NaN. One
+row's result depends on that row alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value
 
 FLOPS_PER_EXPERT = 9
-"""A comparison, a difference, a quotient, an exponential (counted as 5) and an addition for each logit and choice."""
+"""The FLOPs for each logit and choice: a comparison, a difference, a quotient, an exponential (counted as 5) and an
+addition."""
 
 
 def reference(out: F32Array, logits: F32Array, jitter: float) -> None:
@@ -39,7 +41,7 @@ def reference(out: F32Array, logits: F32Array, jitter: float) -> None:
 
 @op
 class SparseMixer(Op):
-    """The k experts of each row, one after the other."""
+    """The k experts of each row, chosen one after the other."""
 
     SHAPES = {"out": "T 2C", "logits": "T E"}
     CASES = tuple(
@@ -52,7 +54,7 @@ class SparseMixer(Op):
     jitter: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """One pass over the logits for each choice."""
+        """Counts one pass over the logits for each choice."""
         experts, chosen = self.logits.width, self.out.width // 2
         return OpCost(
             per_row=Work(FLOPS_PER_EXPERT * experts * chosen, activation_bytes=4 * (experts + self.out.width))
@@ -60,7 +62,7 @@ class SparseMixer(Op):
 
 
 def sparse_mixer(logits: Value, chosen: int, jitter: float) -> Value:
-    """[weights | numbers] of the `chosen` experts of each row."""
+    """Records the call and returns [weights | numbers] of the `chosen` experts of each row."""
     if not 1 <= chosen <= logits.width:
         raise ValueError(f"{chosen} of {logits.width} experts cannot be chosen")
     out = logits.fresh(2 * chosen)

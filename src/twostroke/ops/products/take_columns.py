@@ -2,8 +2,8 @@
 
     out (T, D) float32 = x[:, order], x (T, E) float32, order (D,) whole numbers in [0, E) as float32.
 
-For matrices that are kept with their columns in another order than the checkpoint's (act-order of GPTQ), for rotated
-elements of heads, and for copies.
+It is used for matrices that are kept with their columns in another order than the checkpoint's (act-order of GPTQ), for
+rotated elements of heads, and for copies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 MOST_COLUMNS = 1 << 24
-"""Whole numbers up to here are float32 numbers."""
+"""The most columns. All whole numbers up to this one are exact in float32."""
 
 
 def reference(out: F32Array, x: F32Array, order: F32Array) -> None:
@@ -37,12 +37,13 @@ class TakeColumns(Op):
     order: Vector
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Read once, written once."""
+        """Counts each number of the result, read once and written once."""
         return OpCost(per_row=Work(0, activation_bytes=8 * self.out.width))
 
 
 def take_columns(x: Value, order: Vector) -> Value:
-    """These columns of x; a copy of x where they are all, in the order that they have."""
+    """Records the call and returns the columns of x that `order` names. It is a copy of x where `order` has all columns
+    in their own order."""
     x = x.flat()
     out = x.fresh(order.length)
     x.trace.record(TakeColumns(out, x, order))

@@ -1,1 +1,1 @@
-"""A model as data: the calls of its program, and what they read and write. Passes work on it; backends run it."""
+"""A model as data: the calls of its program, and what they read and write. Passes change a program; backends run it."""

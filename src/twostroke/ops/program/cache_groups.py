@@ -1,4 +1,5 @@
-"""Cache groups: the caches of a program that are managed together, one page table or one slot for all of a group.
+"""Cache groups: the caches of a program that are managed together. For each sequence, a group has one page table or one
+slot.
 
     FullPages      K and V, or latents, of every position, as long as the sequence lives
     WindowPages    K and V of the positions that a later query can still see; one group for each distinct window
@@ -18,14 +19,14 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 
 class FullPages(Struct, frozen=True, eq=False):
-    """Caches whose pages stay."""
+    """Caches whose pages stay as long as the sequence lives."""
 
     caches: tuple[Cache, ...]
     window: int = 0
 
 
 class WindowPages(Struct, frozen=True, eq=False):
-    """Caches whose layers see `window` positions, the query's own included."""
+    """Caches of the layers that see `window` positions, the query's own position included."""
 
     caches: tuple[Cache, ...]
     window: int
@@ -50,13 +51,14 @@ class CacheGroups(Struct, frozen=True, eq=False):
     states: SequenceStates | None
 
     def pools(self, num_pages: Sequence[int], state_slots: int, chunk_tokens: int) -> CachePools:
-        """Pools with these pages, one number for each group, and these slots where there are states."""
+        """Returns pools with these numbers of pages, one number for each group. state_slots: the number of slots; it is
+        ignored where there are no states."""
         sizes = tuple(PagePoolSize(count, each.window) for count, each in zip(num_pages, self.pages, strict=True))
         return CachePools(sizes, state_slots if self.states is not None else 0, chunk_tokens)
 
 
 def cache_groups(program: Program) -> CacheGroups:
-    """The groups of a program's caches."""
+    """Returns the groups of a program's caches."""
     by_window: dict[int, list[Cache]] = {}
     states: list[Cache] = []
     for cache in program.caches:
@@ -72,6 +74,6 @@ def cache_groups(program: Program) -> CacheGroups:
 
 
 def page_bytes(group: PageCaches, kv_kind: KVKind) -> int:
-    """Bytes of one page in all layers of a group."""
+    """Returns the bytes of one page in all layers of a group."""
     kinds = [cache.kind for cache in group.caches if isinstance(cache.kind, PagedKV)]
     return PAGE_TOKENS * sum(kind.token_bytes(kv_kind) for kind in kinds)

@@ -3,13 +3,13 @@
     CASES = (grid(3e-6, T=(1, 19), G=3, W=(1, 15), D="G W", weight=("W", "D"), groups="G"),)
 
 A name stands for an axis of `SHAPES`, for an operand that is a number, or for the axis `*` of an operand. Each value is
-one choice, or a tuple of choices, of which every combination is a case. Words are a product: "2 F" is twice the number
-of F. A function makes the content of an operand; without one it is Gaussian. `Filled` is a product with its function.
-None leaves an operand out.
+one choice, or a tuple of choices, of which every combination is a case. Several words are multiplied: "2 F" is twice
+the number of F. A function makes the content of an operand; without one it is Gaussian. `Filled` is a product with its
+function. None leaves an operand out.
 
-Five more names exist. `bank` is how many matrices each weight has, `biased` whether they have biases. `formats` are
-those of weights, `kinds` those of pages; without these names all are meant. `steps` has (position after the last row,
-rows) of each sequence of a step.
+Five more names exist. `bank` is how many matrices each weight has, `biased` whether they have biases. `formats` has the
+formats of weights, and `kinds` the kinds of pages; without these names all of them are tested. `steps` has (position
+after the last row, rows) of each sequence of a step.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from msgspec import Struct
 
 Sizes: TypeAlias = Mapping[str, Any]
 Content: TypeAlias = Callable[[Any, tuple[int, ...], Sizes], Any]
-"""content(random, shape, sizes): the numbers of an operand. random: a generator of NumPy."""
+"""A function content(random, shape, sizes) that makes the numbers of an operand. random: a generator of NumPy."""
 
 
 class CaseGrid(Struct, frozen=True):
-    """Calls of an op. tolerance: how far results may lie from the reference's, relative to their largest; 0 for the
-    same bits."""
+    """Calls of an op. tolerance: the largest difference from the reference's result, relative to its largest number; 0
+    means that the bits must be the same."""
 
     tolerance: float
     choices: Mapping[str, tuple[Any, ...]]
 
 
 def grid(tolerance: float = 0.0, **choices: object) -> CaseGrid:
-    """The calls with every combination of the choices."""
+    """Makes the calls with every combination of the choices."""
     return CaseGrid(tolerance, {name: each if isinstance(each, tuple) else (each,) for name, each in choices.items()})
 
 
 class Filled(Struct, frozen=True):
-    """The axis `*` of an operand, and its content."""
+    """The size of the axis `*` of an operand, and the operand's content."""
 
     size: str
     content: Content
 
 
 def product(size: object, sizes: Sizes) -> int:
-    """The number that a text such as "2 F" stands for; a number stands for itself."""
+    """Returns the number that a text such as "2 F" stands for. A number stands for itself."""
     if not isinstance(size, str):
         return int(size)  # type: ignore[call-overload, no-any-return]
     found = 1

@@ -1,4 +1,5 @@
-"""Laws of every program, checked without running it: what is read was written before, and not overwritten since."""
+"""Laws of every program, checked without running it. Each value that a call reads was written before, and was not
+overwritten since then."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 
 _Written = tuple[int, int, Value]
-"""[first, end) of a root's columns, and the value that wrote them last."""
+"""The columns [first, end) of a root, and the value that wrote them last."""
 
 
 def check(program: Program) -> None:
-    """Raises ValueError naming the call that reads what is not there or no longer there."""
+    """Raises ValueError for a call that reads a value which was not written or was overwritten. The error names the
+    call."""
     columns: dict[Value, list[_Written]] = {}
     for value in program.given:
         _write(value, columns, value)
@@ -62,7 +64,7 @@ def _write(value: Value, columns: dict[Value, list[_Written]], writer: Value) ->
 
 
 def _origins(value: Value) -> set[Value]:
-    """The values whose content this one shows: itself, and those that it is a view of."""
+    """Returns the values whose content `value` shows: itself, and the values that it is a view of."""
     found: set[Value] = set()
     waiting = [value]
     while waiting:

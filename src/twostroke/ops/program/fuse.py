@@ -1,7 +1,7 @@
-"""fuse: replace neighbouring calls by one that does the same, as a list of patterns says.
+"""fuse: replace neighbouring calls by one call that does the same, by a list of patterns.
 
-A pattern must give the bits of the calls that it replaces; each is tested against them. Two calls stay apart where one
-call would write over what it still reads: x + linear(x) is not one product added to x.
+The new call must give the same bits as the calls that it replaces; each pattern is tested for this. Two calls are not
+fused where the new call would overwrite memory that it still reads: x + linear(x) is not one product added to x.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Value
 
 Pattern = Callable[[Op, Op], Op | None]
-"""pattern(first, second): one call in place of two neighbours, or None. Only `second` reads the result of `first`."""
+"""A function pattern(first, second) that returns one call in place of two neighbours, or None. Only `second` reads the
+result of `first`."""
 
 
 def fuse(program: Program, patterns: Sequence[Pattern]) -> Program:
-    """Apply each pattern wherever it fits, in the given order."""
+    """Applies each pattern wherever it fits, in the given order."""
     calls = list(program.calls)
     for pattern in patterns:
         calls = _apply(calls, pattern, (program.logits, *program.kept))
@@ -41,7 +42,7 @@ def _apply(calls: list[Op], pattern: Pattern, read_later: Sequence[Value]) -> li
 
 
 def _overwrites(first: Op, second: Op) -> bool:
-    """Whether `second` changes, in place, memory that `first` reads and does not change itself."""
+    """Returns whether `second` changes memory in place that `first` reads and does not change itself."""
     if first.result is None or second.result is None:
         return False
     changed = second.result.root

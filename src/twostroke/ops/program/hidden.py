@@ -1,4 +1,5 @@
-"""The last hidden states of a program: what its output matrix reads, and what its head takes from the body."""
+"""The last hidden states of a program: the rows that its output matrix reads, and the rows that its head takes from the
+body."""
 
 from __future__ import annotations
 
@@ -12,11 +13,9 @@ from twostroke.ops.program.values import Size, Value, Vector, Weight
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LastHidden:
-    """rows: the last hidden states after the final norm, of the rows that need logits. matrix: makes logits of them.
-
-    body: the residual that the head takes its rows from, of all rows of the step; it stays valid until the next step.
-    norm: the only call between both; None where there are others.
-    """
+    """rows: the last hidden states after the final norm, of the rows that need logits. matrix: the weight that makes
+    logits from them. body: the residual of all rows of the step, from which the head takes its rows; it stays valid
+    until the next step. norm: the only call between `body` and `rows`; None where there are others."""
 
     rows: Value
     matrix: Weight
@@ -25,7 +24,7 @@ class LastHidden:
 
 
 def last_hidden(program: Program) -> LastHidden:
-    """Found by walking the head. Raises ValueError for a program without a head."""
+    """Finds the last hidden states by walking the head. Raises ValueError for a program without a head."""
     body = next((value for call in program.head for value in call.reads() if value.rows is Size.TOKENS), None)
     for index, call in reversed(list(enumerate(program.head))):
         matrix = next((item for item in call.operands() if isinstance(item, Weight)), None)
@@ -36,17 +35,18 @@ def last_hidden(program: Program) -> LastHidden:
 
 
 def with_hidden_kept(program: Program) -> Program:
-    """The program, with its last hidden states kept so that they may be read after a step."""
+    """Returns the program with its last hidden states kept, so that they may be read after a step."""
     return replace(program, kept=(*program.kept, last_hidden(program).rows))
 
 
 def with_layer_inputs(
     program: Program, layers: Sequence[int], copy: Callable[[Value], Op], begin: str = "model.layers."
 ) -> Program:
-    """The program, with copies of the residuals that enter these layers kept, in order, to be read after a step.
+    """Returns the program with copies of the residuals that enter these layers. The copies are kept, in the order of
+    `layers`, and may be read after a step.
 
-    copy: a call whose result is a copy of a value. begin: what names of a layer's tensors begin with. Raises ValueError
-    where a layer's first call reads no tensor of that name.
+    copy: returns a call whose result is a copy of a value. begin: the beginning of the names of a layer's tensors.
+    Raises ValueError where no call reads a tensor with the layer's names.
     """
     kept = []
     for layer in layers:
@@ -59,8 +59,8 @@ def with_layer_inputs(
 
 
 def layer_input(program: Program, layer: int, begin: str = "model.layers.") -> tuple[int, Value]:
-    """The place of the first call of a layer in the body, and the residual that it reads. begin: see
-    `with_layer_inputs`. Raises ValueError as it does."""
+    """Returns the index of a layer's first call in the body, and the residual that this call reads. begin: see
+    `with_layer_inputs`. Raises ValueError as that function does."""
     prefix = f"{begin}{layer}."
     first = next((index for index, call in enumerate(program.body) if _reads_of(call, prefix)), None)
     if first is None:

@@ -1,4 +1,4 @@
-"""Model: what a model file makes of a config: its program, and the few facts that are not in it."""
+"""Model: the result of a model file for one config. It has a program, and the few facts that are not in the program."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ F32_BYTES = 4
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CommonFacts:
-    """What a model file reads from the config next to its program.
+    """The facts that a model file reads from the config, apart from its program.
 
-    max_positions: the longest sequence. eos_token_ids may be empty. dtype: the saved dtype that the checkpoint names,
-    "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may be there and are not read; an entry
-    that ends with a dot is the beginning of names. optional_prefix: what names of tensors begin with in the program,
-    and in some checkpoints only. stored_prefixes: beginnings of names in some checkpoints, each with what the program
-    has in its place. stacks: stacked tensors of experts, in some checkpoints. zeros: endings of names of tensors that
-    are zero where a checkpoint lacks them. copies: beginnings of names that may be there a second time, each with what
-    the program reads in its place; the numbers must be the same. read_elsewhere: names of tensors that another program
-    reads.
+    max_positions: the longest sequence. eos_token_ids: the ids of the end tokens, perhaps none. dtype: the saved dtype
+    that the checkpoint names, "float32", "bfloat16" or "float16". ignored: tensors of the checkpoint that may exist and
+    are not read; an entry that ends with a dot is the beginning of names. optional_prefix: the beginning of tensors'
+    names in the program that some checkpoints lack. stored_prefixes: beginnings of names in some checkpoints, each with
+    the beginning that the program has in its place. stacks: stacked tensors of experts, in some checkpoints. zeros:
+    endings of the names of tensors that are zero where a checkpoint lacks them. copies: beginnings of the names of
+    second copies in a checkpoint, each with the beginning of the name that the program reads; the numbers must be the
+    same. read_elsewhere: names of tensors that another program reads.
     """
 
     vocab_size: int
@@ -48,11 +48,12 @@ class CommonFacts:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Model(CommonFacts):
-    """A model in numbers. plain: the program as its file traced it. program: the same with calls fused.
+    """A model as programs and facts. plain: the program as the model file traced it. program: the same program with
+    calls fused.
 
-    task: what a row of its result is: logits of the next token, an embedding, or scores. part: which part of a model
-    that several processes hold together, in words; empty for the whole. groups: the page groups of the whole model that
-    this part has; None for all.
+    task: the meaning of a row of the result: logits of the next token, an embedding, or scores. part: the name of this
+    part where several processes hold the model together; empty for a whole model. groups: the page groups of the whole
+    model that this part has; None for all.
     """
 
     architecture: str
@@ -66,25 +67,27 @@ class Model(CommonFacts):
     def of(
         cls, facts: CommonFacts, architecture: str, plain: Program, program: Program, task: Task = Task.GENERATE
     ) -> Model:
-        """The facts with what belongs to them."""
+        """Makes a model of common facts and the other fields."""
         known = {field.name: getattr(facts, field.name) for field in fields(CommonFacts)}
         return cls(**known, architecture=architecture, plain=plain, program=program, task=task)
 
     def rope_bytes(self, positions: int) -> int:
-        """Bytes of the tables of rotations for this many positions: cos and sin, float32."""
+        """Returns the bytes of the rotation tables for `positions` positions: cos and sin, float32."""
         return sum(positions * rope.spec.rotary_dim * F32_BYTES for rope in self.program.ropes)
 
     @property
     def longest_context(self) -> int:
-        """Positions that can be asked for: max_positions, or what its rope scaling reaches where that is more."""
+        """The largest context, in positions, that a user may ask for. It is max_positions, or the reach of the model's
+        rope scaling where that is more."""
         return max((self.max_positions, *(rope.spec.reach for rope in self.program.ropes)))
 
     def parameters(self) -> int:
-        """Trained numbers; tied embeddings are counted once, and adapters are not."""
+        """The number of trained numbers. Tied embeddings are counted once, and adapters are not counted."""
         return self.plain.parameters
 
     def weight_bytes(self, format_for: FormatChoice) -> int:
-        """Bytes of all packed weights: matrices in their formats with padding and scales, vectors as float32."""
+        """Returns the bytes of all packed weights: matrices in their formats with padding and scales, vectors as
+        float32."""
         program = self.program
         matrices = sum(
             weight.matrices * format_for(weight).total_bytes(weight.rows, weight.columns)
@@ -94,38 +97,40 @@ class Model(CommonFacts):
         return matrices + F32_BYTES * sum(vector.length for vector in program.vectors)
 
     def kv_bytes_per_token(self, kv_kind: KVKind) -> int:
-        """Bytes of K and V of one position in all layers."""
+        """Returns the bytes of K and V of one position in all layers."""
         return sum(kind.token_bytes(kv_kind) for kind in self.program.paged())
 
     def kv_bytes_seen(self, kv_kind: KVKind, positions: int) -> int:
-        """Bytes of K and V that a query after `positions` positions reads; windows make them fewer."""
+        """Returns the bytes of K and V that a query after `positions` positions reads. A layer with a window reads
+        fewer."""
         return sum(
             min(positions, kind.window or positions) * kind.token_bytes(kv_kind) for kind in self.program.paged()
         )
 
     def cache_needs(self, kv_kind: KVKind, context_tokens: int, max_sequences: int, max_step_tokens: int) -> CacheNeeds:
-        """What the caches need for `max_sequences` sequences of `context_tokens` positions each."""
+        """Returns the memory that the caches need for `max_sequences` sequences of `context_tokens` positions each."""
         groups = cache_groups(self.program).pages
         pages = tuple(GroupBytes(page_bytes(group, kv_kind), group.window) for group in groups)
         return CacheNeeds(pages, self.state_bytes(), context_tokens, max_sequences, max_step_tokens)
 
     def state_bytes(self) -> int:
-        """Bytes of what a sequence keeps whatever its length: the states of all layers."""
+        """Returns the bytes of the states of all layers for one sequence. They do not depend on the sequence's length.
+        """
         return sum(F32_BYTES * state.elements for state in self.program.states())
 
     @property
     def has_latents(self) -> bool:
-        """Are there caches of latents in place of K and V?"""
+        """Whether there are caches of latents in place of K and V."""
         return any(isinstance(kind, LatentKV) for kind in self.program.paged())
 
     @property
     def widest_head(self) -> int:
-        """The most dimensions of a head of K; 0 in a model without K and V."""
+        """The largest number of dimensions of a head of K; 0 in a model without K and V."""
         return max((kind.head_dim for kind in self.program.paged()), default=0)
 
     @property
     def whole_prompts(self) -> bool:
-        """Do positions see later ones, so that a prompt must be computed in one step?"""
+        """Whether positions see later positions, so that a prompt must be computed in one step."""
         return any(kind.ahead for kind in self.program.paged())
 
     @property

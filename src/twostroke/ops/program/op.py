@@ -10,8 +10,8 @@
         eps: float
 
 The order of the fields is the order of the reference's arguments, and of the members of the native struct. A shape
-names each axis; a name stands for one number in the whole call, `2F` for twice that number, `*` for any.
-`op` gives the class the name of its module, and the module's function `reference`.
+names each axis. A name stands for one number in the whole call, `2F` for twice that number, and `*` for any number.
+`op` sets the class's NAME to the name of its module, and its `reference` to the module's function of that name.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from twostroke.types.spec.formats import KVKind, WeightFormat
 
 Shapes = Mapping[str, str]
 FormatChoice = Callable[[Weight], WeightFormat]
-"""The format in which a matrix is packed."""
+"""A function that returns the format in which a matrix is packed."""
 
 _AXIS = re.compile(r"(\d*)([A-Za-z_]*)")
 
 
 class OperandKind(enum.Enum):
-    """Kinds of operands; the words are those of the C header."""
+    """The kinds of operands. The values are the words in the C header."""
 
     VALUE = "value"
     WEIGHT = "weight"
@@ -55,7 +55,7 @@ class OperandKind(enum.Enum):
 
 
 class OpPart(enum.Enum):
-    """What a call is counted under in a prediction of a step's time. ATTENTION: what reads K, V and states."""
+    """The part of a step's predicted time under which a call is counted. ATTENTION: calls that read K, V and states."""
 
     PRODUCT = "product"
     ATTENTION = "attention"
@@ -71,23 +71,21 @@ class Operand(Struct, frozen=True):
 
 
 class StoredFormats(Struct, frozen=True):
-    """How weights and K and V are stored. format_for: returns the format of each matrix."""
+    """The formats in which weights, and K and V, are stored. format_for: returns the format of each matrix."""
 
     format_for: FormatChoice
     kv: KVKind
 
     def weight_bytes(self, weight: Weight) -> int:
-        """Bytes of all of a weight's matrices, packed."""
+        """Returns the bytes of all matrices of a weight, packed."""
         return weight.matrices * self.format_for(weight).total_bytes(weight.rows, weight.columns)
 
 
 class OpCost(Struct, frozen=True):
-    """What a call costs. once: the cost where there is any row at all. per_row: the cost of each row of its result.
-
-    per_pair: the cost of each pair of a row and a position that it sees. per_position: the cost of each cached position
-    that is read, once for all rows of its sequence. Both are for calls with a `window`. per_sequence: the cost of each
-    sequence with any row.
-    """
+    """The cost of a call. once: the cost where there is any row at all. per_row: the cost of each row of its result.
+    per_pair: the cost of each pair of a row and a position that the row sees. per_position: the cost of each cached
+    position that is read, once for all rows of its sequence. per_pair and per_position are for calls with a `window`.
+    per_sequence: the cost of each sequence with any row."""
 
     once: Work = Work()
     per_row: Work = Work()
@@ -113,39 +111,39 @@ class Op:
     NAME: ClassVar[str]
     SHAPES: ClassVar[Shapes]
     CASES: ClassVar[tuple[CaseGrid, ...]] = ()
-    """The calls that it is tested with, on every backend."""
+    """The calls with which the op is tested, on every backend."""
     PART: ClassVar[OpPart] = OpPart.OTHER
     SCRATCH: ClassVar[tuple[str, ...]] = ()
-    """Operands that are room to work in: their content is lost."""
+    """The names of operands that are room to work in. Their content is lost."""
     DIVIDED_WEIGHT: ClassVar[str] = ""
-    """The weight whose rows make the columns of the result, where ranks may each have some of its rows."""
+    """The name of the weight whose rows make the columns of the result, where each rank may have some of the rows."""
     ROUNDED: ClassVar[str] = ""
-    """The value of which, where DIVIDED_WEIGHT is of an integer kind, nothing but the int8 form of `quantize_rows`
-    counts: what rounds to the same codes and scales gives the same bits."""
+    """The name of a value that the op rounds with `quantize_rows` where DIVIDED_WEIGHT is of an integer kind. Then
+    another value that rounds to the same codes and scales gives the same bits."""
     BY_HEADS: ClassVar[bool] = False
-    """Whether each head (or column) of its values is made of that head (or column) of the others alone, so that ranks
-    may each have some."""
+    """Whether each head (or column) of the op's values depends on the same head (or column) of the other values alone.
+    Then each rank may have some of the heads."""
     COLUMN_VECTOR: ClassVar[str] = ""
-    """The vector that may have one number for each column of the result."""
+    """The name of the vector that may have one number for each column of the result."""
 
     READ: ClassVar[Callable[[Any], tuple[Any, ...]]]
-    """Gives the contents of its fields, in order."""
+    """Returns the contents of a call's fields, in order."""
 
     reference: ClassVar[Callable[..., None]]
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """What this call costs, by the size of a step."""
+        """Returns what this call costs, as a function of the size of a step."""
         raise NotImplementedError(f"{type(self).__name__} has no cost")
 
     @property
     def result(self) -> Value | None:
-        """The value that it makes or changes; None where it only writes to a cache."""
+        """The value that this call makes or changes; None where the call only writes to a cache."""
         found: Value | None = getattr(self, "out", None)
         return found
 
     @property
     def experts_of_a_row(self) -> int:
-        """How many matrices of its banks one row meets; 0 for ops without banks."""
+        """How many matrices of the op's banks one row is multiplied by; 0 for ops without banks."""
         return 0
 
     @property
@@ -155,11 +153,11 @@ class Op:
         return vector if vector is not None and self.result and vector.length == self.result.width else None
 
     def operands(self) -> tuple[Any, ...]:
-        """The fields' contents, in order."""
+        """Returns the fields' contents, in order."""
         return type(self).READ(self)
 
     def reads(self) -> tuple[Value, ...]:
-        """The values that it reads: all but a fresh result."""
+        """Returns the values that this call reads: all its values but a fresh result and scratch."""
         scratch = [getattr(self, name) for name in self.SCRATCH]
         found = [item for item in self.operands() if isinstance(item, Value) and item not in scratch]
         return tuple(
@@ -174,7 +172,8 @@ Kind = TypeVar("Kind", bound=Op)
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def op(kind: type[Kind]) -> type[Kind]:
-    """The class as a frozen dataclass, with the name of its module and the `reference` that the module defines."""
+    """Returns the class as a frozen dataclass, with the name of its module and the `reference` that the module defines.
+    """
     module = sys.modules[kind.__module__]
     made = dataclasses.dataclass(frozen=True, eq=False, slots=True)(kind)
     made.NAME = module.__name__.rpartition(".")[2]
@@ -184,7 +183,8 @@ def op(kind: type[Kind]) -> type[Kind]:
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """attrgetter reads several fields in one call of C; of one field, it gives no tuple."""
+    """Returns a function that reads these fields of a call as a tuple. attrgetter reads several fields in one call of
+    C, but for one field it returns no tuple."""
     if len(names) < 2:
         return lambda call: tuple(getattr(call, name) for name in names)
     return operator.attrgetter(*names)
@@ -208,7 +208,7 @@ _signatures: dict[type[Op], tuple[Operand, ...]] = {}
 
 
 def signature(op: type[Op]) -> tuple[Operand, ...]:
-    """The operands of an op, in order."""
+    """Returns the operands of an op, in order."""
     known = _signatures.get(op)
     if known is not None:
         return known
@@ -223,19 +223,20 @@ def signature(op: type[Op]) -> tuple[Operand, ...]:
 
 
 def defaults(op: type[Op]) -> dict[str, Any]:
-    """The operands that may be left out, with what they are then."""
+    """Returns the operands that may be left out, with their default values."""
     fields = dataclasses.fields(op)  # type: ignore[arg-type]
     return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
 
 
 def completed(op: type[Op], operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """All operands of an op, where those at the end that have a default may have been left out."""
+    """Returns all operands of an op. operands: the given ones; those at the end that have a default may be missing."""
     missing = len(signature(op)) - len(operands)
     return (*operands, *tuple(defaults(op).values())[-missing:]) if missing > 0 else operands
 
 
 class Axis(Struct, frozen=True):
-    """One axis of a shape: `times` the number that `name` stands for; name is empty for a fixed number of `times`."""
+    """One axis of a shape. Its size is `times` the number that `name` stands for. With an empty name the size is
+    `times` itself."""
 
     name: str
     times: int
@@ -243,7 +244,7 @@ class Axis(Struct, frozen=True):
 
 @cache
 def axes(shape: str) -> tuple[Axis, ...]:
-    """The axes of a shape's text. Raises ValueError where it is not one."""
+    """Returns the axes of a shape's text. Raises ValueError for a text that is no shape."""
     found = []
     for word in shape.split():
         match = _AXIS.fullmatch(word)
@@ -257,7 +258,8 @@ def axes(shape: str) -> tuple[Axis, ...]:
 
 
 def mismatch(op: type[Op], shapes: Mapping[str, tuple[object, ...]]) -> tuple[str, str] | None:
-    """Compare operands' shapes with the op's. -> the first operand that does not fit and what it must be, or None.
+    """Compares operands' shapes with the op's. Returns the first operand that does not fit and the shape that it must
+    have, or None.
 
     shapes: the shapes of the operands that have one; their order decides which name is bound first. A size that a step
     decides may stand for a number.

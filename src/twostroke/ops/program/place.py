@@ -1,7 +1,7 @@
-"""place: where each value lies in one arena, so that values whose lifetimes do not meet share memory.
+"""place: where each value lies in one arena, so that values whose lifetimes do not overlap share memory.
 
-Sizes are those of the largest step. The larger a value, the earlier it chooses the lowest place that is free for as
-long as it lives (greedy by size; Pisarchyk and Lee, 2020).
+Sizes are those of the largest step. Values are placed from the largest to the smallest, each at the lowest place that
+is free during its whole lifetime (greedy by size; Pisarchyk and Lee, 2020).
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from twostroke.ops.program.program import Program
 from twostroke.ops.program.values import Size, Value
 
 LINE_BYTES = 64
-"""The size of a cache line. Rows begin at lines: a vector of 64 bytes that is stored across two lines is slower."""
+"""The size of a cache line, in bytes. Each row begins at a line, because storing a vector of 64 bytes across two lines
+is slower."""
 
 ELEMENT_BYTES = 4
 
 
 class Placement(Struct, frozen=True, eq=False):
-    """offsets: for each value that owns memory, its bytes from the arena's begin. num_bytes: the size of the arena."""
+    """offsets: for each value that owns memory, the distance from the arena's begin, in bytes. num_bytes: the size of
+    the arena."""
 
     offsets: Mapping[Value, int]
     num_bytes: int
@@ -34,7 +36,7 @@ def _first_byte(placed: tuple[int, int, _Life]) -> int:
 
 
 class _Life(Struct):
-    """Calls [first, last] between which a value's memory is its own."""
+    """The calls [first, last] during which a value needs its memory."""
 
     num_bytes: int
     first: int
@@ -43,7 +45,7 @@ class _Life(Struct):
 
 @lru_cache(maxsize=256)
 def place(program: Program, max_tokens: int, max_logit_rows: int) -> Placement:
-    """Lay out all values for steps of up to these sizes."""
+    """Places all values for steps of at most `max_tokens` rows and `max_logit_rows` rows of logits."""
     rows = {Size.TOKENS: max_tokens, Size.LOGIT_ROWS: max_logit_rows}
     lives = _lives(program, rows)
     placed: list[tuple[int, int, _Life]] = []
@@ -80,7 +82,8 @@ def _lives(program: Program, rows: Mapping[Size, int]) -> dict[Value, _Life]:
 
 
 def _keep_across_cuts(life: _Life, program: Program) -> None:
-    """A value that crosses a cut lives as long as any row of the parts around it is computed."""
+    """Extends the life of a value that crosses a cut: it lives as long as any row of the parts around the cut is
+    computed."""
     edges = [0, *program.cuts, len(program.body)]
     first, last = (bisect_right(edges, at) - 1 for at in (life.first, life.last))
     if first != last and life.first < len(program.body):

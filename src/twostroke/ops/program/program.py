@@ -1,4 +1,4 @@
-"""Program: the calls of a model in order, and what they read, found by walking them."""
+"""Program: the calls of a model in order. What they read and write is found by walking them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from twostroke.ops.program.values import Cache, PagedKV, Rope, Size, StateCache,
 class Program:
     """body: the calls for all rows of a step. head: those for the rows that need logits. logits: the result.
 
-    The head may run again for other rows of the same step: what it reads of the body stays valid until the next step.
+    The head may run again for other rows of the same step: the values of the body that it reads stay valid until the
+    next step.
 
     given: values that no call makes; they are filled before each step. kept: values that may be read after the step,
     next to the logits, until the head or the program runs again.
@@ -42,7 +43,8 @@ class Program:
         given: tuple[Value, ...] = (),
         kept: tuple[Value, ...] = (),
     ) -> Program:
-        """Walk the calls. Raises ValueError where a call of all rows follows one of the rows that need logits."""
+        """Makes a program by walking the calls. Raises ValueError where a call of all rows follows one of the rows that
+        need logits."""
         is_head = [call.result is not None and call.result.rows is Size.LOGIT_ROWS for call in calls]
         first = is_head.index(True) if True in is_head else len(calls)
         if not all(is_head[first:]):
@@ -63,13 +65,14 @@ class Program:
 
     @property
     def parameters(self) -> int:
-        """Trained numbers; a matrix that is used twice is counted once."""
+        """The number of trained numbers. A matrix that is used twice is counted once."""
         matrices = sum(map(_numbers, self.weights))
         stored = [vector for vector in self.vectors if vector.parts and not vector.form.is_made]
         return matrices + sum(vector.parameters for vector in stored) + self._numbers_of_made()
 
     def _numbers_of_made(self) -> int:
-        """Those of tensors that vectors alone are made of; several vectors may read one tensor."""
+        """Returns how many numbers the tensors have from which only vectors are made. A tensor that several vectors
+        read counts once."""
         made = {
             part.name: math.prod(part.shape) for vector in self.vectors if vector.form.is_made for part in vector.parts
         }
@@ -78,20 +81,20 @@ class Program:
 
     @property
     def active_parameters(self) -> int:
-        """The parameters that one token uses. In a bank of experts only the chosen ones count."""
+        """The number of parameters that one token uses. In a bank of experts only the chosen ones count."""
         chosen = {id(weight): share for weight, share in self._shares()}
         return self.parameters - sum(
             round(_numbers(weight) * (1 - chosen[id(weight)])) for weight in self.weights if id(weight) in chosen
         )
 
     def paged(self) -> Iterator[PagedKV]:
-        """The kinds of the caches that grow with the sequence, one for each layer that has one."""
+        """Yields the kinds of the caches that grow with the sequence, one for each layer that has such a cache."""
         for cache in self.caches:
             if isinstance(cache.kind, PagedKV):
                 yield cache.kind
 
     def states(self) -> Iterator[StateCache]:
-        """The states that each sequence keeps."""
+        """Yields the states that each sequence keeps."""
         return (cache for cache in self.caches if isinstance(cache, StateCache))
 
     def _shares(self) -> Iterator[tuple[Weight, float]]:
@@ -102,10 +105,12 @@ class Program:
 
 
 def _numbers(weight: Weight) -> int:
-    """How many numbers a matrix or a bank has, with its biases; one that several matrices or rows share counts once."""
+    """Returns how many numbers a matrix or a bank has, with its biases. A bias that several matrices or rows share
+    counts once."""
     return weight.elements + sum(_distinct(part) for part in dict.fromkeys(weight.bias))
 
 
 def _distinct(part: Tensor) -> int:
-    """Numbers of a bias; an order whose heads begin at one number repeats it."""
+    """Returns how many distinct numbers a bias has. An order whose heads all begin at the same number repeats the bias.
+    """
     return part.order.count if part.order is not None and part.order.step == 0 else part.length

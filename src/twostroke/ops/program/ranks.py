@@ -1,7 +1,7 @@
 """How the columns of a value are divided among ranks, and the part of a weight that one rank has.
 
-A value's columns are divided in segments: [q | k | v] are three, each of heads. Rank r of R has of each segment of n
-units those from n r // R to n (r + 1) // R.
+A value's columns are divided in segments: [q | k | v] are three, each of heads. Of a segment of n units, rank r of R
+has the units from n r // R up to n (r + 1) // R.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Rank:
     count: int
 
     def share(self, units: int) -> range:
-        """The range of `units` units that is this rank's."""
+        """Returns this rank's range of `units` units."""
         return range(units * self.index // self.count, units * (self.index + 1) // self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSegment:
-    """Columns [first, first + width), divided in units of `unit`: a head's dimension, or 1."""
+    """Columns [first, first + width), divided in units of `unit` columns: the dimension of a head, or 1."""
 
     first: int
     width: int
     unit: int
 
     def columns(self, rank: Rank) -> range:
-        """The columns of one rank."""
+        """Returns the columns of one rank."""
         units = rank.share(self.width // self.unit)
         return range(self.first + units.start * self.unit, self.first + units.stop * self.unit)
 
@@ -42,7 +42,7 @@ Segments = tuple[ColumnSegment, ...]
 
 
 def segments_of(views: Iterable[tuple[int, int, int]], width: int) -> Segments:
-    """The coarsest segments of which every view is made. views: (first column, width, unit)."""
+    """Returns the coarsest segments from which every view can be put together. views: (first column, width, unit)."""
     known = list(views)
     edges = sorted({0, width} | {edge for first, count, _ in known for edge in (first, first + count)})
     found = []
@@ -53,17 +53,18 @@ def segments_of(views: Iterable[tuple[int, int, int]], width: int) -> Segments:
 
 
 def within(segments: Segments, first: int, width: int) -> Segments:
-    """The segments of which columns [first, first + width) are made."""
+    """Returns the segments that lie in columns [first, first + width)."""
     return tuple(each for each in segments if first <= each.first and each.first + each.width <= first + width)
 
 
 def width_of(segments: Segments, rank: Rank) -> int:
-    """How many of these columns a rank has."""
+    """Returns how many columns of these segments a rank has."""
     return sum(len(each.columns(rank)) for each in segments)
 
 
 def part_of(weight: Weight, segments: Segments, rank: Rank) -> Weight:
-    """The weight that makes a rank's columns: these rows of each of its matrices, read from the same tensors."""
+    """Returns the weight that makes a rank's columns. It has the rank's rows of each matrix, and reads them from the
+    same tensors."""
     rows = [each.columns(rank) for each in segments]
     return replace(
         weight,
@@ -84,7 +85,8 @@ def _parts(tensors: Sequence[Tensor], weight: Weight, rows: Sequence[range]) -> 
 
 
 def _pieces(tensors: Sequence[Tensor], first: int, end: int) -> Iterator[Tensor]:
-    """Rows [first, end) of these tensors, one after the other."""
+    """Yields the pieces of tensors that hold rows [first, end), where the tensors' rows are counted one tensor after
+    the other."""
     at = 0
     for tensor in tensors:
         begin, stop = max(first, at), min(end, at + tensor.length)

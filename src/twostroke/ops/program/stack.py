@@ -8,9 +8,10 @@ from msgspec import Struct
 class ExpertStack(Struct, frozen=True):
     """A stack (experts, rows, columns) that some checkpoints hold where the program reads a tensor for each expert.
 
-    name: what its name ends with. each: its matrices from top to bottom; that of expert 3 is called as the stack is,
-    with `3.each.weight` in place of the last part of the name. transposed: it is stored as (experts, columns, rows).
-    paired: rows of its matrices lie in turn. bias: it is a stack (experts, rows) of biases, `3.each.bias`.
+    name: the end of the stack's name. each: the names of its matrices from top to bottom. The matrix `each` of expert 3
+    has the stack's name, with `3.each.weight` in place of the last part. transposed: whether the stack is stored as
+    (experts, columns, rows). paired: whether rows of its matrices alternate. bias: whether it is a stack (experts,
+    rows) of biases, named `3.each.bias`.
     """
 
     name: str

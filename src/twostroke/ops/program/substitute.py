@@ -1,4 +1,4 @@
-"""Calls that read another value in place of one."""
+"""Substitution: replaces a value by another one in calls that read it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from twostroke.ops.program.values import Value
 
 
 class Substitution:
-    """In the calls that it is given, `new` stands where `old` stood, also as the base of other values."""
+    """Replaces `old` by `new` in the calls that it is given, also where `old` is the base of other values."""
 
     def __init__(self, old: Value, new: Value) -> None:
         self._made: dict[Value, Value] = {old: new}
 
     def value(self, value: Value) -> Value:
-        """The value over `new`, where it was over `old`; equal values stay one object."""
+        """Returns the value with `new` in place of `old` as itself or as its base. Equal values stay one object."""
         known = self._made.get(value)
         if known is None:
             base = None if value.base is None else self.value(value.base)
@@ -28,7 +28,7 @@ class Substitution:
         return known
 
     def call(self, call: Op) -> Op:
-        """The call with its values."""
+        """Returns the call with its values replaced."""
         changed: dict[str, Any] = {}
         for operand in signature(type(call)):
             item = getattr(call, operand.name)

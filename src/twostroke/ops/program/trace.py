@@ -1,4 +1,4 @@
-"""Tracer: runs a model's program once over symbols and keeps what it did.
+"""Tracer: runs a model file once over symbols and keeps the calls that it made.
 
     trace = Tracer()
     with trace.layer("model.layers.0."):
@@ -6,8 +6,8 @@
         y = linear(h, trace.matrix("o", {"self_attn.o_proj": 64}, 64))
     program = trace.program(logits)
 
-A weight is named where it is used. Asking twice for the same tensors gives the same object, so a tied head is the
-embedding.
+A weight is named where it is used. Asking twice for the same tensors returns the same object, so a tied head is the
+embedding's weight.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ StoredChoice = Callable[[tuple[Tensor, ...]], WeightFormat | None]
 
 
 def nothing_stored(parts: tuple[Tensor, ...]) -> WeightFormat | None:
-    """The choice where nothing is known of the checkpoint: None for every matrix."""
+    """Returns None for every matrix: the choice where nothing is known of the checkpoint."""
     return None
 
 
@@ -53,14 +53,15 @@ NO_ORDERS: Mapping[str, HeadRows] = {}
 
 
 class Tracer:
-    """Inputs of the step are attributes; matrices, vectors and caches are asked for; ops record themselves."""
+    """Keeps the calls of a model. Inputs of the step are attributes; matrices, vectors and caches are made by methods;
+    ops record themselves."""
 
     token_ids, positions, slots, state_slots, logit_rows = TOKEN_IDS, POSITIONS, SLOTS, STATE_SLOTS, LOGIT_ROWS
     token_types, sequences = TOKEN_TYPES, SEQUENCES
 
     def __init__(self, stored: StoredChoice = nothing_stored, apart: bool = False) -> None:
-        """stored: for the tensors of a matrix the format that keeps them. apart: whether experts that plain
-        checkpoints hold in stacks are asked for one by one."""
+        """stored: returns for the tensors of a matrix the format that keeps them, or None. apart: whether experts that
+        plain checkpoints hold in stacks are asked for one by one."""
         self._stored = stored
         self.apart = apart
         self.stacks: list[ExpertStack] = []
@@ -75,7 +76,7 @@ class Tracer:
 
     @contextlib.contextmanager
     def layer(self, prefix: str) -> Iterator[None]:
-        """Names of tensors inside begin with `prefix`. Layers may be nested."""
+        """Puts `prefix` before the names of the tensors that are asked for inside. Layers may be nested."""
         outer, self._prefix = self._prefix, self._prefix + prefix
         try:
             yield
@@ -83,11 +84,11 @@ class Tracer:
             self._prefix = outer
 
     def rows(self, count: Size, *shape: int) -> Value:
-        """A new value for the result of an op."""
+        """Makes a new value for the result of an op."""
         return Value(self, count, shape)
 
     def given(self, *shape: int) -> Value:
-        """A value for each token of the step that is filled before the step."""
+        """Makes a value with a row for each token of the step. It is filled before the step."""
         value = self.rows(Size.TOKENS, *shape)
         self._given.append(value)
         return value
@@ -102,10 +103,11 @@ class Tracer:
         transposed: bool = False,
         orders: Mapping[str, HeadRows] = NO_ORDERS,
     ) -> Weight:
-        """The matrix of these tensors' rows, in order. outputs: name without ".weight" -> rows.
+        """Returns the matrix that has the rows of these tensors, in order. outputs: for each tensor's name, without
+        ".weight", its number of rows.
 
-        transposed: the tensors are stored as (columns, rows). orders: for the tensors whose rows are read in another
-        order, this order.
+        transposed: whether the tensors are stored as (columns, rows). orders: for each tensor whose rows are read in
+        another order, this order.
         """
         parts = tuple(
             Tensor(
@@ -131,8 +133,8 @@ class Tracer:
         *,
         bias: bool = False,
     ) -> Weight:
-        """The matrix of rows of one tensor (stored_rows, columns): those of each order, one after the other. An order
-        that is None: all rows as they are stored."""
+        """Returns the matrix of rows of one tensor (stored_rows, columns): the rows of each order, one order after the
+        other. An order that is None means all rows as they are stored."""
         shape, full = (stored_rows, columns), f"{self._prefix}{name}"
         parts = tuple(Tensor(f"{full}.weight", shape, order=order) for order in orders)
         biases = tuple(Tensor(f"{full}.bias", shape[:1], order=order) for order in orders)
@@ -147,7 +149,7 @@ class Tracer:
         bias: tuple[Tensor, ...] = (),
         experts: int = 0,
     ) -> Weight:
-        """A matrix, or a bank of `experts` matrices, of tensors with full names (`name` gives them)."""
+        """Returns a matrix, or a bank of `experts` matrices, made of tensors with full names (`name` makes them)."""
         found = self._weights.get(parts)
         if found is None:
             key = f"{parts[0].name.removesuffix('.weight')}:{role}"
@@ -158,17 +160,19 @@ class Tracer:
         return found
 
     def name(self, name: str) -> str:
-        """The full name of a tensor in this layer."""
+        """Returns the full name of a tensor in this layer."""
         return self._prefix + name
 
     def vector(
         self, name: str, length: int, *, plus: float = 0.0, suffix: str = ".weight", order: HeadRows | None = None
     ) -> Vector:
-        """A float32 vector. plus: added to each number when it is loaded. order: the order of rows, see `matrix`."""
+        """Returns a float32 vector. plus: a number that is added to each number when the vector is loaded. order: the
+        order of rows, see `matrix`."""
         return self.vector_of((Tensor(f"{self._prefix}{name}{suffix}", (length,), order=order),), length, plus=plus)
 
     def constant(self, name: str, numbers: tuple[float, ...]) -> Vector:
-        """A float32 vector that follows from the config. `name` is its name in our files: one for these numbers."""
+        """Returns a float32 vector that follows from the config. name: the vector's name in the project's files; one
+        vector for each tuple of numbers."""
         key = ((), *numbers)
         if key not in self._vectors:
             self._vectors[key] = Vector(f"{name}:constant{len(self._vectors)}", len(numbers), (), numbers=numbers)
@@ -183,10 +187,8 @@ class Tracer:
         form: VectorForm = VectorForm.STORED,
         numbers: tuple[float, ...] = (),
     ) -> Vector:
-        """A vector of tensors with full names, flattened, one after the other, or what `form` makes of them.
-
-        numbers: the further numbers that the form needs.
-        """
+        """Returns a vector of tensors with full names. The tensors are flattened, one after the other, or combined by
+        `form`. numbers: the further numbers that the form needs."""
         key = (parts, plus, form, numbers)
         found = self._vectors.get(key)
         if found is None:
@@ -197,19 +199,20 @@ class Tracer:
         return found
 
     def cache(self, kind: CacheKind) -> Cache:
-        """What the next layer keeps between steps."""
+        """Makes the cache that the next layer keeps between steps."""
         cache = Cache(len(self._caches), kind)
         self._caches.append(cache)
         return cache
 
     def state(self, elements: int) -> StateCache:
-        """A state of this many numbers, which the next layer keeps of each sequence. A new sequence's are zeros."""
+        """Makes a state of `elements` numbers, which the next layer keeps for each sequence. The numbers of a new
+        sequence are zeros."""
         state = StateCache(len(self._caches), StateSlots(elements))
         self._caches.append(state)
         return state
 
     def record(self, call: Op) -> Op:
-        """Keep one call. Raises ValueError where shapes do not fit the op's."""
+        """Keeps one call. Raises ValueError where shapes do not fit the op's."""
         wrong = mismatch(type(call), _shapes(call))
         if wrong is not None:
             raise ValueError(f"{call.NAME}: {wrong[0]} must be {wrong[1]}, it is {_shapes(call)[wrong[0]]}")
@@ -217,7 +220,7 @@ class Tracer:
         return call
 
     def program(self, logits: Value, kept: tuple[Value, ...] = ()) -> Program:
-        """The program. Raises ValueError where a weight or a cache was asked for and never used."""
+        """Returns the program. Raises ValueError where a weight, a vector or a cache was asked for and never used."""
         program = Program.of(tuple(self._calls), logits, tuple(self._given), kept)
         used = {id(item) for item in (*program.weights, *program.vectors, *program.caches)}
         for item in (*self._weights.values(), *self._vectors.values(), *self._caches):
@@ -227,7 +230,7 @@ class Tracer:
 
 
 def _shapes(call: Op) -> dict[str, tuple[object, ...]]:
-    """The shape of each operand that has one, by the operand's name."""
+    """Returns the shape of each operand that has one, by the operand's name."""
     found: dict[str, tuple[object, ...]] = {}
     for operand in signature(type(call)):
         item = getattr(call, operand.name)

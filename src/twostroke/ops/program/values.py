@@ -1,4 +1,4 @@
-"""What calls read and write: values, weights, vectors, rope tables, caches, inputs.
+"""The things that calls read and write: values, weights, vectors, rope tables, caches, inputs.
 
 A value is the float32 result of one call: a row for each token of the step (or for each row that needs logits), each
 row of a fixed shape. It may be a view: some columns of another value's rows, or that value after an op changed it in
@@ -19,7 +19,7 @@ from twostroke.types.spec.rope import RopeSpec
 
 
 class Size(enum.Enum):
-    """The sizes that a step decides. All other sizes are numbers."""
+    """The numbers of rows that a step decides. All other sizes are numbers."""
 
     TOKENS = "T"
     SEQUENCES = "S"
@@ -27,25 +27,25 @@ class Size(enum.Enum):
 
 
 class Recorder(Protocol):
-    """The part of a trace that its values need: ops on them record themselves there."""
+    """The part of a trace that its values need. Ops on the values record themselves in it."""
 
     def record(self, call: Any) -> Any:
-        """Keep one call, an `Op`."""
+        """Keeps one call, an `Op`."""
 
     def rows(self, count: Size, *shape: int) -> Value:
-        """A new value for the result of an op."""
+        """Makes a new value for the result of an op."""
 
     def state(self, elements: int) -> StateCache:
-        """A state of this many numbers for each sequence."""
+        """Makes a state of `elements` numbers for each sequence."""
 
 
 class Value(Struct, frozen=True, eq=False):
-    """float32 rows. `rows`: how many (TOKENS or LOGIT_ROWS). `shape`: the shape of one row, (columns,) or (heads,
-    head_dim).
+    """float32 rows. rows: which number of rows it has (TOKENS or LOGIT_ROWS). shape: the shape of one row, (columns,)
+    or (heads, head_dim).
 
     base: the value whose memory this one lies in, from element `first` of each row on; None for memory of its own.
-    changed: an op wrote this one over its base; the base must not be read afterwards. parts: the neighbours that were
-    joined to this view.
+    changed: whether an op wrote this value over its base; the base must not be read afterwards. parts: the neighbours
+    that were joined to this view.
     """
 
     trace: Recorder
@@ -58,12 +58,13 @@ class Value(Struct, frozen=True, eq=False):
 
     @property
     def width(self) -> int:
-        """Elements of one row."""
+        """The number of elements of one row."""
         return math.prod(self.shape)
 
     @property
     def root(self) -> Value:
-        """The value that owns the memory. The residual of a model is written twice a layer: a long way."""
+        """The value that owns the memory. It may be many steps away, because each layer writes the residual of a model
+        twice."""
         found = self
         while found.base is not None:
             found = found.base
@@ -71,7 +72,7 @@ class Value(Struct, frozen=True, eq=False):
 
     @property
     def offset(self) -> int:
-        """Elements of the root's row before the first element of this one."""
+        """The number of elements in the root's row before this value's first element."""
         found, elements = self, self.first
         while found.base is not None:
             found = found.base
@@ -79,39 +80,43 @@ class Value(Struct, frozen=True, eq=False):
         return elements
 
     def fresh(self, *shape: int) -> Value:
-        """A new value with as many rows; of this shape, or of the given one."""
+        """Makes a new value with the same number of rows, and with the given shape or the same shape."""
         return Value(self.trace, self.rows, shape or self.shape)
 
     def written(self) -> Value:
-        """This value after an op has changed it in place."""
+        """Returns this value after an op has changed it in place."""
         return Value(self.trace, self.rows, self.shape, self, 0, True)
 
     def columns(self, first: int, count: int) -> Value:
-        """Elements [first, first + count) of each row."""
+        """Returns elements [first, first + count) of each row, as a view. Raises ValueError for elements outside the
+        row."""
         if first < 0 or count < 1 or first + count > self.width:
             raise ValueError(f"columns [{first}, {first + count}) of rows of {self.width} elements")
         return Value(self.trace, self.rows, (count,), self, first)
 
     def split(self, *widths: int) -> tuple[Value, ...]:
-        """Views of these widths, one after the other; together all columns."""
+        """Returns views of these widths, one after the other. Together they have all columns. Raises ValueError for
+        other sums of widths."""
         if sum(widths) != self.width:
             raise ValueError(f"parts of {widths} elements do not make rows of {self.width}")
         firsts = [sum(widths[:index]) for index in range(len(widths))]
         return tuple(self.columns(first, width) for first, width in zip(firsts, widths, strict=True))
 
     def heads(self, count: int) -> Value:
-        """This value's elements as (count, width / count)."""
+        """Returns this value's elements shaped as (count, width / count). Raises ValueError where `count` does not
+        divide the width."""
         if count < 1 or self.width % count:
             raise ValueError(f"rows of {self.width} elements are not {count} heads")
         return Value(self.trace, self.rows, (count, self.width // count), self)
 
     def flat(self) -> Value:
-        """This value's elements as (width,)."""
+        """Returns this value's elements shaped as (width,)."""
         return self if len(self.shape) == 1 else Value(self.trace, self.rows, (self.width,), self)
 
 
 def join(*neighbours: Value) -> Value:
-    """Views that lie one after the other in the rows of one value, as one view of all their heads or columns."""
+    """Returns one view of all heads or columns of the neighbours, which lie one after the other in the rows of one
+    value. Raises ValueError for other values."""
     first = neighbours[0]
     end = first.offset
     for value in neighbours:
@@ -123,11 +128,11 @@ def join(*neighbours: Value) -> Value:
 
 
 class HeadRows(Struct, frozen=True):
-    """Which rows of a tensor are meant, and in which order: for each of `heads` heads, `count` rows from
-    first + head * step on.
+    """Some rows of a tensor in a given order: for each of `heads` heads, `count` rows from first + head * step on.
 
-    pairs: rotary pairs of a head that lie side by side in the tensor, rows 2i and 2i + 1. They are read as rows i and
-    i + pairs, which are the pairs of ops/attention/rope.py: the products of queries and keys stay the same.
+    pairs: how many rotary pairs of a head are stored as neighbours in the tensor, in rows 2i and 2i + 1. They are read
+    as rows i and i + pairs, which are the pairs of ops/attention/rope.py. The products of queries and keys stay the
+    same.
     """
 
     heads: int
@@ -138,7 +143,7 @@ class HeadRows(Struct, frozen=True):
 
     @property
     def index(self) -> tuple[int, ...]:
-        """The rows, in order."""
+        """The numbers of the rows, in order."""
         turned = 2 * self.pairs
         order = (*range(0, turned, 2), *range(1, turned, 2), *range(turned, self.count))
         return tuple(self.first + head * self.step + row for head in range(self.heads) for row in order)
@@ -146,15 +151,14 @@ class HeadRows(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor of a checkpoint. transposed: it is stored as (columns, rows) of the matrix that it is a part of. A
-    transposed vector is read so that its first axis changes fastest.
+    """A tensor of a checkpoint. transposed: whether it is stored as (columns, rows) of the matrix that it is a part of.
+    A transposed vector is read so that its first axis changes fastest.
 
-    order: which rows are meant and in which order, where they do not lie side by side; None for all as stored. rows:
-    (first, end): the rows from first to end - 1 of these; None for all. columns: (first, end): for a transposed tensor,
-    the stored rows from first to end - 1, which are columns of the matrix; None for all. `shape` is the whole tensor's.
-
-    matrix: the index of the one that is meant in a stack (M, rows, columns) of matrices or (M, length) of vectors. The
-    other fields describe that one.
+    order: which rows are read, and in which order, where they are not consecutive; None for all as stored. rows:
+    (first, end): the rows from first to end - 1 of the ordered rows; None for all. columns: (first, end): for a
+    transposed tensor, the stored rows from first to end - 1, which are columns of the matrix; None for all. shape: the
+    shape of the whole tensor. matrix: in a stack (M, rows, columns) of matrices or (M, length) of vectors, the index of
+    the matrix or vector that is read. The other fields describe that matrix or vector.
     """
 
     name: str
@@ -167,7 +171,7 @@ class Tensor:
 
     @property
     def length(self) -> int:
-        """Rows that it contributes to a matrix, or elements to a vector."""
+        """The number of rows that it contributes to a matrix, or of elements to a vector."""
         if self.rows is not None:
             return self.rows[1] - self.rows[0]
         if self.order is not None:
@@ -180,10 +184,12 @@ class Tensor:
 class Weight:
     """A packed matrix W of (rows, columns) for x @ W.T + bias: rows of several tensors, one after the other.
 
-    key: its name in our files. role: formats are chosen by it. experts: how many such matrices lie in one bank, one
-    after the other; `parts` then holds the parts of all of them in order, and `rows` are those of one.
-    stored: the format that keeps what the checkpoint holds, where it is known. order: which column of the tensors each
-    of its columns is, where they are kept in another order; its inputs are taken in the same one.
+    key: the weight's name in the project's files. role: the use of the matrix, by which its format is chosen. experts:
+    how many such matrices lie in one bank, one after the other. `parts` then holds the parts of all matrices in order,
+    and `rows` is the number of rows of one matrix.
+
+    stored: the format that keeps the checkpoint's numbers, where it is known. order: for each column, which column of
+    the tensors it is, where the columns are kept in another order; the inputs are taken in the same order.
     """
 
     key: str
@@ -198,29 +204,29 @@ class Weight:
 
     @property
     def matrices(self) -> int:
-        """How many matrices it is: those of the bank, or one."""
+        """The number of matrices: those of the bank, or one."""
         return max(1, self.experts)
 
     @property
     def all_rows(self) -> int:
-        """Rows of the bank, or of the one matrix."""
+        """The number of rows of the whole bank, or of the one matrix."""
         return self.rows * self.matrices
 
     @property
     def elements(self) -> int:
-        """Numbers of the matrix, bias left out."""
+        """The number of numbers in all matrices, without the bias."""
         return self.all_rows * self.columns
 
 
 class VectorForm(enum.Enum):
-    """What is made of the tensors of a vector when it is loaded.
+    """How the numbers of a vector are made from its tensors when it is loaded.
 
-    STORED: their numbers. NEGATED_EXP: they are logarithms, read as -exp(x) (Mamba's A). REST: they are read as
-    1 - x (shares of RWKV-4). DIFFERENCE: four tensors a, b, c, d of equal length make the one number exp(c . d) - exp(a
-    . b): the negated factor of the second softmax in differential attention (Ye et al. 2024). PRODUCT: a table (B, K),
-    a matrix (N, K) and its bias (N,) make the numbers (N, B) of matrix @ table.T + bias. With five tensors, the second
-    and third are weight and bias of a layer norm of the table's rows, and `numbers` holds its epsilon. INVERSE_LENGTHS:
-    a matrix (N, K) makes one over the length of each row.
+    STORED: the tensors' numbers as they are. NEGATED_EXP: the numbers are logarithms x, read as -exp(x) (Mamba's A).
+    REST: the numbers x are read as 1 - x (shares of RWKV-4). DIFFERENCE: four tensors a, b, c, d of equal length make
+    the one number exp(c . d) - exp(a . b): the negated factor of the second softmax in differential attention (Ye et
+    al. 2024). PRODUCT: a table (B, K), a matrix (N, K) and its bias (N,) make the numbers (N, B) of matrix @ table.T +
+    bias. With five tensors, the second and third are weight and bias of a layer norm of the table's rows, and `numbers`
+    holds its epsilon. INVERSE_LENGTHS: a matrix (N, K) makes one over the length of each row.
     """
 
     STORED = enum.auto()
@@ -232,17 +238,16 @@ class VectorForm(enum.Enum):
 
     @property
     def is_made(self) -> bool:
-        """Whether its numbers are not the checkpoint's: tensors that other parts of a program may read too."""
+        """Whether the vector's numbers are computed from tensors that other parts of a program may read too."""
         return self in (VectorForm.PRODUCT, VectorForm.INVERSE_LENGTHS)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Vector:
-    """`length` float32 numbers: a norm, sinks, taps. plus: added to each when it is loaded (Gemma's norms store w - 1).
-
-    numbers: the numbers themselves, where they follow from the config and no tensor holds them; there are no parts
-    then. Or what `form` needs next to its tensors.
-    """
+    """A vector of `length` float32 numbers, such as a norm, sinks or taps. plus: a number that is added to each of them
+    when they are loaded (Gemma's norms store w - 1). numbers: the numbers themselves, where they follow from the config
+    and no tensor holds them; there are no parts then. Otherwise the numbers that `form` needs in addition to its
+    tensors."""
 
     key: str
     length: int
@@ -253,14 +258,14 @@ class Vector:
 
     @property
     def parameters(self) -> int:
-        """Numbers of the checkpoint that it is made of."""
+        """How many numbers of the checkpoint it is made from."""
         return sum(part.length for part in self.parts) if self.form is VectorForm.DIFFERENCE else self.length
 
 
 class RowTurns(Struct, frozen=True):
-    """How several places of a row turn the pairs of its heads, for example time, height and width.
+    """How several places of a row rotate the pairs of its heads. The places are, for example, time, height and width.
 
-    axes: for each pair, which of a row's places turns it. pairs: for each pair, the pair of the usual table whose
+    axes: for each pair, which of a row's places rotates it. pairs: for each pair, the pair of the usual table whose
     frequency it has.
     """
 
@@ -269,11 +274,11 @@ class RowTurns(Struct, frozen=True):
 
 
 class Rope(Struct, frozen=True):
-    """A table of rotations; equal ones are one table.
+    """A table of rotations. Equal tables are stored once.
 
-    rates: logarithms of what each pair's frequency is multiplied by, (rotary_dim / 2,), where they are learned.
-    turns: where rows have several places. The table then has a row for each row of the step, in the order of
-    ROW_NUMBERS, and is written before each step.
+    rates: the logarithm of the factor of each pair's frequency, (rotary_dim / 2,), where the factors are learned.
+    turns: the places that rotate each pair, where rows have several places. The table then has a row for each row of
+    the step, in the order of ROW_NUMBERS, and is written before each step.
     """
 
     spec: RopeSpec
@@ -287,11 +292,11 @@ ALL_AHEAD = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class PagedKV:
-    """K and V of every position, in pages. window: positions that a query sees, itself included; 0 means all.
+    """K and V of every position, in pages. window: how many positions a query sees, its own included; 0 means all.
 
-    v_dim: the head size of V where it is not that of K, head_dim; 0 where it is.
-    chunked: a query sees from the last multiple of `window` on, so at most that many.
-    ahead: positions after its own that a query sees as well; 0 for causal attention.
+    v_dim: the head size of V where it is not that of K, head_dim; 0 where it is. chunked: whether a query sees
+    positions only from the last multiple of `window` on, so at most `window` of them. ahead: how many positions after
+    its own a query sees as well; 0 for causal attention.
     """
 
     kv_heads: int
@@ -303,24 +308,24 @@ class PagedKV:
 
     @property
     def value_dim(self) -> int:
-        """Elements of one head of V."""
+        """The number of elements of one head of V."""
         return self.v_dim or self.head_dim
 
     def token_bytes(self, kv_kind: KVKind) -> int:
-        """Bytes of one position."""
+        """Returns the bytes of one position."""
         return self.kv_heads * kv_kind.token_bytes(self.head_dim, self.value_dim)
 
 
 @dataclass(frozen=True, slots=True)
 class LatentKV(PagedKV):
-    """One latent vector of every position, in pages, with the turned part of its key after it (DeepSeek-AI 2024).
+    """One latent vector of every position, in pages, followed by the rotated part of its key (DeepSeek-AI 2024).
 
-    All query heads read it: the whole, head_dim elements, as key, and its first v_dim elements, the latent, as value.
-    kv_heads is 1.
+    All query heads read the same vector. The whole vector, head_dim elements, is the key, and its first v_dim elements,
+    the latent, are the value. kv_heads is 1.
     """
 
     def token_bytes(self, kv_kind: KVKind) -> int:
-        """Bytes of one position: nothing is stored twice."""
+        """Returns the bytes of one position. Nothing is stored twice."""
         return kv_kind.latent_bytes(self.head_dim)
 
 
@@ -335,7 +340,7 @@ CacheKind = PagedKV | StateSlots
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cache:
-    """What one layer keeps between steps. index: its place among the program's caches."""
+    """The memory that one layer keeps between steps. index: its place among the program's caches."""
 
     index: int
     kind: CacheKind
@@ -349,7 +354,7 @@ class StateCache(Cache):
 
     @property
     def elements(self) -> int:
-        """float32 numbers of one sequence."""
+        """The number of float32 numbers of one sequence."""
         return self.kind.elements
 
 
@@ -362,7 +367,7 @@ class Indices(Struct, frozen=True):
 
 
 class Sequences(Struct, frozen=True):
-    """The input that says which rows belong to which sequence, and where its pages are."""
+    """The input that tells which rows belong to which sequence, and where the sequence's pages are."""
 
 
 TOKEN_IDS = Indices("token_ids", Size.TOKENS)

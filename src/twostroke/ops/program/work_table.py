@@ -1,4 +1,4 @@
-"""The WorkTable of a program: the sum of what its calls cost."""
+"""The WorkTable of a program: the sum of the costs of its calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from twostroke.types.spec.formats import WeightKind
 
 
 def work_table(model: Model, formats: StoredFormats) -> WorkTable:
-    """Sum up the calls of a model's program in these formats."""
+    """Adds up the costs of the calls of a model's program in these formats."""
     body, head = model.program.body, model.program.head
     adapting = tuple(call for call in (*body, *head) if _has_adapters(call))
     body, head = (tuple(call for call in calls if not _has_adapters(call)) for calls in (body, head))
@@ -65,7 +65,7 @@ def _sum(calls: Iterable[Op], part: OpPart, formats: StoredFormats) -> OpCost:
 
 
 def _seeing(calls: Iterable[Op], formats: StoredFormats) -> Iterator[tuple[Op, OpCost]]:
-    """The calls that read cached positions, with their costs."""
+    """Yields the calls that read cached positions, with their costs."""
     for call in _of(calls, OpPart.ATTENTION):
         cost = call.cost(formats)
         if cost.per_pair != Work() or cost.per_position != Work():
@@ -73,7 +73,7 @@ def _seeing(calls: Iterable[Op], formats: StoredFormats) -> Iterator[tuple[Op, O
 
 
 def _seen(calls: Iterable[Op], formats: StoredFormats) -> tuple[SeenLayers, ...]:
-    """The cost of the layers with each window, in the order in which windows come up."""
+    """Returns the cost of the layers with each window. Windows are in the order in which the calls use them."""
     found: dict[int, OpCost] = {}
     for call, cost in _seeing(calls, formats):
         kinds = [item.kind for item in call.operands() if isinstance(item, Cache)]

@@ -1,1 +1,1 @@
-"""Rounding: how numbers become packed weights, and which formats this engine offers."""
+"""Rounding: makes packed weights from numbers, and holds the formats that this engine offers."""

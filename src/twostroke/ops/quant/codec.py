@@ -1,4 +1,4 @@
-"""float32 matrices to packed weights: the definition that native `ts_pack` repeats bit for bit.
+"""Rounds float32 matrices to packed weights. This is the definition that native `ts_pack` repeats bit for bit.
 
 All arithmetic is float32, without fused operations, in the order written here. Per row and group of `group` columns,
 with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0):
@@ -16,10 +16,10 @@ with amax the largest |w| (a group with amax < 2^-100 becomes zeros with scale 0
 
     SUPER6 quant/super6.py has its rules.
 
-Formats whose columns are rotated round what ops/rotation.py makes of the matrix.
+In formats with rotated columns, the matrix is rotated by ops/rotation.py before it is rounded.
 
 Adapters' int8 has a scale for each column of the whole matrix in place of each row's groups; `ts_pack` does not make
-it.
+this format.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ from twostroke.ops.stored_layout import pack_stored
 from twostroke.types.spec.formats import STEP_COLUMNS, SUBGROUP_COLUMNS, WeightFormat, WeightKind
 
 ALIGNMENT_BYTES = 64
-"""Packed data starts at a multiple of this: one cache line, one AVX-512 register."""
+"""The alignment of packed data, in bytes: one cache line, one AVX-512 register."""
 
 INT4_DIVISORS: tuple[float, ...] = (7.0, 7.5, 8.0, 8.5)
-"""Where the scale search puts a group's extreme value, in units of q; beyond 8 it is clipped for the others' sake."""
+"""The absolute values of q to which the scale search puts a group's extreme value. With 8.5 the extreme itself is
+clipped, which gives the other values a finer step."""
 
 LARGEST_MULTIPLIER = np.float32(15)
 
@@ -56,9 +57,9 @@ _LIMIT = np.float32(2.0**60)  # squared errors of a group stay finite below it
 
 
 def pack_weight(values: F32Array, weight_format: WeightFormat, bias: F32Array | None = None) -> PackedWeight:
-    """Round a (rows, columns) float32 matrix to `weight_format` and pack it; bias (rows,) float32 is kept as it is.
+    """Rounds a (rows, columns) float32 matrix to `weight_format` and packs it. bias: (rows,) float32, kept as it is.
 
-    Raises ValueError for an empty matrix and for values that are NaN, infinite or of magnitude 2^60 and more.
+    Raises ValueError for an empty matrix, and for values that are NaN, infinite or of magnitude 2^60 and more.
     """
     values = np.ascontiguousarray(values, dtype=np.float32)
     if values.ndim != 2 or values.size == 0:
@@ -84,7 +85,7 @@ def pack_weight(values: F32Array, weight_format: WeightFormat, bias: F32Array | 
 
 
 def quantize_int8(values: F32Array, group: int) -> tuple[NDArray[np.int8], U16Array]:
-    """(rows, columns) float32 -> q (rows, padded columns) int8 and scales (rows, groups) bf16 bits."""
+    """Rounds (rows, columns) float32 to q (rows, padded columns) int8 and scales (rows, groups) bf16 bits."""
     groups = _grouped(values, group)
     amax = np.max(np.abs(groups), axis=-1)
     usable = amax >= _ZERO_BELOW
@@ -94,15 +95,15 @@ def quantize_int8(values: F32Array, group: int) -> tuple[NDArray[np.int8], U16Ar
 
 
 def quantize_columns(values: F32Array) -> tuple[NDArray[np.int8], U16Array]:
-    """(rows, columns) float32, finite -> q (rows, columns) int8 and scales (columns,) bf16 bits."""
+    """Rounds (rows, columns) float32, all finite, to q (rows, columns) int8 and scales (columns,) bf16 bits."""
     amax = np.max(np.abs(values), axis=0)
     bits = _round_up_to_bf16(np.where(amax >= _ZERO_BELOW, amax / np.float32(127), np.float32(0)))
     return _round(values, bf16_to_f32(bits), -127, 127).astype(np.int8), bits
 
 
 def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U8Array, U16Array]:
-    """(rows, columns) float32 -> q (rows, padded columns) int8 in [-8, 7], multipliers (rows, padded columns / 16) in
-    [0, 15], scales (rows, groups) bf16 bits."""
+    """Rounds (rows, columns) float32 to q (rows, padded columns) int8 in [-8, 7], multipliers (rows, padded columns /
+    16) in [0, 15], and scales (rows, groups) bf16 bits."""
     groups = _grouped(values, group)
     low, high = np.min(groups, axis=-1), np.max(groups, axis=-1)
     extreme: F32Array = np.where(-low >= high, low, high)
@@ -127,7 +128,8 @@ def quantize_int4(values: F32Array, group: int) -> tuple[NDArray[np.int8], U8Arr
 
 
 def _multipliers(parts: F32Array, scales: F32Array, divisor: np.float32) -> tuple[F32Array, F32Array]:
-    """parts (rows, groups, n, 16), scales (rows, groups) -> multipliers (rows, groups, n), errors (rows, groups)."""
+    """Returns the best multipliers (rows, groups, n) and their errors (rows, groups). parts: (rows, groups, n, 16).
+    scales: (rows, groups)."""
     amax = np.max(np.abs(parts), axis=-1)
     nearest = np.rint(amax * _inverse(np.abs(scales))[..., None] / divisor)
     best = np.zeros_like(amax)
@@ -156,7 +158,7 @@ def _refuse_unusable(values: F32Array) -> None:
 
 
 def _grouped(values: F32Array, group: int) -> F32Array:
-    """(rows, columns) -> (rows, groups, group), columns padded with zeros."""
+    """Returns (rows, columns) as (rows, groups, group), with columns padded with zeros."""
     rows, columns = values.shape
     full = np.zeros((rows, -(-columns // group) * group), np.float32)
     full[:, :columns] = values
@@ -164,13 +166,13 @@ def _grouped(values: F32Array, group: int) -> F32Array:
 
 
 def _flat(groups: F32Array, values: F32Array) -> F32Array:
-    """(rows, groups, ...) -> (rows, columns of `values` padded to whole steps)."""
+    """Returns (rows, groups, ...) as (rows, columns), where the columns of `values` are padded to whole steps."""
     rows, columns = values.shape
     return groups.reshape(rows, -1)[:, : -(-columns // STEP_COLUMNS) * STEP_COLUMNS]
 
 
 def _round_up_to_bf16(values: F32Array) -> U16Array:
-    """The smallest bf16 that is not below each value >= 0."""
+    """Returns the smallest bf16 that is not below each value. All values are at least 0."""
     return ((values.view(np.uint32) + np.uint32(0xFFFF)) >> np.uint32(16)).astype(np.uint16)
 
 
@@ -179,7 +181,8 @@ def _inverse(scales: F32Array) -> F32Array:
 
 
 def _round(groups: F32Array, scales: F32Array, low: int, high: int) -> F32Array:
-    """scales broadcast against groups."""
+    """Returns each group divided by its scale, rounded to whole numbers from `low` to `high`. scales: broadcast against
+    groups."""
     q: F32Array = np.clip(np.rint(groups * _inverse(scales)), np.float32(low), np.float32(high))
     return q
 
@@ -196,7 +199,7 @@ def _squared_error(groups: F32Array, scales: F32Array) -> F32Array:
 
 
 def _aligned(data: U8Array) -> U8Array:
-    """A copy of the bytes at an address that is a multiple of ALIGNMENT_BYTES."""
+    """Returns a copy of the bytes at an address that is a multiple of ALIGNMENT_BYTES."""
     room = np.empty(data.size + ALIGNMENT_BYTES, np.uint8)
     start = -room.ctypes.data % ALIGNMENT_BYTES
     aligned = room[start : start + data.size]

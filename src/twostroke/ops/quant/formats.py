@@ -1,10 +1,12 @@
-"""The weight formats on offer, by name, with the group sizes that the measurements chose.
+"""The weight formats on offer, by name, with the group sizes that were chosen by measurement.
 
-int8 has groups of 256 and not of 128: the output error of a Gaussian
-matrix is 0.98% in place of 0.91%, and matrix tiles wait half as often for a group to be folded into the float32 sums.
-int4 has a 4-bit multiplier for each 16 columns next to the group's scale. These 4.31 bits a weight err less than 4.5
-bits with a bf16 scale for each 32 columns did: 7.8% against 8.1%, and 11.1% against 13.9% with outlier columns. q times
-multiplier is a whole int8 number, so that every kernel, unpacking or not, makes the same integers.
+int8 has groups of 256 columns, not of 128. The output error of a Gaussian matrix is 0.98% in place of 0.91%, and matrix
+tiles wait half as often for a group to be added to the float32 sums.
+
+int4 has a 4-bit multiplier for each 16 columns in addition to the group's scale, together 4.31 bits a weight. The error
+is smaller than that of 4.5 bits with a bf16 scale for each 32 columns: 7.8% against 8.1%, and 11.1% against 13.9% with
+outlier columns. q times multiplier is a whole int8 number, so all kernels make the same integers, whether they unpack
+the weights or not.
 """
 
 from __future__ import annotations
@@ -17,41 +19,42 @@ from twostroke.ops.rotation import ROTATED_COLUMNS
 from twostroke.types.spec.formats import BF16, COLUMNS8, F32, STORED_GROUP, WeightFormat, WeightKind
 
 INT8 = WeightFormat(WeightKind.INT8, group=256, rotated=ROTATED_COLUMNS)
-"""8.06 bits a weight."""
+"""int8 weights: 8.06 bits a weight."""
 
 INT4 = WeightFormat(WeightKind.INT4, group=256, rotated=ROTATED_COLUMNS)
-"""4.31 bits a weight."""
+"""int4 weights: 4.31 bits a weight."""
 
 INT6 = WeightFormat(WeightKind.SUPER6, group=STORED_GROUP, rotated=ROTATED_COLUMNS)
-"""6.56 bits a weight: codes of 6 bits, a multiplier of 8 bits for 16 columns, a scale for 256. The kernels are those of
-Q6_K in files. Floats are rounded when the model is packed (quant/super6.py)."""
+"""int6 weights: 6.56 bits a weight, that is codes of 6 bits, a multiplier of 8 bits for 16 columns, a scale for 256.
+The kernels are those of Q6_K in files. Floats are rounded when the model is packed (quant/super6.py)."""
 
 FORMATS: dict[str, WeightFormat] = {"f32": F32, "bf16": BF16, "int8": INT8, "int4": INT4, "int6": INT6}
 
 
 class Int4Mixture(Struct, frozen=True):
-    """int4 in which the matrices of some roles have another format."""
+    """int4 weights, in which the matrices of some roles have another format. roles: these roles. wide: their format."""
 
     roles: frozenset[str]
     wide: WeightFormat
 
     def format_of(self, weight: Weight) -> WeightFormat:
-        """The format of one matrix."""
+        """Returns the format of one matrix."""
         return self.wide if weight.role in self.roles else INT4
 
 
 MIXTURES: dict[str, Int4Mixture] = {"int5": Int4Mixture(frozenset({"qkv", "down"}), INT6)}
-"""Between int4 and int6: about 5 bits. The products that make Q, K and V, and those that end a feed forward, lose more
-for each bit than the others (docs/quantization.md). A mixture has no arithmetic of its own."""
+"""The formats that mix int4 and int6, with about 5 bits a weight. The products that make Q, K and V, and those that end
+a feed-forward block, lose more for each bit than the others (docs/quantization.md). A mixture has no arithmetic of its
+own."""
 
 WEIGHT_NAMES: tuple[str, ...] = (*FORMATS, *MIXTURES)
 WHOLE_NAMES: tuple[str, ...] = ("int8", "int6", "int4", *MIXTURES)
-"""Names of weights whose products are sums of whole numbers."""
+"""The names of weight formats whose products are sums of whole numbers."""
 
 
 def weight_format(name: str) -> WeightFormat:
-    """The format called `name`; of a mixture, the one that most of its matrices have. Raises ValueError for other
-    names, with the list."""
+    """Returns the format called `name`. For a mixture it is the format of most of its matrices. Raises ValueError with
+    the list of names for another name."""
     found = INT4 if name in MIXTURES else FORMATS.get(name)
     if found is None:
         raise ValueError(f"no weight format is called {name!r}; there are {', '.join(WEIGHT_NAMES)}")
@@ -59,16 +62,16 @@ def weight_format(name: str) -> WeightFormat:
 
 
 KEPT_BYTES = frozenset({"keys_up", "values_up"})
-"""Roles that are rounded to int8 where fewer bits are asked for: small matrices of single heads that all positions go
-through (DeepSeek's kv_b)."""
+"""Roles that are rounded to int8 where fewer bits are asked for. They are small matrices of single heads that all
+positions are multiplied by (DeepSeek's kv_b)."""
 
 STORED = "stored"
-"""Each matrix in the format that keeps what the checkpoint holds."""
+"""The name for weights of which each matrix is in the format that keeps the checkpoint's numbers."""
 
 KEPT_WIDE = frozenset({"router", "positions", "classes", "pixels", "connector"})
-"""Roles that are never rounded: few rows that decide which experts a token meets; a table of which each token reads one
-row, so that fewer bytes would save no time; the few rows that make scores; the first and the last
-product of an encoder of images."""
+"""Roles that are never rounded. They are the few rows that decide which experts a token uses, and the few rows that
+make scores. Also a table of which each token reads one row, so that fewer bytes would save no time, and the first and
+the last product of an encoder of images."""
 
 
 ADAPTERS = "adapter"
@@ -76,16 +79,16 @@ ADAPTERS = "adapter"
 
 
 def adapter_format(name: str) -> WeightFormat:
-    """The format of adapters' matrices next to a model in the format called `name`: as many bits, 8 at the least.
-
-    Int8 has one scale for each rank of A and of B, so that what it errs is a share of the adapter's own part.
-    """
+    """Returns the format of adapters' matrices for a model in the format called `name`. It has as many bits as the
+    model's, but at least 8. Int8 has one scale for each rank of A and of B, so that its error is a share of the
+    adapter's own part."""
     return {"f32": F32, **dict.fromkeys(WHOLE_NAMES, COLUMNS8)}.get(name, BF16)
 
 
 def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
-    """The format where none is asked for, and why. stored: whether the file holds codes and scales. dtype: that of its
-    matrices. generates: whether the model makes tokens; vectors and scores are compared by their last digits."""
+    """Returns the name of the weight format where none is asked for, and the reason. stored: whether the file holds
+    codes and scales. dtype: the dtype of its matrices. generates: whether the model makes tokens; vectors and scores
+    are compared by their last digits."""
     if stored:
         return STORED, "as the file has them"
     if dtype == "float32":
@@ -96,16 +99,17 @@ def usual_weights(stored: bool, dtype: str, generates: bool) -> tuple[str, str]:
 
 
 WIDE_HEAD = 256
-"""From so many dimensions of a head on, K and V are in bf16 where nothing is asked for. int8 has one scale for a head
-and position: on Gemma 3 270M (256) it adds 15% to the error of int8 weights, on SmolLM2 (64) nothing (ADR 56)."""
+"""The head size, in dimensions, from which K and V are in bf16 where no format is asked for. int8 has one scale for a
+head and position: on Gemma 3 270M (256) it adds 15% to the error of int8 weights, on SmolLM2 (64) nothing (ADR 56)."""
 
 
 def usual_kv_format(weights: str, slow_bytes: bool, head_dim: int) -> str:
-    """The format of K and V where none is asked for. weights: the name of the weights' format. slow_bytes: attention
-    over int8 is slower there than over bf16: over latents, at the level `generic`. head_dim: of the widest head.
+    """Returns the format of K and V where none is asked for. weights: the name of the weights' format. slow_bytes:
+    whether attention over int8 is slower than over bf16, as it is over latents and at the level `generic`. head_dim:
+    the size of the widest head.
 
-    int8 next to rounded weights: CPUs multiply bytes twice as fast as floats, and the loss is far below that of the
-    weights (docs/quantization.md).
+    K and V are int8 for rounded weights, because CPUs multiply bytes twice as fast as floats, and the loss is far below
+    that of the weights (docs/quantization.md).
     """
     if weights in ("f32", "bf16"):
         return weights
@@ -113,7 +117,7 @@ def usual_kv_format(weights: str, slow_bytes: bool, head_dim: int) -> str:
 
 
 def kv_warning(kv_format: str) -> str | None:
-    """What to say where K and V are asked for in this format; None for those whose loss is small."""
+    """Returns the warning for a user who asks for K and V in this format; None for formats whose loss is small."""
     if kv_format != "int4":
         return None
     return (
@@ -124,7 +128,8 @@ def kv_warning(kv_format: str) -> str | None:
 
 
 def format_choice(name: str) -> FormatChoice:
-    """The format of each matrix where the one called `name` is chosen for a model. Raises ValueError like the above."""
+    """Returns the choice of each matrix's format where the format called `name` is chosen for a model. Raises
+    ValueError for another name."""
     if name == STORED:
         return lambda weight: F32 if weight.role in KEPT_WIDE else weight.stored or BF16
     chosen = weight_format(name)

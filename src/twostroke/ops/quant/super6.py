@@ -1,8 +1,9 @@
-"""float32 groups to codes of 6 bits with whole multipliers: the definition that native packing repeats bit for bit.
+"""Rounds float32 groups to codes of 6 bits with whole multipliers. This is the definition that native packing repeats
+bit for bit.
 
 The layout is that of SUPER6 (ops/stored_layout.py). A weight is (scale * m) * q, with q in [-32, 31]. 16 columns share
-a whole m in [-128, 127], and 256 share a float16 scale. All arithmetic is float32, without fused operations,
-sums from left to right:
+a whole m in [-128, 127], and 256 share a float16 scale. All arithmetic is float32, without fused operations, sums from
+left to right:
 
     16 columns   e is their value of largest magnitude, the smallest on a tie, or 0 below 2^-100; y = w * (1 / e).
                  For each t of TRIES, q = round half to even of y * t, clipped; the first t with the largest
@@ -13,7 +14,7 @@ sums from left to right:
                  q = round half to even of w * (1 / (m * scale)), clipped; the first with the smallest squared error
                  wins. m is 0 where step is 0.
 
-So a multiplier is fitted by least squares, and then rounded to where the codes err least.
+So a multiplier is fitted by least squares, and then rounded to the whole number with the smallest error of the codes.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from twostroke.ops.stored_layout import StoredValues
 from twostroke.types.spec.formats import STORED_GROUP, SUBGROUP_COLUMNS
 
 TRIES: tuple[float, ...] = (-32.0, -31.0, -30.0, -29.0, 31.0, 30.0, 29.0, 28.0)
-"""Where the search puts the value of largest magnitude of 16 columns, in units of q: on whole numbers, so that it errs
-least."""
+"""The whole numbers q to which the search puts the value of largest magnitude of 16 columns. On a whole number that
+value has the smallest error."""
 
 LOW, HIGH = np.float32(-32), np.float32(31)
 LARGEST_MULTIPLIER = 128
@@ -36,7 +37,7 @@ _SMALLEST_HALF, _LARGEST_HALF = np.float32(2.0**-24), np.float32(65504)
 
 
 def quantize_super6(values: F32Array) -> StoredValues:
-    """(rows, columns) float32 -> codes, scales and multipliers of (rows, columns up to the end of a group)."""
+    """Rounds (rows, columns) float32 to codes, scales and multipliers of (rows, columns up to the end of a group)."""
     rows, columns = values.shape
     full = np.zeros((rows, -(-columns // STORED_GROUP) * STORED_GROUP), np.float32)
     full[:, :columns] = values
@@ -51,14 +52,14 @@ def quantize_super6(values: F32Array) -> StoredValues:
 
 
 def _extreme(values: F32Array) -> F32Array:
-    """The value of largest magnitude along the last axis, the smallest on a tie."""
+    """Returns the value of largest magnitude along the last axis, the smallest value on a tie."""
     low, high = values.min(axis=-1), values.max(axis=-1)
     found: F32Array = np.where(-low >= high, low, high)
     return found
 
 
 def _fitted(parts: F32Array) -> F32Array:
-    """(..., 16) -> (...) the step that each 16 columns would like."""
+    """Returns for each 16 columns the step that fits them best. parts: (..., 16). The result is (...)."""
     extreme = _extreme(parts)
     extreme = np.where(np.abs(extreme) >= _ZERO_BELOW, extreme, np.float32(0))
     shares = parts * _inverse(extreme)[..., None]
@@ -78,7 +79,8 @@ def _fitted(parts: F32Array) -> F32Array:
 
 
 def _half(values: F32Array) -> F32Array:
-    """The nearest float16 whose magnitude is not smaller; of values beyond all of them the largest."""
+    """Returns the nearest float16 whose magnitude is not smaller. Values that are too large become the largest float16.
+    """
     magnitudes = np.clip(np.abs(values), _SMALLEST_HALF, _LARGEST_HALF)
     halves = magnitudes.astype(np.float16)
     bits = halves.view(np.uint16) + (halves.astype(np.float32) < magnitudes)
@@ -87,7 +89,8 @@ def _half(values: F32Array) -> F32Array:
 
 
 def _multipliers(parts: F32Array, steps: F32Array, scales: F32Array) -> F32Array:
-    """parts (rows, groups, n, 16), steps (rows, groups, n), scales (rows, groups) -> (rows, groups, n)."""
+    """Returns the multipliers (rows, groups, n). parts: (rows, groups, n, 16). steps: (rows, groups, n). scales: (rows,
+    groups)."""
     nearest = np.rint(np.clip(steps * _inverse(scales)[..., None], -LARGEST_MULTIPLIER, LARGEST_MULTIPLIER - 1))
     best, best_error = np.zeros_like(steps), np.full(steps.shape, np.inf, np.float32)
     for change in (-1, 0, 1):

@@ -1,1 +1,1 @@
-"""Ops by which the ranks, or the stages, of one model meet."""
+"""Ops by which the ranks, or the stages, of one model exchange values."""

@@ -1,14 +1,16 @@
-"""gather: what each rank has made of a value, put together on every rank.
+"""gather: the parts of a value that the ranks have computed, put together on every rank.
 
     out (T, W) float32 = [part of rank 0 | part of rank 1 | ...], part (T, V) float32, V of each rank its own.
 
 Where a product with `reader` is all that reads `out`, and that matrix is of an integer kind, the product rounds each
 group of `activation_columns` to int8 (`products/linear.py` quantize_rows). Then ranks may exchange the codes and the
 largest magnitude of each group, about a quarter of the bytes. `out` holds other floats, which round to the same codes
-and scales, so the product's bits are the same. A rank does so where its columns, from column `first` of the product's
-on, are whole groups. Where the matrix's columns are rotated, no floats round to given codes: floats are exchanged.
+and scales, so the product's bits are the same. A rank does so where its columns, which begin at column `first` of the
+product's input, are whole groups. Where the matrix's columns are rotated, no floats would round to given codes, so
+floats are exchanged.
 
-The reference is that of a rank alone: its part is the whole. Ranks meet in the cpu backend's exchange.
+The reference is for one rank alone, whose part is the whole value. Several ranks exchange their parts in the cpu
+backend.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class Gather(Op):
     first: int = 0
 
     def sent_row_bytes(self, format_for: FormatChoice) -> int:
-        """The bytes of one row of the part, as it is sent to each other rank."""
+        """Returns the bytes of one row of the part, as it is sent to each other rank."""
         reader = None if self.reader is None else format_for(self.reader)
         group = 0 if reader is None or reader.rotated else reader.activation_columns
         width = self.part.width
@@ -47,5 +49,5 @@ class Gather(Op):
         return ELEMENT_BYTES * -(-width // group) + -(-width // ELEMENT_BYTES) * ELEMENT_BYTES
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Read once, written once; what travels between ranks is not counted here."""
+        """Counts the result, read once and written once. The bytes between ranks are not counted in it."""
         return OpCost(per_row=Work(0, activation_bytes=2 * ELEMENT_BYTES * self.out.width))

@@ -1,8 +1,8 @@
 """hand_over: a value goes to the next stage.
 
-    x (T, W) float32, which `receive` of the stage after this one finds.
+    x (T, W) float32, which becomes the result of `receive` in the next stage.
 
-The reference is that of one process: the value lies where it lies.
+The reference is for one process: the value stays in its place.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def reference(x: F32Array) -> None:
 
 @op
 class HandOver(Op):
-    """x to the next stage."""
+    """Sends x to the next stage."""
 
     SHAPES = {"x": "T W"}
 
     x: Value
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Read once; what travels between stages is not counted here."""
+        """Counts x, read once. The bytes between stages are not counted in it."""
         return OpCost(per_row=Work(0, activation_bytes=ELEMENT_BYTES * self.x.width))

@@ -1,8 +1,8 @@
-"""receive: the value that the stage before hands over.
+"""receive: the value that the previous stage hands over.
 
-    out (T, W) float32 = x of the `hand_over` of the stage before.
+    out (T, W) float32 = x of the `hand_over` of the previous stage.
 
-The reference is that of one process: the value is there already.
+The reference is for one process: the value is in its place already.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ def reference(out: F32Array) -> None:
 
 @op
 class Receive(Op):
-    """out (T, W): what the stage before hands over."""
+    """out (T, W): the value that the previous stage hands over."""
 
     SHAPES = {"out": "T W"}
 
     out: Value
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Written once; what travels between stages is not counted here."""
+        """Counts the value, written once. The bytes between stages are not counted in it."""
         return OpCost(per_row=Work(0, activation_bytes=ELEMENT_BYTES * self.out.width))
 
     def reads(self) -> tuple[Value, ...]:
-        """No value, also where `out` was changed in place by a call of the stage before."""
+        """Returns no value, also where `out` was changed in place by a call of the previous stage."""
         return ()

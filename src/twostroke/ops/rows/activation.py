@@ -24,7 +24,7 @@ from twostroke.ops.operands import F32Array
 
 
 class Activation(enum.IntEnum):
-    """Numbers of the functions."""
+    """The numbers of the functions."""
 
     SILU = 0
     GELU = 1
@@ -39,7 +39,7 @@ class Activation(enum.IntEnum):
 
 
 FLOPS = 5
-"""Counted for one element, whichever function it is."""
+"""The FLOPs that are counted for one element, for every function."""
 
 HF_NAMES = {
     "silu": Activation.SILU,
@@ -53,13 +53,13 @@ HF_NAMES = {
     "relu": Activation.RELU,
     "relu2": Activation.RELU2,
 }
-"""The activation by its word in Hugging Face configs."""
+"""The activation for each name in Hugging Face configs."""
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def activated(x: F32Array | NDArray[np.float64], activation: int) -> NDArray[np.float64]:
-    """The function of each element, in float64."""
+    """Returns the function of each element, in float64."""
     wide = x.astype(np.float64)
     with np.errstate(over="ignore"):
         if activation == Activation.SILU:

@@ -2,8 +2,8 @@
 
     out (T, F) float32 = act(gate) * (up + shift), [gate | up] = x (T, 2 F) float32; act by its number in
                          activation.py. Where limit is above 0, up is held between -limit and limit, and gate is
-                         held below it before act is taken (gpt-oss), or where hold_values is not 0 act(gate)
-                         is (Step 3.5).
+                         held at most at limit before act is taken (gpt-oss). Where hold_values is not 0,
+                         act(gate) is held at most at limit in place of gate (Step 3.5).
 
 out may lie over the first half of x.
 """
@@ -62,7 +62,7 @@ class GateProduct(Op):
     hold_values: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The function and a product for each output element; two reads and a write."""
+        """Counts the function and a product for each output element, with two reads and a write."""
         width = self.out.width
         return OpCost(per_row=Work(FLOPS * width, activation_bytes=12 * width))
 
@@ -70,7 +70,7 @@ class GateProduct(Op):
 def gate(
     x: Value, activation: Activation, limit: float = 0.0, shift: float = 0.0, *, hold_values: bool = False
 ) -> Value:
-    """act(gate) * (up + shift) of rows [gate | up]. limit: 0 for none. hold_values: see the module."""
+    """Records act(gate) * (up + shift) of rows [gate | up]. limit: 0 for none. hold_values: see the module."""
     out = x.fresh(x.width // 2)
     x.trace.record(GateProduct(out, x, int(activation), limit, shift, int(hold_values)))
     return out

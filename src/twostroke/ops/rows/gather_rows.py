@@ -29,12 +29,12 @@ class GatherRows(Op):
     rows: Indices
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Read once, written once."""
+        """Counts the result, read once and written once."""
         return OpCost(per_row=Work(0, activation_bytes=8 * self.out.width))
 
 
 def gather_rows(x: Value, rows: Indices) -> Value:
-    """The rows of x that `rows` names."""
+    """Records the call and returns the rows of x whose numbers are in `rows`."""
     out = x.trace.rows(rows.count, *x.shape)
     x.trace.record(GatherRows(out, x, rows))
     return out

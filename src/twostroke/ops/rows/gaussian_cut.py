@@ -1,5 +1,4 @@
-"""gaussian_cut: keeps what lies far above the mean of each row and sets the rest to 0, in place (the sparse activations
-of Gemma 3n).
+"""gaussian_cut: keeps the part of each number that is far above the row's mean, else 0, in place (Gemma 3n's sparsity).
 
     x (T, F) float32 = max(x - mean - factor * deviation, 0), mean and deviation of the row, the deviation over F.
 """
@@ -23,7 +22,7 @@ def reference(x: F32Array, factor: float) -> None:
 
 @op
 class GaussianCut(Op):
-    """What lies above each row's cut, in place."""
+    """The part of each number above its row's cut, in place."""
 
     SHAPES = {"out": "T F"}
     CASES = (grid(5e-6, T=(0, 1, 5), F=(1, 15, 33, 200), out=times(3), factor=(0.4, 1.2)),)
@@ -32,13 +31,13 @@ class GaussianCut(Op):
     factor: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """A sum, a sum of squares and a comparison for each element; a read and a write."""
+        """Counts a sum, a sum of squares and a comparison for each element, with a read and a write."""
         width = self.out.width
         return OpCost(per_row=Work(5 * width, activation_bytes=8 * width))
 
 
 def gaussian_cut(x: Value, factor: float) -> Value:
-    """What lies above mean + factor * deviation, over x."""
+    """Records the call that keeps the part of each number above mean + factor * deviation, over x."""
     out = x.written()
     x.trace.record(GaussianCut(out, factor))
     return out

@@ -40,13 +40,13 @@ class HeadLayerNorm(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """8 FLOPs an element, as layer_norm; read once, written once."""
+        """Counts 8 FLOPs for each element, as layer_norm. Each element is read once and written once."""
         width, numbers = self.out.width, self.weight.length * (1 if self.bias is None else 2)
         return OpCost(Work(0, weight_bytes=4 * numbers), Work(8 * width, activation_bytes=8 * width))
 
 
 def head_layer_norm(x: Value, weight: Vector, bias: Vector | None, eps: float) -> Value:
-    """x (T, H, D) with each head normed, over x. Raises ValueError for vectors of another length."""
+    """Records the norm of each head of x (T, H, D), over x. Raises ValueError for vectors of another length."""
     lengths = {vector.length for vector in (weight, bias) if vector is not None}
     if lengths not in ({x.shape[-1]}, {x.width}):
         raise ValueError(f"vectors of {sorted(lengths)} numbers for {x.shape[0]} heads of {x.shape[-1]}")

@@ -32,13 +32,13 @@ class HeadNorm(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """4 FLOPs an element; read once, written once."""
+        """Counts 4 FLOPs for each element. Each element is read once and written once."""
         width = self.out.width
         return OpCost(Work(0, weight_bytes=4 * self.weight.length), Work(4 * width, activation_bytes=8 * width))
 
 
 def head_norm(x: Value, weight: Vector, eps: float) -> Value:
-    """x (T, H, D) with each head normed, over x."""
+    """Records the norm of each head of x (T, H, D), over x."""
     out = x.written()
     x.trace.record(HeadNorm(out, weight, eps))
     return out

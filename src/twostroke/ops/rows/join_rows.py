@@ -33,12 +33,12 @@ class JoinRows(Op):
     rows: Indices
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Read once, written once."""
+        """Counts the result, read once and written once."""
         return OpCost(per_row=Work(0, activation_bytes=8 * self.out.width))
 
 
 def join_rows(x: Value, rows: Indices, group: int) -> Value:
-    """Groups of `group` neighbours in x; `rows` names the groups."""
+    """Records the call that joins groups of `group` neighbouring rows of x. rows: the numbers of the groups."""
     x = x.flat()
     out = x.trace.rows(rows.count, group * x.width)
     x.trace.record(JoinRows(out, x, rows))

@@ -39,14 +39,16 @@ class LayerNorm(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """8 FLOPs an element: sum, difference, square and its sum, and the result; read once, written once."""
+        """Counts 8 FLOPs for each element: sum, difference, square and its sum, and the result. Each element is read
+        once and written once."""
         width = self.x.width
         vectors = 1 if self.bias is None else 2
         return OpCost(Work(0, weight_bytes=4 * vectors * width), Work(8 * width, activation_bytes=8 * width))
 
 
 def layer_norm(x: Value, weight: Vector, bias: Vector | None, eps: float, *, in_place: bool = False) -> Value:
-    """The norm of each row of x. in_place: over x itself, which must not be read afterwards."""
+    """Records the norm of each row of x. in_place: whether it is written over x itself, which must not be read
+    afterwards."""
     out = x.written() if in_place else x.fresh()
     x.trace.record(LayerNorm(out, x, weight, bias, eps))
     return out

@@ -31,13 +31,13 @@ class MatchRms(Op):
     least: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Two sums of squares and a product; two reads and a write."""
+        """Counts two sums of squares and a product, with two reads and a write."""
         width = self.out.width
         return OpCost(per_row=Work(5 * width, activation_bytes=12 * width))
 
 
 def match_rms(x: Value, like: Value, least: float) -> Value:
-    """x scaled to the root mean square of `like`, over x."""
+    """Records the scaling of x to the root mean square of `like`, over x."""
     out = x.written()
     x.trace.record(MatchRms(out, like, least))
     return out

@@ -34,14 +34,14 @@ class MixStreams(Op):
     shift: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """2 FLOPs for each element and stream of x; each is read once, out is written once."""
+        """Counts 2 FLOPs for each element and stream of x. Each operand is read once, and out is written once."""
         width, streams = self.out.width, self.x.shape[0]
         moved = 2 * width + self.x.width + self.weights.width
         return OpCost(per_row=Work(2 * width * streams, activation_bytes=4 * moved))
 
 
 def mix_streams(base: Value, x: Value, weights: Value, shift: float = 0.0) -> Value:
-    """base (T, N, D) plus the weighted sums of x (T, M, D). Raises ValueError where the weights do not fit."""
+    """Records base (T, N, D) plus the weighted sums of x (T, M, D). Raises ValueError where the weights do not fit."""
     if weights.width != base.shape[0] * x.shape[0]:
         raise ValueError(f"{weights.width} weights for {base.shape[0]} sums of {x.shape[0]} streams")
     out = base.fresh()

@@ -1,4 +1,4 @@
-"""multiply: each element times a function of another (the gates of attention, of states and of convolutions).
+"""multiply: each element times a function of a gate (the gates of attention, of states and of convolutions).
 
     out (T, D) float32 = x * act(gate), x (T, D), gate (T, G) float32; act by its number in activation.py. D is a
     multiple of G. Number g of `gate` belongs to the D / G elements of x from g * D / G on, for example one number for
@@ -47,13 +47,13 @@ class Multiply(Op):
     activation: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """The function of each gate, a product for each element; two reads and a write."""
+        """Counts the function of each gate and a product for each element, with two reads and a write."""
         width, gates = self.out.width, self.gate.width
         return OpCost(per_row=Work(width + FLOPS * gates, activation_bytes=8 * width + 4 * gates))
 
 
 def multiply(x: Value, gate: Value, activation: Activation = Activation.IDENTITY) -> Value:
-    """x (T, D) times act(gate). Raises ValueError where the gate's width does not divide x's."""
+    """Records x (T, D) times act(gate). Raises ValueError where the gate's width does not divide x's."""
     x, gate = x.flat(), gate.flat()
     if x.width % gate.width:
         raise ValueError(f"{gate.width} gates cannot be shared by {x.width} elements")

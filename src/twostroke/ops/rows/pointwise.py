@@ -2,9 +2,10 @@
 
     v = x, or out where x is left out; v = step(v) for each step in turn; out (T, D) float32 = v
 
-A step is one byte of `program`, the first the lowest; 0 ends them, and there are eight at most. a and b are numbers,
-x and y are (T, D) float32. `numbers` is a vector of one number for each column or for all of them (times_numbers), for
-each column (minus_numbers), of two bounds (between_numbers), or of four numbers (xielu). Each step rounds to float32.
+A step is one byte of `program`, and the first step is the lowest byte. A byte of 0 ends the steps; there are eight at
+most. a and b are numbers, x and y are (T, D) float32. `numbers` is a vector. It has one number for each column or one
+for all (times_numbers), one for each column (minus_numbers), two bounds (between_numbers), or four numbers (xielu).
+Each step rounds to float32.
 
     times_a, times_b     v * a, v * b
     at_most_a            min(v, a)
@@ -18,7 +19,7 @@ each column (minus_numbers), of two bounds (between_numbers), or of four numbers
     plus_y               v + y
     activations          the functions of activation.py: 16 + their number
 
-What is NaN stays NaN. out may be x, and y where the first step reads it.
+A NaN stays NaN. out may be x. It may be y where the first step reads y.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Wide = NDArray[np.float64]
 
 
 class PointStep(enum.IntEnum):
-    """Numbers of the steps that are not activations."""
+    """The numbers of the steps that are not activations."""
 
     TIMES_A = 1
     TIMES_B = 2
@@ -63,30 +64,30 @@ _FLOPS: Mapping[int, int] = {
     **{PointStep.WITHIN_A: 2, PointStep.BETWEEN_NUMBERS: 2},
     **{PointStep.TANH: 18, PointStep.XIELU: FLOPS},
 }
-"""Counted for one element, where it is more than one."""
+"""The FLOPs of one element for each step that has more than one."""
 
 
 def program_of(*steps: int) -> int:
-    """The steps as the op takes them. Raises ValueError for more than it takes."""
+    """Returns the steps as the op's `program`. Raises ValueError for no step, and for more than the op takes."""
     if not 0 < len(steps) <= MOST_STEPS:
         raise ValueError(f"{len(steps)} steps, there must be 1 to {MOST_STEPS}")
     return sum(step << 8 * place for place, step in enumerate(steps))
 
 
 def activation_step(activation: int) -> int:
-    """The step that takes an activation."""
+    """Returns the step that applies an activation."""
     return FIRST_ACTIVATION + activation
 
 
 def steps_of(program: int) -> Iterator[int]:
-    """The steps of a program, in order."""
+    """Yields the steps of a program, in order."""
     while program:
         yield program & 255
         program >>= 8
 
 
 class _Operands(Struct, frozen=True):
-    """What steps read next to the value."""
+    """The operands that steps read, apart from the value itself."""
 
     a: float
     b: float
@@ -123,7 +124,7 @@ def reference(
     a: float = 0.0,
     b: float = 0.0,
 ) -> None:
-    """See the module; rounded once, at the end."""
+    """See the module. The result is rounded once, at the end."""
     none = np.empty(0, np.float32)
     first, second = float(np.float32(a)), float(np.float32(b))
     has = _Operands(first, second, none if y is None else y, none if numbers is None else numbers)
@@ -185,12 +186,13 @@ class Pointwise(Op):
 
     @property
     def column_numbers(self) -> Vector | None:
-        """See Op: none where numbers are bounds or slopes."""
+        """The vector with one number for each column; None where the numbers are bounds or slopes. See Op."""
         vector = self.numbers if self.reads_columns else None
         return vector if vector is not None and vector.length == self.out.width else None
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Each step's FLOPs for each element; a read and a write, and a read of the second row."""
+        """Counts each step's FLOPs for each element, with a read and a write, and a read of the second row where there
+        is one."""
         width = self.out.width
         flops = sum(FLOPS if step >= FIRST_ACTIVATION else _FLOPS.get(step, 1) for step in steps_of(self.program))
         weights = self.numbers.length if self.numbers is not None and self.reads_columns else 0
@@ -199,5 +201,5 @@ class Pointwise(Op):
 
 
 def is_made_by(call: Op, *steps: int) -> bool:
-    """Whether a call is these steps and no others."""
+    """Returns whether a call has exactly these steps."""
     return isinstance(call, Pointwise) and call.program == program_of(*steps)

@@ -1,7 +1,7 @@
 """replace_rows: rows that are given from outside, in place of computed ones.
 
-    out (T, D) float32 = given[t] where marks[t] is not 0, else x[t]. marks (T,) int32. Where `added` is not 0 it is
-    x[t] + given[t] in place of given[t].
+    out (T, D) float32 = given[t] where marks[t] is not 0, else x[t]. marks (T,) int32. Where `added` is not 0,
+    a marked row is x[t] + given[t].
 
 Rows of `given` without a mark are never read, so that they may hold anything.
 """
@@ -23,7 +23,7 @@ def reference(out: F32Array, x: F32Array, given: F32Array, marks: I32Array, adde
 
 @op
 class ReplaceRows(Op):
-    """Each row, or the given one where it is marked."""
+    """Each row of x, replaced by the given row where it is marked."""
 
     SHAPES = {"out": "T D", "x": "T D", "given": "T D", "marks": "T"}
     CASES = (grid(T=(0, 1, 12), D=(1, 15, 200), marks=between(0, 2), added=(0, 1)),)
@@ -35,5 +35,5 @@ class ReplaceRows(Op):
     added: int = 0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """One row read, one written."""
+        """Counts one row read and one written."""
         return OpCost(per_row=Work(self.out.width if self.added else 0, activation_bytes=8 * self.out.width))

@@ -32,13 +32,14 @@ class RmsNorm(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """4 FLOPs an element; read once, written once."""
+        """Counts 4 FLOPs for each element. Each element is read once and written once."""
         width = self.x.width
         return OpCost(Work(0, weight_bytes=4 * width), Work(4 * width, activation_bytes=8 * width))
 
 
 def rms_norm(x: Value, weight: Vector, eps: float, *, in_place: bool = False) -> Value:
-    """The norm of each row of x. in_place: over x itself, which must not be read afterwards."""
+    """Records the norm of each row of x. in_place: whether it is written over x itself, which must not be read
+    afterwards."""
     out = x.written() if in_place else x.fresh()
     x.trace.record(RmsNorm(out, x, weight, eps))
     return out

@@ -1,9 +1,9 @@
-"""rotate_heads: each head's vector times Hadamard matrices, so that its numbers are of one size.
+"""rotate_heads: each head's vector times Hadamard matrices, so that its numbers have about the same size.
 
     x (T, H, D), out (T, H, D) float32. The first 256 dimensions of a head are multiplied by the Hadamard matrix of that
-    order, and so are the next ones. What is left is taken in blocks of 128, 64 .. 1, the largest that fit first. Where
-    inverse is 1, each block is divided by its order too: one call after another without it gives x back. Arithmetic and
-    order of the additions: ops/rotation.py.
+    order, and so are the next ones. The rest is divided in blocks of 128, 64 .. 1, the largest that fit first. Where
+    inverse is 1, each block is divided by its order too: a call without it and then one with it give x back.
+    ops/rotation.py has the arithmetic and the order of the additions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LARGEST_BLOCK = 256
 
 
 def blocks_of(dim: int) -> list[tuple[int, int]]:
-    """The first dimension and the order of each block of a head."""
+    """Returns the first dimension and the order of each block of a head."""
     found, first = [], 0
     while first < dim:
         order = min(LARGEST_BLOCK, 1 << ((dim - first).bit_length() - 1))
@@ -38,7 +38,7 @@ def reference(out: F32Array, x: F32Array, inverse: int) -> None:
 
 @op
 class RotateHeads(Op):
-    """Each head's numbers spread over one another."""
+    """Each head's vector times Hadamard matrices, which spread each number over its block."""
 
     SHAPES = {"out": "T H D", "x": "T H D"}
     CASES = (grid(T=(1, 5), H=(1, 3), D=(1, 7, 24, 64, 80, 128, 320), inverse=(0, 1)),)
@@ -49,6 +49,6 @@ class RotateHeads(Op):
     inverse: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """An addition for each element and factor two of a block; read once, written once."""
+        """Counts log2(order of a block) additions for each element. Each element is read once and written once."""
         width, dim = self.out.width, self.out.shape[-1]
         return OpCost(per_row=Work(width * (min(dim, LARGEST_BLOCK).bit_length() - 1), activation_bytes=8 * width))

@@ -24,7 +24,7 @@ def reference(out: F32Array, x: F32Array) -> None:
 
 @op
 class RoundRows(Op):
-    """Each row as a few whole numbers times one number."""
+    """Each row rounded to whole numbers of 8 bits times one scale."""
 
     SHAPES = {"out": "T D", "x": "T D"}
     CASES = (grid(T=(0, 1, 7), D=(1, 15, 40, 300), x=(times(3), with_nan)),)
@@ -33,6 +33,7 @@ class RoundRows(Op):
     x: Value
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """A comparison, a product, a rounding and a quotient for each element; read twice, written once."""
+        """Counts a comparison, a product, a rounding and a quotient for each element. Each element is read twice and
+        written once."""
         width = self.out.width
         return OpCost(per_row=Work(4 * width, activation_bytes=12 * width))

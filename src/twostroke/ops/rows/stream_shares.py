@@ -1,10 +1,10 @@
 """stream_shares: how a block reads streams and adds to them (manifold-constrained hyper-connections; Xie et al. 2026).
 
     x (T, W) float32 = [a (N) | b (N) | c (N * N)], W = 2 N + N * N; or [a] alone, W = N. base (W,), factor (3,), or
-    (1,) for [a] alone. Each part is first made part * its factor + its base. Then
-    out[:, : N]       how the block's input is made of the streams: sigmoid(a) + eps
-    out[:, N : 2 N]   what the block's output counts for each stream: 2 sigmoid(b)
-    out[:, 2 N :]     at [2 N + k * N + j] what stream j before counts for stream k behind: S[j, k], of S made of
+    (1,) for [a] alone. First each part becomes part * its factor + its base. Then
+    out[:, : N]       the weight of each stream in the block's input: sigmoid(a) + eps
+    out[:, N : 2 N]   the weight of the block's output in each stream: 2 sigmoid(b)
+    out[:, 2 N :]     at [2 N + k * N + j] the weight of old stream j in new stream k: S[j, k]. S begins as
                       softmax(c[j]) + eps row by row; columns divided by (their sum + eps); then rounds - 1 times the
                       rows and then the columns (Sinkhorn and Knopp 1967)
 """
@@ -65,13 +65,13 @@ class StreamShares(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Two divisions and sums for each round, of each number."""
+        """Counts two divisions and sums of each number for each round."""
         width = self.out.width
         return OpCost(per_row=Work((8 + 4 * self.rounds) * width, activation_bytes=8 * width))
 
 
 def stream_shares(x: Value, base: Vector, factor: Vector, streams: int, rounds: int, eps: float) -> Value:
-    """The shares of x (T, 2 N + N * N), or (T, N). Raises ValueError for other widths."""
+    """Records the shares of x (T, 2 N + N * N), or (T, N). Raises ValueError for other widths."""
     x = x.flat()
     parts = {streams: 1, (2 + streams) * streams: 3}
     if not 2 <= streams <= MOST_STREAMS or rounds < 1 or parts.get(x.width) != factor.length:

@@ -30,13 +30,13 @@ class WeighStreams(Op):
     weights: Value
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """2 FLOPs for each element and stream of x; each is read once, out is written once."""
+        """Counts 2 FLOPs for each element and stream of x. Each operand is read once, and out is written once."""
         moved = self.out.width + self.x.width + self.weights.width
         return OpCost(per_row=Work(2 * self.out.width * self.x.shape[0], activation_bytes=4 * moved))
 
 
 def weigh_streams(x: Value, weights: Value) -> Value:
-    """Sums (T, N, D) of the streams x (T, M, D). Raises ValueError where the weights do not fit."""
+    """Records the sums (T, N, D) of the streams x (T, M, D). Raises ValueError where the weights do not fit."""
     count, dim = x.shape
     if weights.width % count:
         raise ValueError(f"{weights.width} weights for sums of {count} streams")

@@ -1,15 +1,16 @@
-"""compress: entries of several tokens each, by a softmax over the tokens, channel by channel (DeepSeek-AI 2026).
+"""compress: one entry for several tokens, by a softmax over the tokens, channel by channel (DeepSeek-AI 2026).
 
-    x (T, 2 S D) float32 = [values (S D) | gates (S D)]; bias (rate S D,): what is added to the gates of each place in a
-    window of `rate` positions. Entry i of one series (S = 1) is, in each channel,
+    x (T, 2 S D) float32 = [values (S D) | gates (S D)]; bias (rate S D,): the numbers that are added to the gates of
+    each place in a window of `rate` positions. Entry i of one series (S = 1) is, in each channel,
         sum over the tokens j of window i of softmax_j(gate_j + bias_j) * value_j
     With two series (S = 2) the softmax goes over window i - 1, of which the first D channels count, and then over
     window i, of which the last D count; window -1 is empty.
     out (T, D) float32 = the entry, in the row of its window's last position, (p + 1) % rate == 0; zeros in the others.
 
-The state of a sequence has S * 3 D float32 numbers, those of the entry that closes next first. For each channel and
-open entry they are the largest gate, the sum of weights relative to it, and the sum of values times weights. Tokens are
-added in their order by the online softmax, so bits do not depend on how a sequence is cut into steps.
+The state of a sequence has S * 3 D float32 numbers; the numbers of the entry that closes next come first. For each
+channel and open entry they are the largest gate, the sum of weights relative to it, and the sum of values times
+weights. Tokens are added in their order by the online softmax, so bits do not depend on how a sequence is cut into
+steps.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequen
 
 LOWEST = np.float32(-3.0e38)
 FLOPS = 16
-"""Two exponentials, counted as 5 each, and what is made of them, for each channel and series."""
+"""The FLOPs for each channel and series: two exponentials, counted as 5 each, and the sums and products of them."""
 
 
 def reference(
@@ -87,7 +88,7 @@ class Compress(Op):
     rate: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """Each channel of each series; the state is read and written once for each sequence."""
+        """Counts each channel of each series. The state is read and written once for each sequence."""
         return OpCost(
             Work(0, weight_bytes=4 * self.bias.length),
             Work(FLOPS * self.x.width // 2, activation_bytes=4 * (self.x.width + self.out.width)),
@@ -96,7 +97,8 @@ class Compress(Op):
 
 
 def compress(x: Value, bias: Vector, dim: int, rate: int) -> Value:
-    """Entries (T, dim) of x (T, 2 S dim), with a state of its own. Raises ValueError where the sizes do not fit."""
+    """Records the entries (T, dim) of x (T, 2 S dim), with a new state. Raises ValueError where the sizes do not fit.
+    """
     x = x.flat()
     series = x.width // (2 * dim)
     if series not in (1, 2) or x.width != 2 * series * dim or bias.length != rate * series * dim:

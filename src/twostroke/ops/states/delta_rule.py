@@ -27,10 +27,10 @@ from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequen
 
 UNIT_EPS = 1e-6
 MOST_ROWS = 512
-"""Rows of one head's state: what kernels have room for."""
+"""The largest number of rows of one head's state that kernels have room for."""
 
 FLOPS_OF_A_GATE = 20
-"""A softplus, an exponential, a product."""
+"""The FLOPs of a gate: a softplus, an exponential, a product."""
 
 
 def reference(
@@ -111,7 +111,7 @@ class DeltaRule(Op):
     lowest: float = 0.0
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """7 FLOPs for each number of the state; it is read and written once for each sequence."""
+        """Counts 7 FLOPs for each number of the state. The state is read and written once for each sequence."""
         moved = 2 * self.v.width + 2 * self.k.width + self.a.width + self.b.width
         return OpCost(
             per_row=Work(7 * self.state.elements + FLOPS_OF_A_GATE * self.a.width, activation_bytes=4 * moved),
@@ -120,7 +120,7 @@ class DeltaRule(Op):
 
 
 class DecayGate(NamedTuple):
-    """What decides how much of the state a token leaves. See the module."""
+    """The values that decide how much of the state remains after a token. See the module."""
 
     a: Value
     decay: Vector
@@ -129,7 +129,7 @@ class DecayGate(NamedTuple):
 
 
 def delta_rule(q: Value, k: Value, v: Value, gate: DecayGate, b: Value, *, strength: float = 1.0) -> Value:
-    """The scan of v (T, H, V), with a state of its own. Raises ValueError where the shapes do not fit."""
+    """Records the scan of v (T, H, V), with a new state. Raises ValueError where the shapes do not fit."""
     a, decay, dt_bias, lowest = gate
     (heads, width), (groups, rows) = v.shape, k.shape
     if heads % groups or a.width not in (heads, heads * rows) or rows > MOST_ROWS:

@@ -2,7 +2,7 @@
 
     x, gate, out (T, D) float32 in `groups` groups of D / groups elements. rms(v) = v / sqrt(mean(v^2) + eps), the mean
     of each group by itself. gate_first 1: out = rms(x * act(gate)) * weight; 0: out = rms(x) * weight * act(gate).
-    weight (D,), or (D / groups,) for one that all groups share; act by its number in ops/rows/activation.py.
+    weight (D,), or (D / groups,) for a weight that all groups share; act by its number in ops/rows/activation.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def reference(
 
 @op
 class GatedNorm(Op):
-    """The norm of each group, gated."""
+    """The norm of each group, times a gate."""
 
     SHAPES = {"out": "T D", "x": "T D", "gate": "T D", "weight": "*"}
     CASES = (
@@ -70,7 +70,7 @@ class GatedNorm(Op):
     gate_first: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """A norm, a function and a product of each element; two reads and a write."""
+        """Counts a norm, a function and a product of each element, with two reads and a write."""
         width = self.out.width
         return OpCost(
             Work(0, weight_bytes=4 * self.weight.length), Work((5 + FLOPS) * width, activation_bytes=12 * width)

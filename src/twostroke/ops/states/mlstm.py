@@ -88,7 +88,7 @@ class Mlstm(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """6 FLOPs for each number of the matrices; the state is read and written once for each sequence."""
+        """Counts 6 FLOPs for each number of the matrices. The state is read and written once for each sequence."""
         moved = 2 * (self.q.width + self.v.width + self.input_gate.width)
         return OpCost(
             per_row=Work(6 * self.state.elements, activation_bytes=4 * moved),
@@ -97,7 +97,8 @@ class Mlstm(Op):
 
 
 def mlstm(q: Value, k: Value, v: Value, input_gate: Value, forget_gate: Value, eps: float) -> Value:
-    """What each row sees, (T, H, V), with a state of its own. Raises ValueError where heads are too large."""
+    """Records the scan and returns the result of each row, (T, H, V), with a new state. Raises ValueError where heads
+    are too large."""
     heads, rows = q.shape
     if rows > MOST_ROWS:
         raise ValueError(f"keys of {rows}, there is room for {MOST_ROWS}")

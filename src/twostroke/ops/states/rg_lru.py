@@ -7,7 +7,7 @@
     rates (C,). At position 0 the state begins: it is x * sigmoid(input_gate). A sequence's state is (C,) float32, read
     and changed in place; slots (S,): each sequence's place in `state`. Positions follow from the batch.
 
-Channels do not meet, so bits do not depend on how a sequence is cut into steps.
+Each channel is computed by itself, so bits do not depend on how a sequence is cut into steps.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequen
 from twostroke.ops.rows.activation import Activation, activated
 
 FLOPS_OF_A_CHANNEL = 26
-"""Four exponentials and a square root (counted as 5 each), one multiply-add."""
+"""The FLOPs of a channel: four exponentials and a square root (counted as 5 each), and one multiply-add."""
 RATE = -8.0
-"""The factor of the exponent: c of the paper, negated."""
+"""The factor of the exponent: minus c of the paper."""
 
 
 def reference(
@@ -73,7 +73,7 @@ class RgLru(Op):
     batch: Sequences
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """26 FLOPs a channel; the state is read and written once for each sequence."""
+        """Counts 26 FLOPs for each channel. The state is read and written once for each sequence."""
         width = self.x.width
         return OpCost(
             Work(0, weight_bytes=4 * self.rates.length),
@@ -83,7 +83,7 @@ class RgLru(Op):
 
 
 def rg_lru(x: Value, input_gate: Value, recurrent_gate: Value, rates: Vector) -> Value:
-    """The recurrence of x (T, C), with a state of its own."""
+    """Records the recurrence of x (T, C), with a new state."""
     x = x.flat()
     out = x.fresh()
     state = x.trace.state(x.width)

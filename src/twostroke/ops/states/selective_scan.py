@@ -21,7 +21,8 @@ from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_NUMBER = 11
-"""An exponential (counted as 5), two products that go into it and the input, two multiply-adds."""
+"""The FLOPs of a number of the state: an exponential (counted as 5), two products for it and for the input, and two
+multiply-adds."""
 
 
 def reference(
@@ -74,7 +75,7 @@ class SelectiveScan(Op):
     batch: Sequences
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """11 FLOPs for each number of the state; it is read and written once for each sequence."""
+        """Counts 11 FLOPs for each number of the state. The state is read and written once for each sequence."""
         moved = 3 * self.x.width + 2 * self.b.width
         return OpCost(
             Work(0, weight_bytes=4 * self.decay.length),
@@ -84,7 +85,7 @@ class SelectiveScan(Op):
 
 
 def selective_scan(x: Value, dt: Value, b: Value, c: Value, *, decay: Vector, skip: Vector) -> Value:
-    """The scan of x (T, C), with a state of its own. Raises ValueError where decay does not fit."""
+    """Records the scan of x (T, C), with a new state. Raises ValueError where decay does not fit."""
     if decay.length != x.width * b.width:
         raise ValueError(f"{decay.length} decays are not {b.width} for each of {x.width} channels")
     out = x.fresh()

@@ -5,8 +5,7 @@
     (C,) or None; act by its number in ops/rows/activation.py. The state holds the last w - 1 inputs, the oldest first:
     (w - 1) * C float32; it is read and replaced in place. slots (S,): each sequence's place in `state`.
 
-A sum runs over the taps in their order and crosses nothing else, so bits do not depend on how a sequence is cut into
-steps.
+Each sum adds the taps in their order and nothing else, so bits do not depend on how a sequence is cut into steps.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class ShortConv(Op):
     activation: int
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """2 FLOPs a tap and channel; the state is read and written once for each sequence."""
+        """Counts 2 FLOPs for each tap and channel. The state is read and written once for each sequence."""
         width = self.out.width
         return OpCost(
             Work(0, weight_bytes=4 * self.taps.length),
@@ -84,7 +83,7 @@ class ShortConv(Op):
 def short_conv(
     x: Value, taps: Vector, bias: Vector | None = None, activation: Activation = Activation.IDENTITY
 ) -> Value:
-    """The convolution of x (T, C), with a state of its own. Raises ValueError where the taps do not fit."""
+    """Records the convolution of x (T, C), with a new state. Raises ValueError where the taps do not fit."""
     x = x.flat()
     if taps.length % x.width or taps.length < 2 * x.width:
         raise ValueError(f"{taps.length} taps are not two or more for each of {x.width} channels")

@@ -23,7 +23,7 @@ from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_STEP = 20
-"""An addition, a softplus and an exponential for each head."""
+"""The FLOPs of each head's step: an addition, a softplus and an exponential."""
 
 
 def reference(
@@ -95,7 +95,7 @@ class SsdScan(Op):
     dt_most: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """5 FLOPs for each number of the state; it is read and written once for each sequence."""
+        """Counts 5 FLOPs for each number of the state. The state is read and written once for each sequence."""
         moved = 2 * self.x.width + 2 * self.b.width + self.dt.width
         return OpCost(
             per_row=Work(5 * self.state.elements + FLOPS_OF_A_STEP * self.dt.width, activation_bytes=4 * moved),
@@ -104,7 +104,7 @@ class SsdScan(Op):
 
 
 class ScanSteps(NamedTuple):
-    """What the step of each token follows from. limit: the least and the largest step. See the module."""
+    """The values from which the step d of each token follows. limit: the least and the largest step. See the module."""
 
     dt: Value
     bias: Vector
@@ -112,7 +112,7 @@ class ScanSteps(NamedTuple):
 
 
 def ssd_scan(x: Value, b: Value, c: Value, steps: ScanSteps, *, decay: Vector, skip: Vector) -> Value:
-    """The scan of x (T, H, P), with a state of its own. Raises ValueError where groups do not divide the heads."""
+    """Records the scan of x (T, H, P), with a new state. Raises ValueError where groups do not divide the heads."""
     dt, dt_bias, (least, most) = steps
     (heads, width), (groups, numbers) = x.shape, b.shape
     if heads % groups:

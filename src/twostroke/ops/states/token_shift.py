@@ -2,8 +2,8 @@
 
     out (T, N * D), x (T, D), mix (N * D,) float32, for each way n = 0 .. N - 1:
     out[t, n] = x[t] + (x[t - 1] - x[t]) * mix[n]
-    The row before the first of a step is the sequence's state (D,), read and replaced by its last row; slots (S,): each
-    sequence's place in `state`.
+    The row before a sequence's first row of a step is the sequence's state (D,). It is replaced by the last row;
+    slots (S,): each sequence's place in `state`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def reference(
 
 @op
 class TokenShift(Op):
-    """Each row mixed with the one before; the state is changed."""
+    """Each row mixed with the row before it; the state is changed."""
 
     SHAPES = {"out": "T M", "x": "T D", "mix": "M", "slots": "S"}
     CASES = (grid(3e-6, D=(1, 15, 64, 100, 300), W=(1, 3, 5), M="W D", state="D"),)
@@ -47,7 +47,7 @@ class TokenShift(Op):
     batch: Sequences
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """3 FLOPs for each output; the state is read and written once for each sequence."""
+        """Counts 3 FLOPs for each output. The state is read and written once for each sequence."""
         return OpCost(
             per_row=Work(3 * self.out.width, activation_bytes=4 * (self.out.width + self.x.width)),
             per_sequence=Work(0, kv_bytes=8 * self.state.elements),
@@ -55,7 +55,7 @@ class TokenShift(Op):
 
 
 def token_shift(x: Value, mix: Vector) -> tuple[Value, ...]:
-    """x (T, D) mixed in each of the ways of `mix`, with a state of its own."""
+    """Records the mixing of x (T, D) in each way of `mix`, with a new state, and returns one value for each way."""
     if not mix.length or mix.length % x.width:
         raise ValueError(f"{mix.length} numbers are not ways to mix rows of {x.width}")
     out = x.fresh(mix.length)

@@ -9,7 +9,7 @@
     At position 0 the state begins: (0, 0, -1e38). A sequence's state is (3, C) float32, read and changed in place;
     slots (S,): each sequence's place in `state`. Positions follow from the batch.
 
-Channels do not meet, so bits do not depend on how a sequence is cut into steps.
+Each channel is computed by itself, so bits do not depend on how a sequence is cut into steps.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_CHANNEL = 40
-"""Four exponentials and a quotient (counted as 5 each), two maxima, the sums and products between."""
+"""The FLOPs of a channel: four exponentials and a quotient (counted as 5 each), two maxima, and the sums and products
+between them."""
 PARTS = 3
-"""Numbers of a channel's state."""
+"""How many numbers the state of a channel has."""
 LEAST = -1e38
-"""What the largest exponent is before the first token."""
+"""The largest exponent before the first token."""
 
 
 def reference(
@@ -54,7 +55,7 @@ def reference(
 
 
 def _joined(held: np.ndarray, key: np.ndarray, value: np.ndarray, decay: np.ndarray | float) -> np.ndarray:
-    """The state (3, C) after its decay, and one more token."""
+    """Returns the state (3, C) after its decay, with one more token added."""
     num, den, most = held[0], held[1], held[2] + decay
     largest = np.maximum(most, key)
     kept, added = np.exp(most - largest), np.exp(key - largest)
@@ -81,7 +82,7 @@ class Wkv4(Op):
     batch: Sequences
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """40 FLOPs a channel; the state is read and written once for each sequence."""
+        """Counts 40 FLOPs for each channel. The state is read and written once for each sequence."""
         width = self.k.width
         return OpCost(
             Work(0, weight_bytes=8 * width),
@@ -91,7 +92,7 @@ class Wkv4(Op):
 
 
 def wkv4(k: Value, v: Value, first: Vector, decay: Vector) -> Value:
-    """What each row sees of k and v (T, C), with a state of its own."""
+    """Records the scan of k and v (T, C) and returns the result of each row, with a new state."""
     k, v = k.flat(), v.flat()
     out = k.fresh()
     state = k.trace.state(PARTS * k.width)

@@ -76,7 +76,7 @@ class Wkv6(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """7 FLOPs for each number of the state; it is read and written once for each sequence."""
+        """Counts 7 FLOPs for each number of the state. The state is read and written once for each sequence."""
         return OpCost(
             per_row=Work(7 * self.state.elements + 20 * self.out.width, activation_bytes=20 * self.out.width),
             per_sequence=Work(0, kv_bytes=8 * self.state.elements),
@@ -85,7 +85,7 @@ class Wkv6(Op):
 
 @dataclass(frozen=True, slots=True)
 class Wkv6Vectors:
-    """What a layer has trained next to its products: see the module."""
+    """The trained vectors of a layer, apart from its products: see the module."""
 
     first: Vector
     weight: Vector
@@ -93,7 +93,7 @@ class Wkv6Vectors:
 
 
 def wkv6(r: Value, w: Value, k: Value, v: Value, vectors: Wkv6Vectors, eps: float) -> Value:
-    """The scan of v (T, H, N), with a state of its own. Raises ValueError where heads are too large."""
+    """Records the scan of v (T, H, N), with a new state. Raises ValueError where heads are too large."""
     out, state = v.fresh(), state_of_heads(v)
     v.trace.record(
         Wkv6(out, r, w, k, v, vectors.first, vectors.weight, vectors.bias, state, STATE_SLOTS, SEQUENCES, eps)

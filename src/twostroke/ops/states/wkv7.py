@@ -100,7 +100,7 @@ class Wkv7(Op):
     eps: float
 
     def cost(self, formats: StoredFormats) -> OpCost:
-        """9 FLOPs for each number of the state; it is read and written once for each sequence."""
+        """Counts 9 FLOPs for each number of the state. The state is read and written once for each sequence."""
         return OpCost(
             per_row=Work(9 * self.state.elements + 40 * self.out.width, activation_bytes=24 * self.out.width),
             per_sequence=Work(0, kv_bytes=8 * self.state.elements),
@@ -109,7 +109,7 @@ class Wkv7(Op):
 
 @dataclass(frozen=True, slots=True)
 class Wkv7Vectors:
-    """What a layer has trained next to its products: see the module."""
+    """The trained vectors of a layer, apart from its products: see the module."""
 
     removal: Vector
     growth: Vector
@@ -119,7 +119,7 @@ class Wkv7Vectors:
 
 
 def wkv7(r: Value, w: Value, k: Value, v: Value, a: Value, vectors: Wkv7Vectors, eps: float) -> Value:
-    """The scan of v (T, H, N), with a state of its own. Raises ValueError where heads are too large."""
+    """Records the scan of v (T, H, N), with a new state. Raises ValueError where heads are too large."""
     out, state = v.fresh(), state_of_heads(v)
     trained = (vectors.removal, vectors.growth, vectors.bonus, vectors.weight, vectors.bias)
     v.trace.record(Wkv7(out, r, w, k, v, a, *trained, state, STATE_SLOTS, SEQUENCES, eps))

@@ -1,7 +1,7 @@
 """The arrays that hold adapters: for each adapted tensor a bank of matrices, with a place (slot) for each adapter.
 
-A slot must not be filled while rows are computed with it. All banks lie in one array: where the system gives it large
-pages, a step reads adapters quicker.
+A slot must not be filled while rows are computed with it. All banks lie in one array. Where the system backs this array
+with large pages, a step reads adapters faster.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from twostroke.types.spec.formats import WeightFormat
 
 
 def bank_bytes(parts: Iterable[AdaptedPart], weight_format: WeightFormat) -> int:
-    """What the banks of these parts take once all slots are filled."""
+    """Returns the bytes that the banks of these parts take once all slots are filled."""
     banks = (bank for part in parts for bank in (part.down, part.up))
     return sum(bank.experts * weight_format.total_bytes(bank.rows, bank.columns) for bank in banks)
 
 
 class AdapterBank:
     """matrices, vectors: the banks' numbers, by the keys of the adapted program that the model itself does not have.
-
-    memory: where they lie. Ranks, which change one by one, are kept in this process too.
-    """
+    memory: the device memory that holds them. The ranks of adapters change one by one, so they are kept in this process
+    too."""
 
     def __init__(
         self, parts: tuple[AdaptedPart, ...], weight_format: WeightFormat, memory: DeviceMemory = HOST
@@ -44,7 +43,8 @@ class AdapterBank:
         self.count = parts[0].ranks.length if parts else 0
 
     def require_room(self, folder: LoraFolder) -> None:
-        """Raises ConfigError where an adapter changes a module, or has a rank, that there are no banks for."""
+        """Raises ConfigError where an adapter changes a module that has no bank, or has a rank that its bank has no
+        room for."""
         rooms = {part.module: part.down.columns for part in self._parts}
         for name, module in folder.modules.items():
             if module.rank > rooms.get(name, 0):
@@ -54,9 +54,9 @@ class AdapterBank:
                 )
 
     def fill(self, slot: int, folder: LoraFolder) -> None:
-        """Put an adapter into a slot that no row is computed with. Raises ConfigError, CorruptModel.
+        """Puts an adapter into a slot that no row is computed with. Raises ConfigError or CorruptModel.
 
-        Where it raises, the slot adds nothing.
+        After an error the slot adds nothing to a product.
         """
         self.require_room(folder)
         for key in self._ranks:
@@ -89,8 +89,8 @@ class AdapterBank:
 
 
 def _empty(banks: list[Weight], weight_format: WeightFormat, memory: DeviceMemory) -> dict[str, PackedWeight]:
-    """Zeros, by key; on the host the system backs them with memory when they are written. Every size is a whole number
-    of cache lines."""
+    """Makes banks of zeros, by their keys. On the host the system backs them with memory when they are written. Every
+    size is a whole number of cache lines."""
     sizes = [bank.experts * weight_format.data_bytes(bank.rows, bank.columns) for bank in banks]
     room, made, end = memory.zeros(sum(sizes)), dict[str, PackedWeight](), 0
     for bank, size in zip(banks, sizes, strict=True):

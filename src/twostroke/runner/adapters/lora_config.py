@@ -1,7 +1,7 @@
 """adapter_config.json as PEFT writes it, of kind LORA.
 
-Each field that changes what an adapter computes is honoured, or refused by its name where its value is not neutral. A
-field that is not known is refused in the same way, because its effect is not known.
+Each field that changes what an adapter computes is honoured, or refused by its name where its value is not neutral. An
+unknown field is refused in the same way, because its effect is not known.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 
 
 class LoraConfig(Struct, frozen=True):
-    """rank, alpha: where no pattern says otherwise. targets, excluded: endings of names, or one regular expression.
+    """rank, alpha: the values for modules that no pattern fits. targets, excluded: endings of names, or one regular
+    expression.
 
-    layers: those that the adapter changes; empty for all. Patterns are regular expressions over endings of names.
+    layers: the layers that the adapter changes; empty for all. Patterns are regular expressions over endings of names.
     """
 
     rank: int
@@ -53,17 +54,17 @@ class LoraConfig(Struct, frozen=True):
     layers: frozenset[int]
 
     def rank_of(self, module: str) -> int:
-        """The first pattern that fits decides, as in PEFT."""
+        """Returns the rank for a module. The first pattern that fits decides, as in PEFT."""
         return next((rank for pattern, rank in self.ranks.items() if _ends_with(pattern, module)), self.rank)
 
     def scaling(self, module: str) -> float:
-        """What B A is multiplied by: alpha / r, or alpha / sqrt(r) where the ranks are stabilized."""
+        """Returns the factor of the product B A: alpha / r, or alpha / sqrt(r) where the ranks are stabilized."""
         alpha = next((each for pattern, each in self.alphas.items() if _ends_with(pattern, module)), self.alpha)
         rank = self.rank_of(module)
         return alpha / math.sqrt(rank) if self.rank_stabilized else alpha / rank
 
     def changes(self, module: str) -> bool:
-        """Is the module one of those that the adapter is for?"""
+        """Returns whether the adapter may change the module."""
         if not _names(self.targets, module) or (self.excluded and _names(self.excluded, module)):
             return False
         numbers = [int(word) for word in module.split(".") if word.isdecimal()]
@@ -71,7 +72,7 @@ class LoraConfig(Struct, frozen=True):
 
 
 def read_lora_config(folder: Path) -> LoraConfig:
-    """Read and check. Raises CorruptModel or UnsupportedModel that names the field."""
+    """Reads and checks the file. Raises CorruptModel or UnsupportedModel with the name of the field."""
     fields = Fields(read_object(folder / CONFIG_NAME), CONFIG_NAME)
     kind = fields.text("peft_type", "")
     if kind.upper() != "LORA":
@@ -127,7 +128,7 @@ def _refused(
 
 
 def _patterns(fields: Fields, name: str) -> list[tuple[str, Fields]]:
-    """Each pattern of a mapping, with the fields that its value can be read from."""
+    """Returns each pattern of a mapping, with the fields from which its value can be read."""
     group = fields.group(name)
     if group is None:
         return []
@@ -168,7 +169,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def _ends_with(pattern: str, module: str) -> bool:
-    """A pattern fits a name or its end after a dot. Most are plain names, often one for each module."""
+    """Returns whether a pattern fits a name, or the end of the name after a dot. Most patterns are plain names, often
+    one for each module."""
     if not _PLAIN.fullmatch(pattern):
         return module_pattern(_ending(pattern)).matches(module)
     begin = len(module) - len(pattern)

@@ -40,7 +40,7 @@ _OTHER_KINDS = {
 
 
 class LoraModule(Struct, frozen=True):
-    """stored: its name in the file. scaling: what B A is multiplied by."""
+    """stored: the module's name in the file. rank: the rank of its matrices. scaling: the factor of the product B A."""
 
     stored: str
     rank: int
@@ -59,7 +59,8 @@ class LoraFolder:
 
     @classmethod
     def open(cls, folder: Path, model: Model) -> LoraFolder:
-        """Raises ModelError that names the file, the field or the tensor; ConfigError where it is not this model's."""
+        """Opens an adapter and checks it against the model. Raises ModelError with the file, the field or the tensor,
+        and ConfigError where the adapter does not fit this model."""
         if not folder.is_dir():
             raise ModelNotFound(f"There is no folder {folder}.", fix=f"Give the folder that holds {CONFIG_NAME}.")
         config = read_lora_config(folder)
@@ -77,7 +78,7 @@ class LoraFolder:
             raise
 
     def matrices(self, name: str) -> tuple[F32Array, F32Array]:
-        """A (r, inputs) and B (outputs, r) of a module, the scaling multiplied into B. Raises CorruptModel."""
+        """Returns A (r, inputs) and B (outputs, r) of a module. B is multiplied by the scaling. Raises CorruptModel."""
         module = self.modules[name]
         down, up = (self._read(f"base_model.model.{module.stored}.lora_{half}.weight") for half in "AB")
         with np.errstate(over="ignore"):
@@ -91,7 +92,7 @@ class LoraFolder:
         return down, scaled
 
     def fingerprint(self) -> str:
-        """32 hex digits of all bytes of both files. Raises CorruptModel."""
+        """Returns 32 hex digits of all bytes of both files. Raises CorruptModel."""
         digest = hashlib.blake2b(read_bytes(self._file.path.parent / CONFIG_NAME), digest_size=16)
         at = 0
         while piece := self._file.read_at(at, HASH_BYTES):
@@ -100,7 +101,7 @@ class LoraFolder:
         return digest.hexdigest()
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         self._file.close()
 
     def __enter__(self) -> LoraFolder:
@@ -119,7 +120,8 @@ class LoraFolder:
 
 @contextlib.contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """A broken adapter is an error of the request for it, not of the model: ConfigError with its name."""
+    """Raises ConfigError with the adapter's name in place of a ModelError or ConfigError. A broken adapter is an error
+    of the request for it, not of the model."""
     try:
         yield
     except (ModelError, ConfigError) as error:
@@ -128,7 +130,7 @@ def named_errors(name: str) -> Iterator[None]:
 
 
 def _modules(file: SafetensorsFile, config: LoraConfig, model: Model) -> dict[str, LoraModule]:
-    """All modules of the file, each with both of its tensors, all of which fit the model."""
+    """Returns all modules of the file. Each has both of its tensors, and all of them fit the model."""
     halves: dict[str, set[str]] = {}
     for name in file.tensors:
         match = _TENSOR.fullmatch(name)
@@ -151,7 +153,7 @@ def _modules(file: SafetensorsFile, config: LoraConfig, model: Model) -> dict[st
 
 
 def _check(file: SafetensorsFile, config: LoraConfig, module: str, halves: set[str], tensor: Tensor) -> None:
-    """The two tensors of one module: there, of the rank that the config says, of the sizes that the model has."""
+    """Checks that both tensors of a module exist, have the rank of the config, and have the sizes of the model."""
     base = f"base_model.model.{module}"[:200]
     if len(halves) < 2:
         missing = "B" if "A" in halves else "A"

@@ -1,8 +1,9 @@
 """Regular expressions over names of modules, matched in bounded time.
 
-Files of adapters hold regular expressions from untrusted authors, and Python's `re` takes exponential time for some.
-Here an expression is parsed by Python and matched by the set of places where each part of it may end, without going
-back. An expression that takes more than MAX_STEPS is refused, as are look-around, back-references and the like.
+Files of adapters hold regular expressions from untrusted authors, and Python's `re` takes exponential time for some of
+them. This module lets Python parse an expression. It is matched without going back, by the set of places where each
+part may end. An expression that takes more than MAX_STEPS is refused, and so are look-around, back-references and the
+like.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _CATEGORIES: dict[str, Callable[[str], bool]] = {
 
 
 class ModulePattern:
-    """An expression that is to match whole names, as `re.fullmatch`. Raises ValueError where it cannot be matched."""
+    """An expression that must match whole names, as with `re.fullmatch`. Raises ValueError for an expression that is
+    not supported."""
 
     def __init__(self, text: str) -> None:
         if len(text) > MAX_PATTERN_CHARACTERS:
@@ -47,12 +49,14 @@ class ModulePattern:
         _check(self._tree)
 
     def matches(self, name: str) -> bool:
-        """Does it match all of the name? Raises UnsupportedModel where that takes too many steps."""
+        """Returns whether the expression matches all of the name. Raises UnsupportedModel where that takes too many
+        steps."""
         self._steps = 0
         return len(name) in self._ends(self._tree, name, frozenset({0}))
 
     def _ends(self, items: Iterable[Any], name: str, starts: Places) -> Places:
-        """Where the items, one after the other, may end that begin at one of these places."""
+        """Returns the places where a match of all items, one after the other, may end. starts: the places where it may
+        begin."""
         for kind, value in items:
             if not starts:
                 break
@@ -123,5 +127,5 @@ def _in_set(kind: str, value: Any, character: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def module_pattern(text: str) -> ModulePattern:
-    """The expression, parsed once. Raises ValueError."""
+    """Returns the expression, which is parsed only once. Raises ValueError for an expression that is not supported."""
     return ModulePattern(text)

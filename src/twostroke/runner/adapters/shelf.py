@@ -1,6 +1,7 @@
-"""Which adapters an engine has, by name: loaded, taken by requests, unloaded. Any thread may use it.
+"""The adapters of an engine, by name: loaded, taken by requests, unloaded. Any thread may use this module.
 
-An adapter that is unloaded can be asked for no longer; its slot is free when the last request that has it has ended.
+After an adapter is unloaded, no new request can ask for it. Its slot is free when the last request that uses it has
+ended.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OpenFolder = Callable[[Path], LoraFolder]
 
 
 class LoadedAdapter(Struct, frozen=True):
-    """path: where it was loaded from."""
+    """path: the folder that it was loaded from."""
 
     name: str
     path: Path
@@ -29,7 +30,7 @@ class LoadedAdapter(Struct, frozen=True):
 
 
 class AdapterShelf:
-    """open_folder: opens a folder and checks it against the model."""
+    """The adapters of an engine. open_folder: opens a folder and checks it against the model."""
 
     def __init__(self, bank: AdapterBank, open_folder: OpenFolder) -> None:
         self._bank, self._open_folder = bank, open_folder
@@ -41,12 +42,13 @@ class AdapterShelf:
         self._names = [""] * bank.count  # the name of the last adapter in each slot
 
     def beside(self, weights: ModelWeights) -> ModelWeights:
-        """The model's weights and the adapters' banks."""
+        """Returns the model's weights together with the adapters' banks."""
         matrices, vectors = self._bank.matrices, self._bank.vectors
         return ModelWeights({**weights.matrices, **matrices}, {**weights.vectors, **vectors}, weights.mapped)
 
     def reserve(self, name: str) -> None:
-        """Keep a name for the model, so that no adapter may have it. Raises ConfigError where one has it."""
+        """Keeps a name for the model, so that no adapter may have it. Raises ConfigError where an adapter already has
+        it."""
         self._reserved += (name,)
         with self._changed:
             if name in self._loaded:
@@ -59,15 +61,16 @@ class AdapterShelf:
 
     @property
     def places(self) -> int:
-        """Adapters that can be used at once."""
+        """The number of adapters that can be used at once."""
         return len(self._uses)
 
     def name_of(self, slot: int) -> str:
-        """The name of the adapter in a slot that requests use, even where it was unloaded meanwhile."""
+        """Returns the name of the adapter in a slot that requests use, even where the adapter was unloaded meanwhile.
+        """
         return self._names[slot]
 
     def load(self, name: str, path: Path, *, again: bool = False) -> None:
-        """Read an adapter into a free slot. again: it may take the place of one with this name.
+        """Reads an adapter into a free slot. again: whether it may replace a loaded adapter of this name.
 
         Raises ConfigError; then nothing has changed.
         """
@@ -82,7 +85,8 @@ class AdapterShelf:
                 self._names[slot] = name
 
     def unload(self, name: str) -> None:
-        """Requests that have it go on with it. Raises InvalidRequest for a name that is not loaded."""
+        """Unloads an adapter. Requests that use it continue with it. Raises InvalidRequest for a name that is not
+        loaded."""
         with self._changed:
             self._require(name)
             del self._loaded[name]
@@ -94,15 +98,15 @@ class AdapterShelf:
                 self._require(name)
 
     def take(self, name: str) -> TakenAdapter:
-        """Take an adapter for a request that begins: its slot stays as it is until it is given back. Raises
-        InvalidRequest."""
+        """Takes an adapter for a request that begins. Its slot does not change until it is given back. Raises
+        InvalidRequest for a name that is not loaded."""
         with self._changed:
             taken = self._require(name).taken
             self._uses[taken.slot] += 1
             return taken
 
     def give_back(self, slot: int) -> None:
-        """A request that had taken it has ended."""
+        """Gives back a slot, because a request that had taken it has ended."""
         with self._changed:
             self._uses[slot] -= 1
 

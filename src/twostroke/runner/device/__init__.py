@@ -1,1 +1,2 @@
-"""Steps that a device runs: begun before the host has looked at the step ahead, with tokens sampled on the device."""
+"""Steps that run on a device. They are begun before the host has looked at the step ahead, and tokens are sampled on
+the device."""

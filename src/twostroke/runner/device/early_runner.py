@@ -3,13 +3,14 @@
     host     plan n   | wait for n | commit n, plan n+1 | wait for n+1 | ...
     device   n        | n+1                             | n+2
 
-While a step runs, the next one is started after it on a guess of its plan (`early_steps`). Its token ids are copied on
-the device from the results of the step before. The executor's interface stays: a plan comes, its result is returned.
-Rows that were begun and are not asked for, because their sequence has ended, are dropped; what a plan has next to those
-that were begun is computed after them. Rows do not depend on one another, so all tokens are those of whole steps.
+While a step runs, the next one is queued after it by a guess of its plan (`early_steps`). Its token ids are copied on
+the device from the results of the step before. The executor's interface is the usual one: it takes a plan and returns
+the plan's result. Rows that were begun are dropped where the plan does not ask for them, because their sequence has
+ended. The plan's other rows are computed after those that were begun. Rows do not depend on one another, so all tokens
+are the same as those of whole steps.
 
 A dropped row has written K and V of one position that no sequence has computed. The device runs steps in the order in
-which they were started, so whoever gets the page later writes it later.
+which they were started, so a sequence that gets the page later also writes it later.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ from twostroke.types.plan import Plan, PlannedSequence
 from twostroke.types.result import StepResult
 
 SLOTS = 4
-"""Steps whose results are on their way: one that was begun early, what its plan has next to it, and the next one."""
+"""The number of steps whose results may be pending: a step that was begun early, a step with the other rows of its
+plan, and the next one."""
 
 
 class EarlyForward(Protocol):
-    """A program bound to its memory on a device that runs what is started in order, and does not make the host wait."""
+    """A program bound to its memory on a device. The device runs steps in the order in which they were started, and the
+    host does not wait for them."""
 
     def begin(
         self,
@@ -48,23 +51,21 @@ class EarlyForward(Protocol):
         slot: int,
         result_bytes: int,
     ) -> None:
-        """Start a step and the sampling of its rows; see SamplingForward.sampled. Its results, of result_bytes each,
-        are those of `slot`.
+        """Starts a step and the sampling of its rows; see SamplingForward.sampled. Its results, of result_bytes for
+        each row, are those of `slot`.
 
-        follows: (slot of an earlier step, pairs (N, 2)): the token of each row pairs[i, 0] is what row pairs[i, 1] of
-        that step gave. The pairs lie between asked and lists.
+        follows: (slot of an earlier step, pairs (N, 2)): the token of each row pairs[i, 0] is the result of row
+        pairs[i, 1] of that step. The pairs lie between asked and lists.
         """
 
     def results(self, slot: int, row_results: Rows) -> float:
-        """Wait for a step and fill in its results; for how many seconds the device worked on it."""
+        """Waits for a step and fills in its results. Returns how many seconds the device worked on it."""
 
 
 @dataclass(slots=True)
 class _Begun:
     """A step that was started. tokens: the tokens sampled in the step before it, by request id, once they are known.
-
-    found: those of its sequences that a plan asked for.
-    """
+    found: those sequences of the step that a plan asked for."""
 
     slot: int
     ordered: Sequence[PlannedSequence]
@@ -75,7 +76,7 @@ class _Begun:
     device_s: float = 0.0
 
     def keep(self, plan: Plan) -> set[str]:
-        """Drop what the plan does not ask for; the ids of the rest."""
+        """Drops the rows that the plan does not ask for. Returns the request ids of the others."""
         tokens, begun = self.tokens, {each.request.request_id: each for each in self.ordered}
         same = {
             name
@@ -87,16 +88,17 @@ class _Begun:
         return same
 
     def goes_on(self, sequences: Sequence[PlannedSequence]) -> bool:
-        """Whether these are all of its sequences in their order; each has one row in it that samples."""
+        """Returns whether `sequences` are all sequences of this step in the same order. Each of them has one row in the
+        step, which samples."""
         if not len(self.found) == len(self.ordered) == len(sequences):
             return False
         return all(one.request is other.request for one, other in zip(self.ordered, sequences, strict=True))
 
 
 class EarlyRunner:
-    """Satisfies `engine.executor.Executor`. plain: runs the plans that need more than tokens of device rows.
+    """Satisfies `engine.executor.Executor`. plain: runs the plans that need more than the tokens that a device samples.
 
-    kept, dropped: rows that were begun early and asked for, and those that were not.
+    kept: how many rows were begun early and asked for. dropped: how many were begun early and not asked for.
     """
 
     def __init__(
@@ -154,9 +156,8 @@ class EarlyRunner:
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)
 
     def _begin_early(self, behind: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
-        """Start the next step after these parts; None where it cannot be started; the error appears when its plan is
-        executed.
-        """
+        """Starts the next step after these parts. Returns None where it cannot be started; then the error appears when
+        its plan is executed."""
         if not behind:
             return None
         try:
@@ -165,7 +166,8 @@ class EarlyRunner:
             return None
 
     def _begin(self, sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> _Begun | None:
-        """Start a step. parts: the one ahead of it, where tokens are not known yet. None where logits are needed."""
+        """Starts a step. parts: the parts of the step ahead, where its tokens are not known yet. Returns None where
+        logits are needed."""
         follows = _follows(sequences, parts)
         wanted = None
         if len(parts) == 1 and parts[0].goes_on(sequences):
@@ -182,8 +184,8 @@ class EarlyRunner:
 
 
 def _follows(sequences: Sequence[PlannedSequence], parts: Sequence[_Begun]) -> list[tuple[int, I32Array]]:
-    """(slot of a part, pairs): the row of each sequence that has one row, and the row of the part that gives its
-    token."""
+    """Returns for each part its slot and pairs: the row of each sequence that has one row, and the row of the part that
+    gives the sequence's token."""
     rows = {each.request.request_id: row for row, each in enumerate(sequences)} if parts else {}
     found: list[tuple[int, I32Array]] = []
     for part in parts:

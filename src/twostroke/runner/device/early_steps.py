@@ -1,8 +1,9 @@
-"""Which step a device may begin before the results of the one ahead are looked at, and whether a plan asks for it.
+"""Decides which step a device may begin before the results of the step ahead are looked at, and whether a plan asks for
+it.
 
-Sequences that decode have one more token in the next step, whatever the token before it is. The host knows all of
-such a step but these tokens, which are on the device. What was begun is never taken on trust: a row counts where the
-plan that is made later asks for exactly it.
+Sequences that decode have one more token in the next step, whatever the token before it is. The host knows everything
+of such a step but these tokens, which are on the device. A row that was begun is used only where the plan that is made
+later asks for exactly this row.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from twostroke.types.request import Request
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 NOT_KNOWN_YET = 0
-"""In place of a token that is on the device: a token that every vocabulary has."""
+"""The token id that stands in place of a token on the device. Every vocabulary has it."""
 STEADY = (None, Hold.SEQUENCES, Hold.PAGES, Hold.CALL)
-"""Why requests wait where the next step admits none, unless a sequence ends."""
+"""The reasons of waiting requests with which the next step admits no request, unless a sequence ends."""
 
 
 class OneMore(Sequence[int]):
-    """Known tokens and one more that is not known yet. It has the length that `known` had, however long that grows."""
+    """The known tokens and one more that is not known yet. The length stays that of `known` at the beginning plus one,
+    even if `known` grows."""
 
     __slots__ = ("_length",)
 
@@ -35,9 +37,11 @@ class OneMore(Sequence[int]):
 
 
 def following(plan: Plan) -> list[PlannedSequence]:
-    """The sequences of the step after this plan, as far as they are known; nothing where too little is.
+    """Returns the sequences of the step after this plan, as far as they are known. The list is empty where too little
+    is known.
 
-    Nothing where the next step will hold a prompt: a step reads all weights, so prompts belong to the streams' step.
+    It is also empty where the next step will hold a prompt. A step reads all weights, so prompts should be in the same
+    step as the streams.
     """
     if plan.held not in STEADY:
         return []
@@ -54,7 +58,7 @@ def following(plan: Plan) -> list[PlannedSequence]:
 
 
 def steady(request: Request) -> bool:
-    """Whether a device samples the request's next row without knowing the token before it."""
+    """Returns whether a device can sample the request's next row without knowing the token before it."""
     params = request.params
     counts = params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1.0
     outside = request.steered or request.mask is not None or request.pooling is not None
@@ -70,7 +74,7 @@ def _next(each: PlannedSequence) -> PlannedSequence:
 
 
 def is_same(planned: PlannedSequence, begun: PlannedSequence, token_id: int | None) -> bool:
-    """Whether a plan asks for what was begun, after this token."""
+    """Returns whether a plan asks for exactly the row that was begun. token_id: the token before that row."""
     if planned.request is not begun.request or (planned.start, planned.num_tokens) != (begun.start, 1):
         return False
     decodes = planned.samples and planned.role is Role.DECODE
@@ -81,7 +85,8 @@ def is_same(planned: PlannedSequence, begun: PlannedSequence, token_id: int | No
 
 
 def _same_pages(planned: PlannedSequence, begun: PlannedSequence) -> bool:
-    """Pages that the plan gives back behind a window are not read."""
+    """Returns whether both have the same pages. Pages that the plan gives back because of a window are not compared: no
+    row reads them."""
     count = -(-planned.end // PAGE_TOKENS)
     for new, old in zip(planned.tables, begun.tables, strict=True):
         if new is not old and new[:count] != old[:count]:

@@ -1,4 +1,5 @@
-"""Rows of logits that a device turns into tokens: SAMPLE_INPUT for each row, and SAMPLE_RESULT of it.
+"""The inputs and results of rows of logits that a device turns into tokens. Each row has a SAMPLE_INPUT and a
+SAMPLE_RESULT.
 
 The layouts are those of csrc/cuda/include/twostroke/cuda/rows/sample_row.h; the device's token and sums are those of
 `sampler.sample`, bit for bit.
@@ -36,10 +37,10 @@ SAMPLE_INPUT = np.dtype(
     ]
 )
 _PACKED, _PLACES, _LISTS_AT = struct.Struct("<QQQd10if5i"), struct.Struct("<10i"), 32
-"""SAMPLE_INPUT: a row is written in one go, because there are thousands a second."""
+"""The layout of SAMPLE_INPUT. A row is packed by one call, because there are thousands of rows a second."""
 NO_LISTS = (0,) * 2 * len(LISTS)
 NOT_ASKED = _PACKED.pack(0, 0, 0, 0.0, *NO_LISTS, 0.0, 0, 0, 0, -1, 0)
-"""The row of a sequence that is sampled elsewhere."""
+"""The SAMPLE_INPUT of a sequence that is sampled on the host."""
 SAMPLE_RESULT = np.dtype(
     [
         *(("total", "<u8"), ("token", "<i4"), ("best", "<f4"), ("raw", "<f4"), ("raw_best", "<f4")),
@@ -51,7 +52,8 @@ Rows = NDArray[Any]
 
 
 def why_host(sequence: PlannedSequence, changes: Changes | None, vocabulary: int) -> str | None:
-    """Why a device cannot sample this sequence, so that its logits are needed here; None where it can."""
+    """Returns why a device cannot sample this sequence, so that the host needs its logits; None where the device can.
+    """
     if (sequence.request.num_top or 0) > MOST_TOP:
         return f"more than {MOST_TOP} likely tokens (beam search)"
     if sequence.request.params.has_chain and not sequence.request.params.greedy:
@@ -68,7 +70,7 @@ def why_host(sequence: PlannedSequence, changes: Changes | None, vocabulary: int
 
 
 def asked_of(sequence: PlannedSequence, changes: Changes | None) -> bytes:
-    """One row of SAMPLE_INPUT, without lists."""
+    """Returns one row of SAMPLE_INPUT, without lists."""
     params, num_top = sequence.request.params, sequence.request.num_top
     is_changed, num_top = changes is not None, -1 if num_top is None else num_top
     if params.greedy:
@@ -80,19 +82,20 @@ def asked_of(sequence: PlannedSequence, changes: Changes | None) -> bytes:
 
 
 def with_lists(row: bytes, where: Sequence[int]) -> bytes:
-    """The row with the place of each of LISTS and the number of its entries."""
+    """Returns the row with, for each of LISTS, its place and the number of its entries."""
     return row[:_LISTS_AT] + _PLACES.pack(*where) + row[_LISTS_AT + _PLACES.size :]
 
 
 def scores_of(token_ids: Sequence[int], num_top: int) -> Rows:
-    """SAMPLE_INPUT of rows whose next token is known (prompts): its log probability, and the most likely ones."""
+    """Returns the SAMPLE_INPUT of rows whose next token is known, as in prompts. They ask for the token's log
+    probability and for the `num_top` most likely tokens."""
     rows = np.zeros(len(token_ids), SAMPLE_INPUT)
     rows["num_top"], rows["given"] = num_top, np.array(token_ids) + 1
     return rows
 
 
 def lists_of(changes: Changes, vocabulary: int) -> list[Rows]:
-    """The entries of the five lists, in the order of LISTS."""
+    """Returns the entries of the five lists, in the order of LISTS."""
     raised = np.empty(len(changes.raised), TOKEN_BY)
     raised["token"], raised["by"] = list(changes.raised), list(changes.raised.values())
     lowered = np.empty(len(changes.lowered), TOKEN_BY)
@@ -102,7 +105,8 @@ def lists_of(changes: Changes, vocabulary: int) -> list[Rows]:
 
 
 def _mask(changes: Changes, vocabulary: int) -> Rows:
-    """(ceil(V / 32),) of 32 bits each; empty where all tokens are possible."""
+    """Returns the mask of possible tokens, (ceil(V / 32),) of 32 bits each; it is empty where all tokens are possible.
+    """
     if changes.bits is None and changes.allowed is None:
         return np.empty(0, np.uint32)
     mask = np.zeros(-(-vocabulary // 32) * 4, np.uint8)
@@ -117,7 +121,8 @@ def _mask(changes: Changes, vocabulary: int) -> Rows:
 
 
 def token_of(found: Any, sequence: PlannedSequence, is_changed: bool, vocabulary: int) -> SampledToken:
-    """The token of a device's result for a sequence's row (one of SAMPLE_RESULT). Raises as `sample` does."""
+    """Returns the token of a device's result for a sequence's row. found: one SAMPLE_RESULT. Raises as `sample` does.
+    """
     if not math.isfinite(found["best"]):
         refuse(sequence, is_changed, float(found["raw_best"]))
     token_id, num_top = int(found["token"]), sequence.request.num_top
@@ -128,7 +133,8 @@ def token_of(found: Any, sequence: PlannedSequence, is_changed: bool, vocabulary
 
 
 def scored(found: Any, num_top: int, vocabulary: int) -> TokenLogprob:
-    """The log probability of a row's token, as `token_logprob` makes it; the row's largest logit is finite."""
+    """Returns the log probability of a row's token, as `token_logprob` makes it. The row's largest logit must be
+    finite."""
     num_top = min(num_top, vocabulary)
     top = _in_order(found["top_tokens"][:num_top].tolist(), found["top_logits"][:num_top].tolist())
     return logprob_of(float(found["raw_best"]), int(found["total"]), int(found["token"]), float(found["raw"]), top)

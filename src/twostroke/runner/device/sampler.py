@@ -1,7 +1,8 @@
-"""Sampling where the logits are: what each row asks goes up with the step's inputs, and tokens come down.
+"""Sampling on the device that has the logits. The input of each row is sent with the step's inputs, and tokens are sent
+back.
 
-A row of a guess is sampled as if the guess was accepted, next to the others; it counts where it did. A sequence that a
-device cannot sample (`why_host`) has its logits brought here, and no other has.
+A row of a guess is sampled as if the guess was accepted, in the same step as the others. Its token is used only if the
+guess is accepted. The host gets logits only of sequences that a device cannot sample (`why_host`).
 """
 
 from __future__ import annotations
@@ -47,19 +48,17 @@ class SamplingForward(Protocol):
 
     @property
     def asked_bytes(self) -> int:
-        """Room for what rows ask."""
+        """How many bytes of room there are for the rows' inputs."""
 
     def sampled(self, asked: Rows, lists: U8Array, row_results: Rows, sizes: StepSizes) -> None:
-        """Run the step and sample each logit row. asked (R,) of SAMPLE_INPUT; lists: what lies after them.
-
-        row_results: (R,) of SAMPLE_RESULT, filled with the results.
-        """
+        """Runs the step and samples each logit row. asked: (R,) of SAMPLE_INPUT. lists: the bytes after these rows.
+        row_results: (R,) of SAMPLE_RESULT, filled with the results."""
 
     def scored(self, rows: I32Array, asked: Rows, row_results: Rows, sizes: StepSizes) -> None:
-        """Sample other rows (R,) of the last step in the same way, without running it again."""
+        """Samples other rows (R,) of the last step in the same way, without running the step again."""
 
     def logits_at(self, begin: int, end: int) -> F32Array:
-        """Logits (end - begin, V) of the last step."""
+        """Returns the logits (end - begin, V) of rows [begin, end) of the last step."""
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
         """See Forward."""
@@ -69,8 +68,7 @@ class SamplingForward(Protocol):
 class SampledRows:
     """A sequence that samples. first: its first row of logits. changed: for each row that was asked for, whether its
     request changes the logits; the row of its last known token comes first, then those of guesses. reason: why it is
-    sampled here, on the host. fault: the error of its token mask.
-    """
+    sampled on the host; None where the device samples it. fault: the error of its token mask."""
 
     sequence: PlannedSequence
     first: int
@@ -92,7 +90,8 @@ class WantedRows:
 
 @dataclass(slots=True)
 class _Lists:
-    """Entries of the rows' lists, one after the other, the same ones once. end: in bytes, from the first row on."""
+    """The entries of the rows' lists, one after the other. Equal entries are stored once. end: the end of the entries,
+    in bytes from the first row on. room: the largest end."""
 
     end: int
     room: int
@@ -100,7 +99,8 @@ class _Lists:
     places: dict[bytes, int] = field(default_factory=dict)
 
     def add(self, rows: Sequence[bytes], lists: Sequence[Sequence[Rows]]) -> list[bytes] | None:
-        """The rows, which say where their lists are. None, and nothing is kept, where there is no room."""
+        """Adds the lists, and returns the rows with the places of their lists. Returns None, and keeps nothing, where
+        there is no room."""
         if not any(lists):
             return list(rows)
         contents = [[each.tobytes() for each in of_row] for of_row in lists]
@@ -120,7 +120,7 @@ class _Lists:
         return found
 
     def joined(self) -> U8Array:
-        """All of them."""
+        """Returns all entries as one array."""
         return np.concatenate([np.empty(0, np.uint8), *self.parts])
 
 
@@ -134,14 +134,15 @@ class DeviceSampler:
         self.reasons: dict[str, int] = {}
 
     def forward(self, plan: Plan, sizes: StepSizes) -> tuple[list[SampledRows], Rows]:
-        """See StepSampler: the sequences that sample, and the device's results for their rows."""
+        """Runs the step. Returns the sequences that sample, and the device's results for their rows. See StepSampler.
+        """
         wanted = self.wanted(plan.sequences)
         row_results = np.zeros(len(wanted.asked), SAMPLE_RESULT)
         self._forward.sampled(wanted.asked, wanted.lists, row_results, sizes)
         return wanted.found, row_results
 
     def wanted(self, sequences: Sequence[PlannedSequence], spare: int = 0) -> WantedRows:
-        """What is asked of the rows that sample. spare: bytes to be left between the rows and their lists."""
+        """Returns the inputs of the rows that sample. spare: bytes to be left between the rows and their lists."""
         asked, found = list[bytes](), list[SampledRows]()
         num_rows = sum([each.sampled_rows for each in sequences])
         lists = _Lists(num_rows * SAMPLE_INPUT.itemsize + spare, self._forward.asked_bytes)
@@ -177,7 +178,8 @@ class DeviceSampler:
         return scores_here(self.weigh, self._forward.logits(rows, sizes), token_ids, num_top)
 
     def _ask(self, sequence: PlannedSequence, asked: list[bytes], lists: _Lists) -> SampledRows:
-        """Append what the rows of a sequence ask; nothing where they are sampled here."""
+        """Appends the inputs of a sequence's rows to `asked`. It appends nothing for a sequence that the host samples.
+        """
         first, changed, rows, entries = len(asked), list[bool](), list[bytes](), list[list[Rows]]()
         reason = None
         try:
@@ -197,8 +199,9 @@ class DeviceSampler:
         return SampledRows(sequence, first, tuple(changed))
 
     def wanted_next(self, before: WantedRows, sequences: Sequence[PlannedSequence]) -> WantedRows | None:
-        """`wanted`, where `before` was what was asked for the same sequences, of one row each, one position back, and
-        none of them needs the token before it here. None where more than draws may differ."""
+        """Returns the same as `wanted`, made quickly from the inputs of the step before. before: the inputs of the same
+        sequences one position back, one row for each sequence, of which none needs the token before it on the host.
+        Returns None where more than the draws may differ."""
         if before.asked["changed"].any():
             return None
         asked = before.asked.copy()
@@ -208,7 +211,7 @@ class DeviceSampler:
         return WantedRows(before.found, asked, before.lists)
 
     def has_all(self, found: Sequence[SampledRows], row_results: Rows) -> bool:
-        """Whether `choose` needs no logits for these sequences."""
+        """Returns whether `choose` needs no logits for these sequences."""
         return all(each.reason is None for each in found) and bool(np.isfinite(row_results["raw_best"]).all())
 
     def _tokens(self, rows: SampledRows, row_results: Rows) -> Tokens:

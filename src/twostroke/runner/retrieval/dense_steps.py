@@ -1,4 +1,5 @@
-"""The step Dense of sentence-transformers: a product of the pooled vector, of which a model may have several.
+"""The step Dense of sentence-transformers: a matrix product of the pooled vector. A model may have several of these
+steps.
 
     N_Dense/config.json          in_features, out_features, bias, activation_function
     N_Dense/model.safetensors    linear.weight (out, in), linear.bias (out,)
@@ -24,17 +25,16 @@ CONFIG, TENSORS = "config.json", "model.safetensors"
 WEIGHT, BIAS = "linear.weight", "linear.bias"
 MOST_FEATURES = 1 << 16
 _INPUT = "sentence_embedding"
-"""What the step reads and writes unless its config names something else."""
+"""The name of the vector that the step reads and writes, unless its config names another one."""
 
 Function = Callable[[NDArray[Any]], NDArray[Any]]
 _FUNCTIONS: Mapping[str, Function] = {"Identity": lambda x: x, "Tanh": np.tanh}
-"""By the last part of the class that activation_function names."""
+"""The activation functions, by the last part of the class name in activation_function."""
 
 
 class DenseStep(Struct, frozen=True, eq=False):
-    """weight: (outputs, inputs) float32. bias: (outputs,), None for none. function: the activation function that is
-    applied to each element.
-    """
+    """weight: (outputs, inputs) float32. bias: (outputs,), or None. function: the activation function that is applied
+    to each element."""
 
     weight: F32Array
     bias: F32Array | None
@@ -42,11 +42,12 @@ class DenseStep(Struct, frozen=True, eq=False):
 
     @property
     def outputs(self) -> int:
-        """Numbers of the vector that it makes."""
+        """How many numbers the resulting vector has."""
         return len(self.weight)
 
     def __call__(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(outputs,) of a vector (inputs,). No library for matrices: its sums may depend on its count of threads."""
+        """Returns (outputs,) of a vector (inputs,). It uses no matrix library, because the sums of such a library may
+        depend on its number of threads."""
         made = np.einsum("oi,i->o", self.weight, vector.astype(np.float32))
         if self.bias is not None:
             made = made + self.bias
@@ -54,8 +55,8 @@ class DenseStep(Struct, frozen=True, eq=False):
 
 
 def read_dense_step(folder: Path) -> DenseStep:
-    """The step of a folder. Raises CorruptModel for files that do not fit each other, UnsupportedModel for a function
-    that is not implemented or for tensors in another format."""
+    """Reads the step of a folder. Raises CorruptModel for files that do not fit each other, UnsupportedModel for a
+    function that is not implemented or for tensors in another format."""
     place = f"{folder.name}/{CONFIG}"
     if not (folder / CONFIG).is_file():
         raise CorruptModel(f"{place} is missing.", why="modules.json names this step.", fix="Download the model again.")

@@ -1,4 +1,4 @@
-"""A text becomes a prompt, and the sum of its rows becomes its vector."""
+"""Makes a prompt from a text, and the text's vector from the sum of the prompt's rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ NO_OUTPUT = SamplingParams(temperature=0.0, max_tokens=0)
 
 
 class EmbeddingOptions(Struct, frozen=True):
-    """prompt_name: which of the model's prompts stands before the text; None for its default, if it has one.
-
-    most_tokens: longer texts are cut to this length, special tokens included; None refuses them.
-    trusted: control tokens in the text count as such.
-    """
+    """prompt_name: the name of the model's prompt that stands before the text; None for its default, if it has one.
+    most_tokens: the length to which longer texts are cut, special tokens included; with None they are refused. trusted:
+    whether control tokens in the text count as control tokens."""
 
     prompt_name: str | None = None
     most_tokens: int | None = None
@@ -36,7 +34,8 @@ AS_IS = EmbeddingOptions()
 
 
 class VectorOptions(Struct, frozen=True):
-    """dimensions: how many numbers of the vector are kept, the first ones; None: all. normalized: then to length 1."""
+    """dimensions: how many numbers of the vector are kept, the first ones; None for all. normalized: whether the kept
+    numbers are then scaled to length 1."""
 
     dimensions: int | None = None
     normalized: bool = True
@@ -44,7 +43,7 @@ class VectorOptions(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """width: numbers of a vector, after the model's steps Dense."""
+    """Makes vectors of texts. width: how many numbers a vector has, after the model's steps Dense."""
 
     tokenizer: TextTokenizer
     pooling: Pooling
@@ -52,7 +51,8 @@ class Embedder:
     files: SentenceFiles = field(default_factory=SentenceFiles)
 
     def prompt(self, text: str | Sequence[int], options: EmbeddingOptions = AS_IS) -> Prompt:
-        """What the engine computes for a text; token ids are taken as they are. Raises InvalidRequest."""
+        """Returns the prompt that the engine computes for a text. Token ids are taken as they are. Raises
+        InvalidRequest."""
         if not isinstance(text, str):
             return Prompt(self._as_given(text, options), NO_OUTPUT, pooling=PooledRows(self.pooling))
         before = self._before(options)
@@ -65,7 +65,8 @@ class Embedder:
         return Prompt(tuple(ids), NO_OUTPUT, pooling=PooledRows(self.pooling, self._skipped(before)))
 
     def vector(self, prompt: Prompt, rows_sum: bytes, options: VectorOptions) -> NDArray[np.float32]:
-        """The vector of a prompt, float32. Raises InvalidRequest for dimensions that it has not."""
+        """Returns the vector of a prompt, float32. Raises InvalidRequest for a number of dimensions that the vector
+        does not have."""
         total = np.frombuffer(rows_sum)
         if prompt.pooling is not None:
             total = total / prompt.pooling.divisor(len(prompt.token_ids))
@@ -76,7 +77,7 @@ class Embedder:
         return (total / length if options.normalized and length > 0 else total).astype(np.float32)
 
     def check(self, options: VectorOptions) -> int:
-        """The numbers of a vector. Raises InvalidRequest."""
+        """Returns how many numbers the vector will have. Raises InvalidRequest."""
         asked = options.dimensions
         if asked is not None and not 1 <= asked <= self.width:
             raise InvalidRequest(
@@ -93,7 +94,8 @@ class Embedder:
         return tuple(whole_numbers("input", ids))[: options.most_tokens]
 
     def _before(self, options: EmbeddingOptions) -> str:
-        """The prompt that stands before the text."""
+        """Returns the prompt that stands before the text. Raises InvalidRequest for a name that the model does not
+        have."""
         name = self.files.default_prompt if options.prompt_name is None else options.prompt_name
         if not name:
             return ""

@@ -1,4 +1,4 @@
-"""A query and a document become a prompt, and what the model makes of it becomes a score.
+"""Makes a prompt from a query and a document, and a score from the model's result.
 
     PairReranker    a classifier of pairs, as the tokenizer frames them (BGE, MiniLM); a sigmoid over its one label
     TokenReranker   a decoder that is asked "yes" or "no" (Qwen3-Reranker); the probability of yes among the two
@@ -26,13 +26,13 @@ BEFORE = (
     'provided. Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n'
 )
 AFTER = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
-"""The prompt's text before and after a pair, as the model page of Qwen3-Reranker gives it."""
+"""The text after a pair in the prompt, from the model page of Qwen3-Reranker; BEFORE is the text before it."""
 
 
 class PairOptions(Struct, frozen=True):
-    """instruction: what makes a document relevant, for models that read one. most_tokens: the longest prompt; the
-    document is cut to fit, and None refuses what is too long. most_document_tokens: the longest document; cut too.
-    trusted: control tokens in the texts count as such."""
+    """instruction: tells what makes a document relevant, for models that read an instruction. most_tokens: the longest
+    prompt; the document is cut to fit, and with None a prompt that is too long is refused. most_document_tokens: the
+    longest document; longer ones are cut. trusted: whether control tokens in the texts count as control tokens."""
 
     instruction: str | None = None
     most_tokens: int | None = None
@@ -44,14 +44,15 @@ PLAIN = PairOptions()
 
 
 class Ranked(Struct, frozen=True):
-    """A document's place among those of a request, and its score."""
+    """The index of a document in its request, and its score."""
 
     index: int
     score: float
 
 
 def ranked(scores: Iterable[float], most: int | None = None) -> list[Ranked]:
-    """The best first, `most` of them at most; equal scores in the documents' order."""
+    """Returns the documents with the best score first, at most `most` of them. Equal scores are in the documents'
+    order."""
     found = sorted((Ranked(index, score) for index, score in enumerate(scores)), key=lambda each: -each.score)
     return found[:most]
 
@@ -60,14 +61,15 @@ class Reranker(Protocol):
     """Scores a pair of texts with one number."""
 
     def prompt(self, query: str, document: str, options: PairOptions = PLAIN) -> Prompt:
-        """What the engine computes for a pair. Raises InvalidRequest."""
+        """Returns the prompt that the engine computes for a pair. Raises InvalidRequest."""
 
     def score(self, rows_sum: bytes) -> float:
-        """How relevant the document is."""
+        """Returns how relevant the document is."""
 
 
 class PairReranker(Struct, frozen=True):
-    """raw: scores are the classifier's numbers, without a sigmoid. types: the model has more than one token type."""
+    """Scores pairs by a classifier. raw: whether scores are the classifier's numbers, without a sigmoid. types: whether
+    the model has more than one token type."""
 
     tokenizer: TextTokenizer
     pooling: Pooling
@@ -93,7 +95,7 @@ class PairReranker(Struct, frozen=True):
 
 
 class TokenReranker(Struct, frozen=True):
-    """The model's rows are the logits of no and of yes."""
+    """Scores pairs by a decoder. The model's rows are the logits of no and of yes."""
 
     tokenizer: TextTokenizer
 
@@ -126,7 +128,7 @@ class TokenReranker(Struct, frozen=True):
 
 
 def answer_tokens(tokenizer: TextTokenizer) -> tuple[int, int]:
-    """The ids of no and of yes. Raises UnsupportedModel where the vocabulary lacks what the template needs."""
+    """Returns the ids of no and of yes. Raises UnsupportedModel where the vocabulary lacks a token of the template."""
     found = [tokenizer.id_of(token) for token in (NO, YES, "<|im_start|>", "<|im_end|>")]
     if any(each is None for each in found):
         raise UnsupportedModel(
@@ -138,7 +140,7 @@ def answer_tokens(tokenizer: TextTokenizer) -> tuple[int, int]:
 
 
 def sigmoid(x: float) -> float:
-    """1 / (1 + exp(-x)), without an overflow."""
+    """Returns 1 / (1 + exp(-x)), without an overflow."""
     if x >= 0:
         return 1.0 / (1.0 + math.exp(-x))
     small = math.exp(x)
@@ -146,7 +148,8 @@ def sigmoid(x: float) -> float:
 
 
 def pairs_of(first: str | Sequence[str], second: str | Sequence[str]) -> list[tuple[str, str]]:
-    """One first text for all second ones, or one each. Raises InvalidRequest."""
+    """Returns the pairs of texts. One first text is paired with all second ones; otherwise both sides must have the
+    same number of texts. Raises InvalidRequest."""
     firsts = [first] if isinstance(first, str) else list(first)
     seconds = [second] if isinstance(second, str) else list(second)
     if not firsts or not seconds:

@@ -1,4 +1,5 @@
-"""The files that sentence-transformers writes next to a checkpoint: how its rows become a vector, and its prompts.
+"""The files that sentence-transformers writes next to a checkpoint. They tell how rows become a vector, and which
+prompts there are.
 
     modules.json                          the steps: Transformer, Pooling, perhaps Dense ones, perhaps Normalize
     1_Pooling/config.json                 which rows are taken
@@ -36,12 +37,11 @@ _FLAGS = {"cls_token": "cls", "mean_tokens": "mean"}
 
 @dataclass(frozen=True, slots=True)
 class SentenceFiles:
-    """present: modules.json is there. pooling: None where no file says it. include_prompt: False where a mean leaves
-    out the rows of the prompt. prompts: text by name; default_prompt: the name of the prompt that is used where the
-    request names none. max_tokens: the most tokens of a text; None where no file says it. lower_case: texts are made
-    lower case first. pairs: the checkpoint scores pairs of texts. dense: steps between pooling and the vector, in
-    order.
-    """
+    """present: whether modules.json exists. pooling: the way of pooling; None where no file names it. include_prompt:
+    False where a mean leaves out the rows of the prompt. prompts: text by name. default_prompt: the name of the prompt
+    that is used where the request names none. max_tokens: the most tokens of a text; None where no file gives it.
+    lower_case: whether texts are made lower case first. pairs: whether the checkpoint scores pairs of texts. dense: the
+    steps between pooling and the vector, in order."""
 
     present: bool = False
     pooling: Pooling | None = None
@@ -55,7 +55,8 @@ class SentenceFiles:
 
 
 def read_sentence_files(folder: Path) -> SentenceFiles:
-    """Raises CorruptModel for a broken file, UnsupportedModel for a step or a pooling that is not implemented."""
+    """Reads the files. Raises CorruptModel for a broken file, UnsupportedModel for a step or a pooling that is not
+    implemented."""
     present = (folder / MODULES).is_file()
     prompts = _fields(folder / PROMPTS)
     lengths = _fields(folder / LENGTHS)
@@ -79,7 +80,7 @@ def read_sentence_files(folder: Path) -> SentenceFiles:
 
 
 def _fields(path: Path) -> Fields:
-    """An absent file has no members."""
+    """Reads the fields of a file. An absent file has none."""
     return Fields(read_object(path) if path.is_file() else {}, path.name)
 
 
@@ -89,7 +90,8 @@ def _prompts(fields: Fields) -> dict[str, str]:
 
 
 def _known_steps(folder: Path) -> list[tuple[str, str]]:
-    """See _steps. Raises UnsupportedModel for a step that is not implemented, or for one at another place."""
+    """Returns the steps, see _steps. Raises UnsupportedModel for a step that is not implemented, or that is at another
+    place."""
     steps = _steps(folder)
     kinds = [kind for kind, _ in steps]
     unknown = [kind for kind in kinds if kind not in _KNOWN]
@@ -120,7 +122,7 @@ def _dense(folder: Path, steps: list[tuple[str, str]]) -> tuple[DenseStep, ...]:
 
 
 def _pooling(folder: Path, steps: list[tuple[str, str]]) -> tuple[Pooling | None, bool]:
-    """What the file of the step Pooling says."""
+    """Returns the pooling and include_prompt from the file of the step Pooling."""
     place = next((path for kind, path in steps if kind == "Pooling"), None)
     if place is None:
         return None, True
@@ -129,7 +131,7 @@ def _pooling(folder: Path, steps: list[tuple[str, str]]) -> tuple[Pooling | None
 
 
 def _steps(folder: Path) -> list[tuple[str, str]]:
-    """(kind, folder) of each step, in order."""
+    """Returns the kind and the folder of each step, in order."""
     raw: Any = parse_object(b'{"steps": ' + without_mark(read_bytes(folder / MODULES)) + b"}", MODULES)["steps"]
     found = []
     for item in raw if isinstance(raw, list) else [None]:
@@ -146,7 +148,7 @@ def _steps(folder: Path) -> list[tuple[str, str]]:
 
 
 def _mode(fields: Fields) -> Pooling:
-    """The pooling that `pooling_mode` names, or that the one true flag stands for. Raises UnsupportedModel."""
+    """Returns the pooling that `pooling_mode` names, or that the one true flag stands for. Raises UnsupportedModel."""
     named = fields.text("pooling_mode", "")
     flags = [name.removeprefix(_FLAG) for name, value in fields.values.items() if name.startswith(_FLAG) and value]
     modes = [named] if named else [_FLAGS.get(flag, flag) for flag in flags]

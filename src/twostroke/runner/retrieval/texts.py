@@ -1,6 +1,7 @@
-"""Texts to token ids, with the special tokens that a tokenizer puts around one text or two, cut where that is asked.
+"""Turns texts into token ids, with the special tokens that a tokenizer puts around one text or two. Texts are cut where
+a request asks for it.
 
-Control tokens in a text are text, unless the caller trusts it: documents come from anywhere.
+Control tokens in a text are text, unless the caller trusts the text: documents may come from anyone.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from twostroke.types.errors import InvalidRequest
 
 
 class TextTokenizer(Protocol):
-    """The part of Tokenizer that texts need."""
+    """The part of Tokenizer that this module needs."""
 
     def encode_rendered(self, text: str, context_tokens: int | None = None, *, quoted: Spans = ()) -> list[int]:
-        """Token ids without special tokens around them."""
+        """Returns token ids without special tokens around them."""
 
     def quoting(self) -> Quoting:
-        """An object that finds the control tokens in one text."""
+        """Returns an object that finds the control tokens in one text."""
 
     def frame(self, pair: bool) -> Frame:
-        """The special tokens around one text, or around a pair."""
+        """Returns the special tokens around one text, or around a pair."""
 
     def id_of(self, token: str) -> int | None:
-        """The id of a token as written in the vocabulary."""
+        """Returns the id of a token as written in the vocabulary; None for a token that it does not have."""
 
 
 def body_of(
     tokenizer: TextTokenizer, text: str, *, before: str = "", after: str = "", trusted: bool = False
 ) -> list[int]:
-    """Token ids of before + text + after, without special tokens around them. trusted: control tokens in `text` count
-    as such; in the two others they always do."""
+    """Returns the token ids of before + text + after, without special tokens around them. trusted: whether control
+    tokens in `text` count as control tokens; in `before` and `after` they always do."""
     if trusted:
         return tokenizer.encode_rendered(before + text + after)
     quoting = tokenizer.quoting()
@@ -41,12 +42,12 @@ def body_of(
 
 
 def framed(frame: Frame, body: list[int], most: int | None) -> list[int]:
-    """One text with its special tokens; the text is cut so that all are `most` tokens at most."""
+    """Returns one text with its special tokens. The text is cut so that the result has at most `most` tokens."""
     return [*frame.first, *_cut(body, most, frame.size), *frame.last]
 
 
 def framed_pair(frame: Frame, first: list[int], second: list[int], most: int | None) -> list[int]:
-    """A pair with its special tokens; the second text is cut so that all are `most` tokens at most."""
+    """Returns a pair with its special tokens. The second text is cut so that the result has at most `most` tokens."""
     return [*frame.first, *first, *frame.middle, *_cut(second, most, frame.size + len(first)), *frame.last]
 
 

@@ -1,1 +1,1 @@
-"""Logits to tokens."""
+"""Sampling: turns logits into tokens."""

@@ -1,4 +1,4 @@
-"""Penalties, bias, bans and masks: what changes the logits before a token is chosen.
+"""Penalties, bias, bans and masks: the changes to the logits before a token is chosen.
 
 Each function works on one row in place and depends on that row's own request alone.
 """
@@ -14,37 +14,39 @@ from twostroke.ops.operands import F32Array
 
 
 def penalize_repetition(logits: F32Array, seen: NDArray[np.int64], penalty: float) -> None:
-    """logits (V,): those of tokens seen in prompt or output move towards unlikely (Keskar et al. 2019)."""
+    """Makes tokens of the prompt or output less likely (Keskar et al. 2019). logits: (V,). seen: these tokens."""
     values = logits[seen]
     logits[seen] = np.where(values > 0, values / np.float32(penalty), values * np.float32(penalty))
 
 
 def lower(logits: F32Array, token_ids: NDArray[np.int64], by: F32Array) -> None:
-    """logits (V,) -= by, for tokens of which none comes twice."""
+    """Subtracts `by` from the logits (V,) of these tokens. No token comes twice."""
     logits[token_ids] -= by
 
 
 def add_bias(logits: F32Array, bias: Mapping[int, float]) -> None:
-    """logits (V,) += bias by token id."""
+    """Adds a bias to logits (V,). bias: the number for each token id."""
     for token_id, value in bias.items():
         logits[token_id] += np.float32(value)
 
 
 def keep_allowed(logits: F32Array, bits: bytes) -> None:
-    """logits (V,) = -inf for every token whose bit is 0, lowest bit of a byte first; bits may be longer than V."""
+    """Sets logits (V,) to -inf for every token whose bit is 0. bits: the lowest bit of a byte comes first; it may be
+    longer than V."""
     allowed = np.unpackbits(np.frombuffer(bits, np.uint8), count=len(logits), bitorder="little")
     np.copyto(logits, -np.inf, where=allowed == 0)
 
 
 def keep_only(logits: F32Array, token_ids: NDArray[np.int32]) -> None:
-    """logits (V,) = -inf for all tokens but these."""
+    """Sets logits (V,) to -inf for all tokens but these."""
     kept = logits[token_ids]
     logits.fill(-np.inf)
     logits[token_ids] = kept
 
 
 def bad_ends(sequences: Sequence[Sequence[int]], known_token_ids: Sequence[int], num_output: int) -> set[int]:
-    """Tokens that would complete one of the sequences after the output, the last `num_output` of the known tokens."""
+    """Returns the tokens that would complete one of the sequences at the end of the output. The output is the last
+    `num_output` of the known tokens."""
     found = set[int]()
     for sequence in sequences:
         behind = len(sequence) - 1
@@ -54,5 +56,5 @@ def bad_ends(sequences: Sequence[Sequence[int]], known_token_ids: Sequence[int],
 
 
 def ban(logits: F32Array, token_ids: Collection[int]) -> None:
-    """logits (V,) = -inf for these tokens."""
+    """Sets logits (V,) to -inf for these tokens."""
     logits[list(token_ids)] = -np.inf

@@ -1,4 +1,4 @@
-"""The samplers of one request in their order, and the token that a row gives through them."""
+"""The samplers of one request in their order, and the token that they choose from a row."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ LINKS: Mapping[str, Callable[[SamplingParams], SamplerLink | None]] = {
     names.XTC: Xtc.of,
     names.ADAPTIVE: AdaptiveP.of,
 }
-"""In this engine's own order: the temperature comes before the sets, as it does without any of these samplers."""
+"""The samplers by name, in the default order of this engine. The temperature comes before the samplers that keep sets
+of tokens, as it does without a chain."""
 
 
 def links_of(params: SamplingParams) -> list[SamplerLink]:
-    """The samplers that are on, in the order of the request. Mirostat takes the place of all sets."""
+    """Returns the samplers that are on, in the order of the request. Mirostat replaces all samplers that keep sets of
+    tokens."""
     mirostat = Mirostat.of(params)
     if mirostat is not None:
         return [Temperature(params.temperature), mirostat]
@@ -43,7 +45,7 @@ def links_of(params: SamplingParams) -> list[SamplerLink]:
 
 
 def chosen(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> tuple[int, Memory]:
-    """logits (V,) after changes. The token, and what its samplers know after it."""
+    """Returns the token, and the memory of its samplers after it. logits: (V,), after the request's changes."""
     links = links_of(sequence.request.params)
     row = SamplerRow(weigh, logits, sequence.request.seed, sequence.num_output_tokens, sequence.memory)
     for link in links:

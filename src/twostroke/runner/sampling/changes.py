@@ -1,6 +1,6 @@
-"""What a request changes of its logits before a token is chosen: penalties, bias and bans, as lists of tokens.
+"""The changes of a request to its logits before a token is chosen: penalties, bias and bans, as lists of tokens.
 
-They are made once for a row. Either `changed` here or a device (runner/device/rows.py) applies them.
+They are made once for each row. `Changes.changed` or a device (runner/device/rows.py) applies them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ IdArray = NDArray[np.int64]
 
 class Changes(Struct, frozen=True):
     """The changes are applied in this order. seen: tokens that `repetition` makes less likely. lowered: tokens whose
-    logits are lowered by `lowered_by`. raised: what is added to the logit of each token. allowed: the only tokens that
-    may be sampled; None for all. banned: tokens that are never sampled. bits: one for each token that a grammar allows,
-    lowest bit of a byte first; None for all.
-    """
+    logits are lowered by `lowered_by`. raised: the number that is added to the logit of each token. allowed: the only
+    tokens that may be sampled; None for all. banned: tokens that are never sampled. bits: a bit for each token, 1 where
+    a grammar allows it, lowest bit of a byte first; None allows all."""
 
     seen: IdArray
     repetition: float
@@ -46,7 +45,8 @@ class Changes(Struct, frozen=True):
     bits: bytes | None
 
     def changed(self, logits: F32Array) -> F32Array:
-        """A copy of logits (V,) with the changes. Raises IndexError for a token that is not there."""
+        """Returns a copy of logits (V,) with the changes. Raises IndexError for a token that the vocabulary does not
+        have."""
         row = logits.copy()
         penalize_repetition(row, self.seen, self.repetition)
         lower(row, self.lowered, self.lowered_by)
@@ -60,7 +60,8 @@ class Changes(Struct, frozen=True):
 
 
 def changes_of(sequence: PlannedSequence) -> Changes | None:
-    """What this sequence's request changes now; None where nothing. Raises ValueError where its mask has failed."""
+    """Returns the changes of this sequence's request to its next row; None where there are none. Raises ValueError
+    where its mask has failed."""
     params, request = sequence.request.params, sequence.request
     num_output = sequence.num_output_tokens
     banned = set(request.end_token_ids) | set(params.stop_token_ids) if num_output < params.min_tokens else set()
@@ -89,19 +90,21 @@ def changes_of(sequence: PlannedSequence) -> Changes | None:
 
 
 def forbids(params: SamplingParams) -> bool:
-    """True where the request names tokens that it does not want."""
+    """Returns whether the request names tokens that it does not want."""
     return params.allowed_token_ids is not None or bool(params.bad_token_ids)
 
 
 def _lowered(output: Sequence[int], params: SamplingParams) -> tuple[IdArray, F32Array]:
-    """Each token of the output, and what presence and frequency take from its logit."""
+    """Returns each token of the output, and the number that the presence and frequency penalties subtract from its
+    logit."""
     seen, counts = np.unique(np.asarray(output, np.int64), return_counts=True)
     by = np.float32(params.presence_penalty) + np.float32(params.frequency_penalty) * counts.astype(np.float32)
     return seen, by
 
 
 def _both(ids: IdArray, by: F32Array, more_ids: IdArray, more_by: F32Array) -> tuple[IdArray, F32Array]:
-    """Two lists of tokens as one, in which no token comes twice."""
+    """Joins two lists of tokens in one in which no token comes twice. The numbers of a token in both lists are added.
+    """
     joined = np.union1d(ids, more_ids)
     total = np.zeros(len(joined), np.float32)
     total[np.searchsorted(joined, ids)] += by
@@ -116,7 +119,8 @@ def _window(known_token_ids: Sequence[int], size: int | None) -> Sequence[int]:
 
 
 def _bits(mask: TokenMask, num_output: int) -> bytes:
-    """What may come after this many output tokens; the machine has taken in exactly these, or something is broken."""
+    """Returns which tokens may come after `num_output` output tokens. Raises ValueError where the mask is at another
+    token, which is a fault."""
     if mask.num_tokens != num_output:
         raise ValueError(f"the grammar is at token {mask.num_tokens}, the output at {num_output}")
     return mask.bits()

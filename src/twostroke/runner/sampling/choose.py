@@ -17,7 +17,7 @@ from twostroke.ops.operands import F32Array
 from twostroke.runner.sampling.random_draw import DRAW_BITS
 
 _FIRST_LOOK = 512
-"""Candidates sorted before the whole vocabulary is: the top-p set is nearly always among them."""
+"""How many candidates are sorted before the whole vocabulary is. The top-p set is nearly always among them."""
 
 IdArray = NDArray[np.int64]
 
@@ -25,7 +25,7 @@ IdArray = NDArray[np.int64]
 def choose(
     weigh: Weigh, logits: F32Array, temperature: float, top_k: int, top_p: float, min_p: float, draw: int
 ) -> int:
-    """logits (V,) after penalties; draw in [0, 2^53). Returns a token id."""
+    """Returns a token id. logits: (V,), after penalties. draw: a number in [0, 2^53)."""
     weights = weigh(logits, temperature)
     if not (top_k or top_p < 1.0 or min_p > 0.0):
         return drawn(weights, draw)
@@ -38,7 +38,8 @@ def choose(
 
 
 def top_candidates(logits: F32Array, weights: WeightArray, top_k: int, top_p: float) -> IdArray:
-    """Token ids by falling logit: the top_k best, and of these the smallest set that holds top_p of their weight."""
+    """Returns token ids by falling logit: the top_k best, and of these the smallest set that holds top_p of their
+    weight."""
     vocabulary = len(logits)
     keep = min(top_k, vocabulary) if top_k else vocabulary
     for look in _looks(keep if top_k else 0, vocabulary):
@@ -58,7 +59,8 @@ def _looks(least: int, vocabulary: int) -> Iterable[int]:
 
 
 def largest(logits: NDArray[np.floating[Any]], count: int) -> IdArray:
-    """The ids of the `count` largest logits, best first, ties by id (also at the cut)."""
+    """Returns the ids of the `count` largest logits, best first. Equal logits are in the order of their ids, also at
+    the cut."""
     if count < len(logits):
         threshold = np.partition(logits, len(logits) - count)[len(logits) - count]
         ids = np.flatnonzero(logits >= threshold)
@@ -68,16 +70,17 @@ def largest(logits: NDArray[np.floating[Any]], count: int) -> IdArray:
 
 
 def share_of(share: float, total: int) -> np.uint64:
-    """share * total, rounded up."""
+    """Returns share * total, rounded up."""
     return np.uint64(-(-int(share * (1 << DRAW_BITS)) * total >> DRAW_BITS))
 
 
 def share_below(share: float, total: int) -> np.uint64:
-    """share * total, rounded down."""
+    """Returns share * total, rounded down."""
     return np.uint64(int(share * (1 << DRAW_BITS)) * total >> DRAW_BITS)
 
 
 def drawn(weights: WeightArray, draw: int) -> int:
-    """The first index at which the cumulative weight exceeds draw / 2^53 of the total; never one of weight 0."""
+    """Returns the first index at which the cumulative weight exceeds draw / 2^53 of the total. Its weight is never 0.
+    """
     cumulative = np.cumsum(weights)
     return int(np.searchsorted(cumulative, np.uint64(draw * int(cumulative[-1]) >> DRAW_BITS), side="right"))

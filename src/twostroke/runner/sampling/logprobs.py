@@ -1,7 +1,7 @@
 """Log probabilities of the model's own distribution, before penalties and temperature.
 
-The sum in them is one of whole numbers (ops/attention/token_weights.py), so they are the same on every machine. The
-rounding of these numbers changes a log probability by less than 2^-26 where the vocabulary has 2^18 tokens.
+They are made from a sum of whole numbers (ops/attention/token_weights.py), so they are the same on every machine. The
+rounding of these whole numbers changes a log probability by less than 2^-26 where the vocabulary has 2^18 tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from twostroke.types.result import TokenLogprob
 
 
 def token_logprob(weigh: Weigh, logits: F32Array, token_id: int, num_top: int) -> TokenLogprob:
-    """logits (V,) raw. The chosen token's natural log probability and the `num_top` (at most V) best, ties by id."""
+    """Returns the chosen token's natural log probability, and those of the `num_top` (at most V) best tokens, ties by
+    id. logits: (V,), raw."""
     top: list[tuple[int, float]] = []
     if num_top:
         num_top = min(num_top, len(logits))
@@ -25,12 +26,12 @@ def token_logprob(weigh: Weigh, logits: F32Array, token_id: int, num_top: int) -
 
 
 def logprob_of(best: float, total: int, token_id: int, logit: float, top: Iterable[tuple[int, float]]) -> TokenLogprob:
-    """best: the largest logit. total: the sum of the weights at temperature 1. logit: the token's. top: tokens with
-    their logits, best first."""
+    """Makes a token's log probability. best: the largest logit. total: the sum of the weights at temperature 1. logit:
+    the token's logit. top: tokens with their logits, best first."""
     less = log_total(best, total)
     return TokenLogprob(token_id, logit - less, tuple((token, each - less) for token, each in top))
 
 
 def log_total(best: float, total: int) -> float:
-    """What a logit is more than its log probability."""
+    """Returns the difference between each logit and its log probability."""
     return best + ln_of_sum(total)

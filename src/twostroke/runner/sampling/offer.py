@@ -1,8 +1,8 @@
-"""What may come next in a beam, with the scores that beams are compared by.
+"""The tokens that may come next in a beam, with the scores by which beams are compared.
 
-A score is the token's log probability, changed as the request says: penalties, bias, bans and masks work on log
-probabilities here, not on logits. transformers' generate(num_beams=..., do_sample=False) does the same. The scores that
-are left are not made to sum up to 1 again.
+A score is the token's log probability with the request's changes: in a beam search, penalties, bias, bans and masks
+change log probabilities, not logits. transformers' generate(num_beams=..., do_sample=False) does the same. The
+remaining scores are not normalized again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from twostroke.types.result import Continuation, TokenLogprob
 
 
 def unchanged(logprob: TokenLogprob) -> tuple[Continuation, ...]:
-    """The most likely tokens, where the request changes nothing."""
+    """Returns the most likely tokens, for a request that changes nothing."""
     return tuple(Continuation(token_id, each, each) for token_id, each in logprob.top)
 
 
 def offer(weigh: Weigh, logits: F32Array, changes: Changes, count: int) -> tuple[Continuation, ...]:
-    """logits (V,) raw. The `count` best tokens that are possible, ties by id; fewer where fewer are possible."""
+    """Returns the `count` best tokens that are possible, ties by id; fewer where fewer are possible. logits: (V,), raw.
+    """
     logprobs = logits.astype(np.float64) - log_total(float(logits.max()), int(weigh(logits, 1.0).sum()))
     scores = changes.changed(logprobs.astype(np.float32))
     best = largest(scores, min(count, len(scores))).tolist()

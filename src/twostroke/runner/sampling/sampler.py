@@ -1,4 +1,4 @@
-"""One row of logits to one token, as the request's parameters say."""
+"""Samples one token from one row of logits, by the request's parameters."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from twostroke.types.result import SampledToken
 
 
 def sample(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> SampledToken:
-    """logits (V,) float32, raw, not changed. weigh: makes whole-number weights of them.
+    """Returns the token of a row. logits: (V,) float32, raw, not changed. weigh: makes whole-number weights from them.
 
-    Raises NoTokenLeft where the request itself forbids every token, ValueError where the model gave none, or where
-    the request's mask has failed.
+    Raises NoTokenLeft where the request itself forbids every token. Raises ValueError where the model gave no finite
+    logit, or where the request's mask has failed.
     """
     params = sequence.request.params
     changes = changes_of(sequence)
@@ -49,7 +49,8 @@ def sample(weigh: Weigh, logits: F32Array, sequence: PlannedSequence) -> Sampled
 
 
 def refuse(sequence: PlannedSequence, is_changed: bool, raw_best: float) -> NoReturn:
-    """Refuse a row whose largest logit after changes is not finite. raw_best: the largest before the changes."""
+    """Refuses a row whose largest logit after changes is not finite. raw_best: the largest logit before the changes.
+    Raises as `sample` does."""
     if is_changed and forbids(sequence.request.params) and math.isfinite(raw_best):
         raise NoTokenLeft("every token is forbidden by the request")
     raise ValueError("the model gave no finite logit for this request")

@@ -1,4 +1,5 @@
-"""Rows of logits of one sequence to tokens: that of its last known token, then those of its draft while it is right."""
+"""Samples tokens from the rows of logits of one sequence: first for its last known token, then for its draft tokens
+while they are right."""
 
 from __future__ import annotations
 
@@ -14,15 +15,16 @@ from twostroke.types.plan import PlannedSequence
 from twostroke.types.result import SampledToken
 
 FAULTS = (GrammarFault, NoTokenLeft, ValueError, IndexError)
-"""What `sample` raises."""
+"""The errors that `sample` raises."""
 
 
 def sample_rows(weigh: Weigh, rows: F32Array, sequence: PlannedSequence) -> tuple[SampledToken, ...]:
-    """rows (1 + draft tokens, V). At least one token; each is what a step without guesses would have sampled.
+    """Returns the sampled tokens of a sequence, at least one. Each is the token that a step without guesses would have
+    sampled. rows: (1 + draft tokens, V).
 
     Guessing never changes a token. Each row is sampled as if the tokens before it had come step by step. A row counts
     only where the guess before it is the token that was sampled. Raises what `sample` raises for the first row. A fault
-    in a later row is left to the step that comes to that row without a guess: the tokens before it are right.
+    in a later row is left to the step that computes that row without a guess, because the tokens before it are right.
     """
     sampled = [sample(weigh, rows[0], sequence)]
     if sequence.draft_token_ids and sampled[0].token_id == sequence.draft_token_ids[0]:
@@ -31,7 +33,8 @@ def sample_rows(weigh: Weigh, rows: F32Array, sequence: PlannedSequence) -> tupl
 
 
 def _behind(weigh: Weigh, first: SampledToken, rows: F32Array, sequence: PlannedSequence) -> list[SampledToken]:
-    """Tokens after the first. The mask of the request is as before when it returns: a commit moves it."""
+    """Returns the tokens after the first. The mask of the request is unchanged when this function returns, because a
+    commit moves it."""
     request, num_output = sequence.request, sequence.num_output_tokens
     known, mask = list(sequence.known_token_ids), request.mask
     sampled, token_id, memory = list[SampledToken](), first.token_id, first.memory
@@ -54,12 +57,13 @@ def _behind(weigh: Weigh, first: SampledToken, rows: F32Array, sequence: Planned
 
 
 def as_if_right(sequence: PlannedSequence) -> Iterator[tuple[PlannedSequence, Changes | None]]:
-    """For each of its rows, the sequence as it is when that row is sampled, if the guesses before are right, and what
-    its request changes of the row's logits. There is at least one row. It ends before a row that cannot count: the
-    guess before it ends the text, or is forbidden, or the request's mask fails there.
+    """Yields two things for each row of a sequence: the sequence as it is when that row is sampled, if the guesses
+    before are right, and the request's changes to its logits. There is at least one row. The iterator ends before a row
+    that cannot count: the guess before it ends the text, or is forbidden, or the request's mask fails there.
 
-    For what samples all rows at once. Each sequence is valid until the next one is asked for. The mask of the request
-    is as before at the end, so all of them have to be asked for. Raises ValueError where the mask fails at the first.
+    It is used where all rows are sampled at once. Each sequence is valid until the next one is asked for. The iterator
+    must be used up, because only then the mask of the request is as before. Raises ValueError where the mask fails at
+    the first row.
     """
     request, num_output, mask = sequence.request, sequence.num_output_tokens, sequence.request.mask
     changes = changes_of(sequence)

@@ -1,1 +1,2 @@
-"""Samplers next to top-k, top-p and min-p: each is one object that leaves out tokens of a row or weighs them anew."""
+"""Further samplers, in addition to top-k, top-p and min-p. Each is one object that leaves out tokens of a row or
+changes their weights."""

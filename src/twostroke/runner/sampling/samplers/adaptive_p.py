@@ -12,20 +12,21 @@ _WIDTH, _PEAK, _SHARPNESS = 0.3, 5.0, 10.0
 
 
 class AdaptiveP(Struct, frozen=True):
-    """The memory is the sum of the probabilities of all tokens before, and the sum of their weights. A token has the
-    weight 1, times `decay` for each token since. It begins as if the target had always been met.
-    """
+    """Prefers tokens near a target probability. Its memory is the sum of the probabilities of all tokens before, each
+    times a weight, and the sum of these weights. A token has the weight 1, times `decay` for each token since. The
+    memory begins as if the target had always been met."""
 
     target: float
     decay: float
 
     @classmethod
     def of(cls, params: SamplingParams) -> AdaptiveP | None:
-        """None where it is off."""
+        """Returns the sampler; None where it is off."""
         return cls(params.adaptive_target, params.adaptive_decay) if params.adaptive_target >= 0.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink. The aim of a row is as far from the target as the mean so far is, on the other side."""
+        """Scores tokens by their distance from the aim. The aim is as far from the target as the mean so far, on the
+        other side. See SamplerLink."""
         total, count = self._sums(row)
         aim = min(1.0, max(0.0, 2.0 * self.target - total / count))
         probabilities = row.weights.astype(np.float64) / float(row.total)

@@ -1,7 +1,8 @@
-"""DRY, "don't repeat yourself": a token that would go on with a repetition is less likely, the longer the more.
+"""DRY, "don't repeat yourself": makes a token less likely if it would continue a repetition, the more the longer the
+repetition is.
 
-The repetition is the longest one that the known tokens end with and that stood before the same token earlier. It is a
-function of the tokens alone, so it changes logits as penalties do, also for the most likely token.
+The repetition is the longest one with which the known tokens end and which stood before the same token earlier. It is a
+function of the tokens alone. So it changes logits as penalties do, and may also change which token is the most likely.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from twostroke.types.sampling_params import SamplingParams
 from twostroke.types.spec.portable import ln
 
 _MOST_LOGIT = 88.7228391
-"""The natural logarithm of the largest 32-bit number, nearly: penalties stay finite."""
+"""Nearly the natural logarithm of the largest 32-bit float. It keeps penalties finite."""
 
 
 class Dry(Struct, frozen=True):
-    """last: how many of the known tokens are looked at; -1 is all. breakers: tokens at which a repetition stops."""
+    """multiplier, base, allowed: see `Dry._penalty`. last: how many of the known tokens are looked at; -1 means all.
+    breakers: tokens at which a repetition stops."""
 
     multiplier: float
     base: float
@@ -31,20 +33,21 @@ class Dry(Struct, frozen=True):
 
     @classmethod
     def of(cls, params: SamplingParams) -> Dry | None:
-        """None where it is off."""
+        """Returns the sampler; None where it is off."""
         if not params.repeats_cost:
             return None
         multiplier, base, allowed = params.dry_multiplier, params.dry_base, params.dry_allowed_length
         return cls(multiplier, base, allowed, params.dry_penalty_last_n, params.dry_breaker_ids)
 
     def lowered(self, known: Sequence[int]) -> tuple[NDArray[np.int64], F32Array]:
-        """Token ids, each once by rising id, and what is taken from their logits."""
+        """Returns token ids, each once by rising id, and the numbers that are subtracted from their logits."""
         longest = sorted(self.repetitions(known).items())
         found = [(token, self._penalty(length)) for token, length in longest if length >= self.allowed]
         return np.array([token for token, _ in found], np.int64), np.array([by for _, by in found], np.float32)
 
     def repetitions(self, known: Sequence[int]) -> dict[int, int]:
-        """For each token that went on with what the known tokens end with: the length of the longest repetition."""
+        """Returns for each token that continued an earlier copy of the end of the known tokens: the length of the
+        longest repetition."""
         size = len(known) if self.last < 0 else min(self.last, len(known))
         tokens = list(known[len(known) - size :])
         if size < 2 or tokens[-1] in self.breakers:
@@ -60,7 +63,7 @@ class Dry(Struct, frozen=True):
                 found[follows] = max(found.get(follows, 0), self._length(tokens, place))
 
     def _length(self, tokens: list[int], place: int) -> int:
-        """How many tokens up to `place` are the same as those at the end; at least one is."""
+        """Returns how many tokens up to `place` are the same as those at the end. At least one is."""
         length, end = 1, len(tokens) - 1
         while length <= place:
             token = tokens[end - length]
@@ -70,7 +73,7 @@ class Dry(Struct, frozen=True):
         return length
 
     def _penalty(self, length: int) -> float:
-        """multiplier * base ^ (length - allowed), by products alone."""
+        """Returns multiplier * base ^ (length - allowed), computed only by products."""
         exponent = length - self.allowed
         if self.base > 1.0:
             exponent = min(exponent, int((_MOST_LOGIT - ln(max(1.0, self.multiplier))) / ln(self.base)))

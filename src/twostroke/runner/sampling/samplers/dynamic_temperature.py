@@ -10,7 +10,7 @@ from twostroke.types.spec.portable import ln, powers
 
 
 class DynamicTemperature(Struct, frozen=True):
-    """T = least + (most - least) * (entropy / largest possible entropy) ^ exponent."""
+    """The temperature T = least + (most - least) * (entropy / largest possible entropy) ^ exponent."""
 
     least: float
     most: float
@@ -18,7 +18,7 @@ class DynamicTemperature(Struct, frozen=True):
 
     @classmethod
     def of(cls, params: SamplingParams) -> DynamicTemperature | None:
-        """None where it is off."""
+        """Returns the sampler; None where it is off."""
         apart = params.dynatemp_range
         least, most = max(0.0, params.temperature - apart), params.temperature + apart
         return cls(least, most, params.dynatemp_exponent) if apart > 0.0 else None
@@ -34,7 +34,7 @@ class DynamicTemperature(Struct, frozen=True):
 
 
 def _power(share: float, exponent: float) -> float:
-    """share ^ exponent; 0 ^ 0 is 1."""
+    """Returns share ^ exponent. 0 ^ 0 is 1."""
     if share <= 0.0:
         return 0.0 if exponent else 1.0
     return powers(share, [exponent])[0]

@@ -17,16 +17,16 @@ from twostroke.types.sampling_params import SamplingParams
 from twostroke.types.spec.portable import ln, powers
 
 _MOST_SURPRISE = 60.0
-"""A token with a higher surprise has no weight."""
+"""The highest surprise, in bits. A token with a higher surprise has no weight."""
 ZIPF_TOKENS = 100
-"""The first version looks at the probabilities of so many tokens."""
+"""How many tokens' probabilities the first version looks at."""
 
 
 class Mirostat(Struct, frozen=True):
-    """target: bits of surprise. rate: how fast the limit follows. The limit is the memory.
+    """target: the wanted surprise, in bits. rate: how fast the limit follows. The limit is the memory.
 
-    The limit begins at twice the target. It moves by the rate times what the surprise of the chosen token lacks to the
-    target. Each version leaves out tokens in its own way.
+    The limit begins at twice the target. It moves by the rate times (target - surprise of the chosen token). Each
+    version leaves out tokens in its own way.
     """
 
     target: float
@@ -34,12 +34,12 @@ class Mirostat(Struct, frozen=True):
 
     @staticmethod
     def of(params: SamplingParams) -> Mirostat | None:
-        """None where it is off."""
+        """Returns the sampler; None where it is off."""
         made = {MIROSTAT_1: ZipfMirostat, MIROSTAT_2: Mirostat}.get(params.mirostat)
         return None if made is None else made(params.mirostat_tau, params.mirostat_eta)
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink. Tokens with a surprise above the limit are left out."""
+        """Leaves out tokens with a surprise above the limit. See SamplerLink."""
         limit = self._limit(row)
         if limit >= _MOST_SURPRISE:
             return
@@ -56,8 +56,8 @@ class Mirostat(Struct, frozen=True):
 
 
 class ZipfMirostat(Mirostat, frozen=True):
-    """The first version. The probabilities of the likeliest tokens are taken for those of Zipf's law, and its exponent
-    says how many tokens have a mean surprise near the limit."""
+    """The first version. It assumes that the probabilities of the likeliest tokens follow Zipf's law. From the law's
+    exponent it computes how many tokens have a mean surprise near the limit."""
 
     def apply(self, row: SamplerRow) -> None:
         size = len(row)
@@ -72,7 +72,7 @@ class ZipfMirostat(Mirostat, frozen=True):
             row.keep(np.sort(largest(row.logits, count)))
 
     def _count(self, exponent: float, limit: float, vocab_size: int, most: int) -> int:
-        """How many tokens stay, at least one and at most so many."""
+        """Returns how many tokens stay, at least one and at most `most`."""
         excess = exponent - 1.0
         share = 1.0 - powers(float(vocab_size), [-excess])[0]
         scale = excess / share if share else 1.0 / ln(float(vocab_size))
@@ -86,5 +86,6 @@ class ZipfMirostat(Mirostat, frozen=True):
 
 @cache
 def _steps() -> tuple[float, ...]:
-    """The logarithms by which the frequencies of Zipf's law fall from place to place, where its exponent is 1."""
+    """Returns the logarithms by which the frequencies of Zipf's law fall from place to place, where its exponent is 1.
+    """
     return tuple(ln((place + 2) / (place + 1)) for place in range(ZIPF_TOKENS - 1))

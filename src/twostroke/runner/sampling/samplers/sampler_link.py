@@ -1,4 +1,4 @@
-"""What a sampler is: a link of the chain that a row goes through before a token is drawn."""
+"""The interface of a sampler. A sampler is a link of the chain that a row goes through before a token is drawn."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ Memory = tuple[float, ...]
 
 
 class SamplerLink(Protocol):
-    """Frozen, made of the request's parameters."""
+    """One sampler of a chain. It is frozen, and made from the request's parameters."""
 
     def apply(self, row: SamplerRow) -> None:
-        """Leave out tokens, or change their weights. At least one token with a weight stays."""
+        """Leaves out tokens, or changes their weights. At least one token with a weight stays."""
 
 
 @runtime_checkable
 class RememberingSampler(Protocol):
-    """A link whose next row depends on how likely the chosen tokens were. It is the last of the chain."""
+    """A link whose next row depends on how likely the chosen tokens were. It is the last link of the chain."""
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink. row.memory: what `remember` gave after the token before; empty at the first."""
+        """Leaves out tokens, or changes their weights; see SamplerLink. row.memory: the result of `remember` after the
+        token before; empty at the first token."""
 
     def remember(self, row: SamplerRow, place: int) -> Memory:
-        """What is known after the token at a place of the row was chosen."""
+        """Returns the memory after the token at `place` of the row was chosen."""

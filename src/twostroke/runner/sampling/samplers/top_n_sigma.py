@@ -12,17 +12,18 @@ from twostroke.types.sampling_params import SamplingParams
 
 _FIXED, _HALF = 1 << 16, 12
 _MOST_APART = float(1 << 16)
-"""Logits are taken as at most this far from the largest one."""
+"""The largest difference from the largest logit. Logits further away count as this far away."""
 
 
 class TopNSigma(Struct, frozen=True):
-    """The deviation is that of all possible tokens, before the temperature, which changes both sides alike."""
+    """deviations: the n of the rule. The deviation is that of all possible tokens. It is taken before the temperature,
+    which would change the deviation and the differences by the same factor."""
 
     deviations: float
 
     @classmethod
     def of(cls, params: SamplingParams) -> TopNSigma | None:
-        """None where it is off."""
+        """Returns the sampler; None where it is off."""
         return cls(params.top_n_sigma) if params.top_n_sigma > 0.0 else None
 
     def apply(self, row: SamplerRow) -> None:
@@ -33,7 +34,8 @@ class TopNSigma(Struct, frozen=True):
 
 
 def deviation(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """The standard deviation of numbers in [0, 2^16]. Sums are those of whole numbers, multiples of 1 / 2^16."""
+    """Returns the standard deviation of numbers in [0, 2^16]. Its sums are sums of whole numbers, multiples of 1 /
+    2^16."""
     fixed = np.rint(values * _FIXED).astype(np.int64)
     high, low = fixed >> _HALF, fixed & ((1 << _HALF) - 1)
     squares = (int((high * high).sum()) << 2 * _HALF) + (int((high * low).sum()) << _HALF + 1) + int((low * low).sum())

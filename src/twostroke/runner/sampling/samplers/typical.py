@@ -1,4 +1,5 @@
-"""Locally typical sampling (Meister et al. 2022): keep the tokens whose surprise is nearest to the expected one."""
+"""Locally typical sampling (Meister et al. 2022): keep the tokens whose surprise is nearest to the expected surprise.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +11,23 @@ from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampling_params import SamplingParams
 
 _FIRST_LOOK = 512
-"""Tokens that are sorted before all are: those that are kept are nearly always among them."""
+"""How many tokens are sorted before all are. The tokens that are kept are nearly always among them."""
 
 
 class Typical(Struct, frozen=True):
-    """Keeps the fewest such tokens whose probabilities sum up to more than `typical_p`."""
+    """Keeps the smallest number of tokens nearest to the expected surprise whose probabilities sum up to more than
+    `typical_p`."""
 
     typical_p: float
 
     @classmethod
     def of(cls, params: SamplingParams) -> Typical | None:
-        """None where it is off."""
+        """Returns the sampler; None where it is off."""
         return cls(params.typical_p) if params.typical_p < 1.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink. A surprise differs from the expected one as its exponent differs from the mean."""
+        """Keeps the typical tokens. The distance of a surprise from the expected one is the distance of its exponent
+        from the mean exponent. See SamplerLink."""
         exponents = row.exponents()
         nearness = -np.abs(exponents - row.mean_exponent(exponents))
         enough = share_below(self.typical_p, row.total)

@@ -1,4 +1,5 @@
-"""Temperature, top-k, top-p and min-p as links of a chain. Alone they choose what `choose` chooses."""
+"""Temperature, top-k, top-p and min-p as links of a chain. A chain of these links alone chooses the same token as
+`choose`."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class Temperature(Struct, frozen=True):
-    """The same temperature for every row."""
+    """Sets the same temperature for every row."""
 
     temperature: float
 
@@ -21,13 +22,13 @@ class Temperature(Struct, frozen=True):
 
 
 class TopK(Struct, frozen=True):
-    """Keep the k likeliest tokens."""
+    """Keeps the k likeliest tokens."""
 
     top_k: int
 
     @classmethod
     def of(cls, params: SamplingParams) -> TopK | None:
-        """None where it is off."""
+        """Returns the sampler; None where it is off."""
         return cls(params.top_k) if params.top_k else None
 
     def apply(self, row: SamplerRow) -> None:
@@ -37,13 +38,13 @@ class TopK(Struct, frozen=True):
 
 
 class TopP(Struct, frozen=True):
-    """Keep the smallest set of the likeliest tokens that holds this probability."""
+    """Keeps the smallest set of the likeliest tokens that together have the probability `top_p`."""
 
     top_p: float
 
     @classmethod
     def of(cls, params: SamplingParams) -> TopP | None:
-        """None where it is off."""
+        """Returns the sampler; None where it is off."""
         return cls(params.top_p) if params.top_p < 1.0 else None
 
     def apply(self, row: SamplerRow) -> None:
@@ -52,13 +53,13 @@ class TopP(Struct, frozen=True):
 
 
 class MinP(Struct, frozen=True):
-    """Keep tokens that have at least this share of the likeliest one's probability."""
+    """Keeps tokens that have at least `min_p` times the probability of the likeliest token."""
 
     min_p: float
 
     @classmethod
     def of(cls, params: SamplingParams) -> MinP | None:
-        """None where it is off."""
+        """Returns the sampler; None where it is off."""
         return cls(params.min_p) if params.min_p > 0.0 else None
 
     def apply(self, row: SamplerRow) -> None:

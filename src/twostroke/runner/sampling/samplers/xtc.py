@@ -1,4 +1,4 @@
-"""XTC, "exclude top choices": now and then, all likely tokens but the least likely of them are left out."""
+"""XTC, "exclude top choices": in some rows, all likely tokens but the least likely of them are left out."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from twostroke.runner.sampling.row import SamplerRow
 from twostroke.types.sampling_params import SamplingParams
 
 _MOST_THRESHOLD = 0.5
-"""Two tokens cannot both have more."""
+"""The largest threshold with an effect: two tokens cannot both have a higher probability."""
 
 
 class Xtc(Struct, frozen=True):
-    """probability: how often it acts on a row. threshold: the least probability of a likely token."""
+    """probability: the probability with which it acts on a row. threshold: the least probability of a likely token."""
 
     probability: float
     threshold: float
 
     @classmethod
     def of(cls, params: SamplingParams) -> Xtc | None:
-        """None where it is off, or can never act."""
+        """Returns the sampler; None where it is off, or can never act."""
         acts = params.xtc_probability > 0.0 and params.xtc_threshold <= _MOST_THRESHOLD
         return cls(params.xtc_probability, params.xtc_threshold) if acts else None
 

@@ -120,7 +120,7 @@ def measured(
 
 
 def record(peers: Path, types: Sequence[str], count: int) -> Iterator[dict[str, Any]]:
-    """The whole file after each row."""
+    """Yields the whole record after each row that was measured."""
     texts = dialogues(Tokenizer.from_folder(spark_path()), TURNS, count)
     facts = {"machine": machine(), "positions": sum(map(len, texts))}
     rows: list[dict[str, Any]] = []
@@ -134,7 +134,7 @@ def record(peers: Path, types: Sequence[str], count: int) -> Iterator[dict[str, 
 
 
 def common(first: Sequence[int], second: Sequence[int]) -> int:
-    """The length of what both begin with."""
+    """Returns the length of the common beginning of both sequences."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))
 
@@ -146,7 +146,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the records and write nothing")
     parser.add_argument("--types", nargs="+", metavar="TYPE", choices=TYPES, default=TYPES, help="default: all")

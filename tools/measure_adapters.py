@@ -1,4 +1,4 @@
-"""Measures what adapters cost a decode step: a batch of sequences without adapters, with one for all, with one for
+"""Measures what adapters cost a decode step: in a batch without adapters, with one for all sequences, with one for
 each.
 
     python -m tools.measure_adapters [--shape llama-3.2-1b] [--weights int8] [--batch 8] [--rank 16]

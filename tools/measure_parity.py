@@ -1,5 +1,4 @@
-"""Measures how far the logits of tiny checkpoints are from those of transformers, and keeps the errors in
-docs/parity.json.
+"""Measures how far the logits of tiny checkpoints are from those of transformers, and writes docs/parity.json.
 
 There is one row for each family of tests/models/families/. Its error is the worst share of the logit range: over
 prefill, chunks and every decode step at each native level of this machine. The prefill of the reference counts, too.

@@ -102,7 +102,8 @@ class RealRun:
 class Tally:
     """The figures of one run. kept_share: the share of the answered interactive requests that met both objectives.
 
-    TTFT: of interactive requests that were answered. requests_per_s: all requests, divided by the time to the last end.
+    ttft_p50_s, ttft_p99_s: the TTFT of interactive requests that were answered. requests_per_s: the number of all
+    requests divided by the seconds to the last end.
     """
 
     good_share: float

@@ -156,7 +156,7 @@ class _Maker:
         return self._random.standard_normal(shape, dtype=np.float32)
 
     def _rows(self, *shape: int) -> np.ndarray:
-        """Returns the content of pages: by the case's own function, or Gaussian numbers."""
+        """Returns the content of pages, which comes from the case's own function or is Gaussian numbers."""
         content = self._sizes.get("layer")
         return content(self._random, shape, self._sizes).astype(np.float32) if content else self._normal(*shape)
 

@@ -1,5 +1,4 @@
-"""Measures what adapters cost a decode step: in a batch without adapters, with one for all sequences, with one for
-each.
+"""Measures what adapters cost a decode step of a batch: no adapters, one for all sequences, one for each sequence.
 
     python -m tools.measure_adapters [--shape llama-3.2-1b] [--weights int8] [--batch 8] [--rank 16]
         [--modules q_proj,v_proj] [--tokens 20] [--rounds 5] [--threads 2] [--json]

@@ -1,5 +1,4 @@
-"""Simulates deaths, cuts, hangs and lost pages over all schedules, by the test that counts streams in a virtual world.
-"""
+"""Simulates deaths, cuts, hangs and lost pages over all schedules, by the test that counts streams."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class Server:
         self.process, self.url = process, str(facts["url"])
 
     def stream(self, prompt: str | Sequence[int], tokens: int, goes_on: Callable[[], bool] = lambda: True) -> Stream:
-        """Ask for a greedy answer of `tokens` tokens. goes_on: is called at each piece; the client hangs up when it
-        returns False."""
+        """Ask for a greedy answer of `tokens` tokens. goes_on: a function that is called at each piece; when it returns
+        False, the client hangs up."""
         body: dict[str, Any] = {"model": "served", "prompt": prompt, "max_tokens": tokens, "temperature": 0.0}
         body |= {"ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}
         headers = {"Content-Type": "application/json"}

@@ -54,8 +54,8 @@ from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 from twostroke.types.errors import TwostrokeError
 
 NEEDED = ("msgspec", "numpy")
-"""The packages that this script imports, without those of its other parts. typing_extensions is needed where it is
-installed."""
+"""The packages of others that this script imports itself. It imports typing_extensions, too, where that is installed.
+"""
 SAME_BITS = ("neon", "avx2")
 ROUNDS = 20
 COPIED_BYTES = 1 << 30
@@ -83,8 +83,8 @@ class Bench:
     whether the device is the emulator.
 
     seconds: the time after which no further case begins; some parts have limits of their own. rounds: the rounds of
-    each measurement. peer_s: the seconds that one program of another project may take. every: every how manyth case of
-    single ops is compared.
+    each measurement. peer_s: the seconds that one program of another project may take. every: the step through the
+    cases of single ops; 1 compares all of them.
     """
 
     make: Make

@@ -47,8 +47,8 @@ def run(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
 
 
 def sanitized(limit: Limit, tools: Sequence[tuple[str, int]] = TOOLS) -> Iterator[ROW]:
-    """Runs some of our cases under each tool of compute-sanitizer. tools: the name of each tool, and every how manyth
-    case it checks."""
+    """Runs some of our cases under each tool of compute-sanitizer. tools: the name of each tool, and n, where the tool
+    checks one of n cases."""
     program = next((path for path in SANITIZERS if path and Path(path).exists()), None)
     for tool, every in tools:
         if program is None:

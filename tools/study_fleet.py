@@ -126,7 +126,7 @@ def routing(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def size(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the figures of fleets with fewer and fewer GPUs under the same load."""
+    """Yields the figures of fleets of several sizes, down to few GPUs, under the same load."""
     load = peak_load(seconds)
     for replicas in (5, 7, 10, 15, 25):
         plan = FleetPlan(one_replica(), replicas)

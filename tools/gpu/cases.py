@@ -53,8 +53,8 @@ def op_cases() -> Iterator[OpCase]:
 
 
 def _extremes(weight_format: WeightFormat) -> Iterator[OpCase]:
-    """Yields calls with the largest sums of a group, of both signs, with scales that are NaN and infinite, and with
-    rows whose largest number is not defined."""
+    """Yields calls with the largest sums of a group, of both signs, and with scales that are NaN and infinite. Some of
+    their rows have NaN, infinity, a very small number or only zeros."""
     rows, columns = 66, 512
     signs = np.where(np.arange(rows * columns).reshape(rows, columns) // columns % 2, -1.0, 1.0).astype(np.float32)
     weight, name = pack_weight(signs, weight_format), weight_format.kind.name.lower()

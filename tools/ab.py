@@ -1,10 +1,10 @@
-"""Two or more ways of doing the same work, measured by turns: what measuring tools share.
+"""Measures two or more ways of doing the same work, by turns. The measuring tools share this module.
 
     found = by_turns({"off": plain, "on": guessing}, rounds=7)
     print(median_ratio(found["on"], found["off"]))
 
-Each round runs every way once, and the first of them is another one in each round. A slow moment of the machine meets
-all ways of a round, so it changes their ratio less than it changes their times.
+Each round runs every way once, and each round begins with another way. A slow moment of the machine meets all ways of a
+round, so it changes their ratio less than it changes their times.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Figure = TypeVar("Figure")
 def by_turns(
     ways: Mapping[Name, Callable[[int], Figure]], rounds: int, warm_rounds: int = 1
 ) -> dict[Name, list[Figure]]:
-    """What each way gave in each round. A way is called with the round's number, which begins with 0.
+    """Returns the figures of each way, one for each round. A way is called with the number of the round, from 0.
 
-    The figures of the first `warm_rounds` rounds, which come before the others, are left out.
+    The first `warm_rounds` rounds are run before the others, and their figures are left out.
     """
     found: dict[Name, list[Figure]] = {name: [] for name in ways}
     names = list(ways)
@@ -36,10 +36,10 @@ def by_turns(
 
 
 def ratios(own: Sequence[float], base: Sequence[float]) -> list[float]:
-    """own by base, round by round."""
+    """Returns `own` divided by `base`, for each round."""
     return [one / other for one, other in zip(own, base, strict=True)]
 
 
 def median_ratio(own: Sequence[float], base: Sequence[float]) -> float:
-    """The median of the ratios of the rounds."""
+    """Returns the median of the ratios `own` / `base` of all rounds."""
     return median(ratios(own, base))

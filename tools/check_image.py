@@ -1,9 +1,9 @@
-"""Run the container image as docs/guides/docker.md says, and hold what the guide promises against it.
+"""Run the container image as docs/guides/docker.md says, and check each promise of the guide.
 
     docker build -f deploy/Dockerfile -t twostroke . && python -m tools.check_image
 
-Wants a running Docker and port 8000 of 127.0.0.1. Leaves no container and no volume after; exit code 1 for a broken
-promise.
+Needs a running Docker and port 8000 of 127.0.0.1. Removes its container and its volume at the end. The exit code is 1
+when a promise is broken.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ for each in filter(str.isdigit, os.listdir("/proc")):
 
 
 def docker(*words: str) -> subprocess.CompletedProcess[str]:
-    """One docker command; its output as text."""
+    """Run one docker command. Returns the ended process, with its output as text."""
     return subprocess.run(["docker", *words], capture_output=True, text=True, check=False, timeout=120)
 
 
 def expect(what: str, found: object, wanted: object) -> None:
-    """Print a line; SystemExit 1 where it is not so."""
+    """Print a line with the result of one check. Raises SystemExit(1) when `found` is not `wanted`."""
     print(f"{'ok  ' if found == wanted else 'FAIL'} {what}: {found!r}", flush=True)
     if found != wanted:
         raise SystemExit(1)
 
 
 def start(*options: str, words: list[str]) -> None:
-    """The container, as the guide starts it."""
+    """Start the container as the guide does, and wait until the server is ready. Raises SystemExit when Docker fails.
+    """
     volume = ["-v", f"{VOLUME}:/var/cache/twostroke", "-p", f"127.0.0.1:{PORT}:8000"]
     key = ["-e", f"TWOSTROKE_API_KEY={KEY}"]
     made = docker("run", "-d", "--name", NAME, *options, *AS_THE_GUIDE, *volume, *key, IMAGE, *words)
@@ -52,12 +53,13 @@ def start(*options: str, words: list[str]) -> None:
 
 
 def inspect(form: str) -> str:
-    """A field of the container's state."""
+    """Returns a field of the container's state. form: the field, as a template of `docker inspect`."""
     return docker("inspect", "-f", form, NAME).stdout.strip()
 
 
 def stop() -> str:
-    """`docker stop` as the guide says; the exit code."""
+    """Stop the container with `docker stop` as the guide says, and remove it. Returns the exit code of the container.
+    """
     docker("stop", "-t", "45", NAME)
     code = inspect("{{.State.ExitCode}}")
     docker("rm", "-f", NAME)
@@ -65,7 +67,7 @@ def stop() -> str:
 
 
 def wait_for(what: str, holds: Any, limit_s: float = 120.0) -> None:
-    """Wait until it holds. Raises SystemExit after limit_s."""
+    """Wait until `holds()` is true. Raises SystemExit after limit_s seconds."""
     until = time.monotonic() + limit_s
     while not holds():
         if time.monotonic() > until:
@@ -75,7 +77,7 @@ def wait_for(what: str, holds: Any, limit_s: float = 120.0) -> None:
 
 @contextmanager
 def asked(path: str, body: dict[str, Any] | None = None, key: str | None = KEY) -> Iterator[http.client.HTTPResponse]:
-    """An answer that has begun."""
+    """Send a request, and give the answer as soon as its headers have come. The connection is closed afterwards."""
     connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=60)
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     try:
@@ -86,7 +88,7 @@ def asked(path: str, body: dict[str, Any] | None = None, key: str | None = KEY) 
 
 
 def status(path: str, body: dict[str, Any] | None = None, key: str | None = KEY) -> int:
-    """HTTP's status, or 0 where no server answers."""
+    """Returns the HTTP status of the answer, or 0 when no server answers."""
     try:
         with asked(path, body, key) as answer:
             return answer.status
@@ -95,14 +97,15 @@ def status(path: str, body: dict[str, Any] | None = None, key: str | None = KEY)
 
 
 def check_refusals() -> None:
-    """What must not start."""
+    """Check that the container does not start without a key or with a wrong option."""
     expect("without a key: exit code", docker("run", "--rm", IMAGE).returncode, 2)
     wrong = docker("run", "--rm", "-e", "TWOSTROKE_API_KEY=x", IMAGE, "spark", "--kv-memory", "nonsense")
     expect("with a wrong option: exit code", wrong.returncode, 2)
 
 
 def check_serving() -> None:
-    """Check the server's user, what it may write and what it answers; kill the worker, which is started again."""
+    """Check the server's user, the paths that it may write and its answers. Kill the worker and check that it is
+    started again."""
     start("--init", words=MODEL)
     expect("user", docker("exec", NAME, "id", "-u").stdout.strip(), "10001")
     expect("may write /", docker("exec", NAME, "touch", "/x").returncode == 0, False)
@@ -125,7 +128,8 @@ def check_serving() -> None:
 
 
 def check_drain(*options: str) -> None:
-    """SIGTERM while an answer streams: it is finished, a new one is refused, exit code 0."""
+    """Send SIGTERM while an answer streams. The answer must be finished, a new request must be refused, and the exit
+    code must be 0."""
     start(*options, words=MODEL)
     with asked("/v1/completions", LONG) as answer:
         answer.readline()
@@ -141,7 +145,7 @@ def check_drain(*options: str) -> None:
 
 
 def check_cut() -> None:
-    """More to finish than --drain allows: exit code 6."""
+    """Stop the server while an answer needs more time than --drain allows. The exit code must be 6."""
     start("--init", words=[*MODEL, "--drain", "0.1s"])
     with asked("/v1/completions", LONG) as answer:
         answer.readline()
@@ -149,7 +153,7 @@ def check_cut() -> None:
 
 
 def main() -> int:
-    """All of it."""
+    """Run all checks. Returns the exit code."""
     docker("rm", "-f", NAME)
     try:
         check_refusals()

@@ -1,11 +1,12 @@
-"""Make docs/sweep.svg and docs/sweep.json: a server is started, walked by `twostroke bench sweep`, and stopped.
+"""Make docs/sweep.svg and docs/sweep.json: start a server, walk it by `twostroke bench sweep`, and stop it.
 
     python -m tools.draw_sweep                     # random weights of Llama 3.2 1B's shape, int4
     python -m tools.draw_sweep --model spark       # the embedded model
     python -m tools.draw_sweep --quick --out /tmp  # few points, one round: to see the picture, not for its figures
 
-Wants a quiet machine. The prediction comes from what `twostroke doctor` keeps; where nothing is kept, or with --fresh,
-it is asked first. The last line names the files; the exit code is 1 where the server did not start, else the walk's.
+Needs a quiet machine. The prediction comes from the calibration that `twostroke doctor` keeps. With --fresh, or when
+there is no calibration, the doctor is run first. The last line names the files. The exit code is 1 when the server did
+not start, otherwise that of the walk.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ CONTEXT = "2048"
 
 
 def folder_of(model: str) -> str:
-    """A folder for one of the shapes, written where it is not there yet; other names are left as they are."""
+    """Returns the folder of one of the shapes, which is written when it does not exist yet. Other names are returned
+    unchanged."""
     if model not in SHAPES:
         return model
     return str(write_checkpoint(model, shape_folder(model, read_machine().cache_folder)))
@@ -37,7 +39,7 @@ def folder_of(model: str) -> str:
 
 @contextmanager
 def served(model: str, asked: argparse.Namespace) -> Iterator[str]:
-    """The server's address; the server is ended afterwards. Raises SystemExit where it does not start."""
+    """Start a server and give its address. The server is ended afterwards. Raises SystemExit when it does not start."""
     words = [*PROGRAM, "serve", model, "--weights", asked.weights, "--context", CONTEXT, "--port", "0", "--json"]
     if asked.threads:
         words += ["--threads", str(asked.threads)]
@@ -55,7 +57,7 @@ def served(model: str, asked: argparse.Namespace) -> Iterator[str]:
 
 
 def main() -> int:
-    """Doctor, server, walk."""
+    """Run the doctor where it is needed, start the server and walk it. Returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="llama-3.2-1b", help=f"a folder, a hub id, spark or {', '.join(SHAPES)}")
     parser.add_argument("--weights", default="int4")

@@ -1,7 +1,7 @@
-"""How many tokens a second spark writes in a format: one stream, two threads, the median of several answers.
+"""Measures how many tokens a second spark writes in a format: one stream, two threads, the median of several answers.
 
-A number of this machine alone, and of a small model: what a step costs next to its weights counts much. So the numbers
-compare formats with each other.
+The number holds for this machine and for a small model, where the work of a step that reads no weights counts much. So
+the numbers are for comparing formats with each other.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ THREADS = 2
 
 
 def machine() -> str:
-    """The processor, with the sets of instructions that kernels use."""
+    """Returns the name of the processor, with the instruction sets that the kernels use."""
     return processor_name() or "a processor that does not say its name"
 
 
 def tokens_per_second(model: Path, weights: str, kv: str) -> float:
-    """model: a folder or a GGUF file. weights, kv: as the options are. The first answer is not counted."""
+    """Returns the median of the tokens a second of several answers; the first answer is not counted. model: a folder or
+    a GGUF file. weights, kv: the values of the options --weights and --kv-format."""
     params = SamplingParams(max_tokens=NEW_TOKENS, temperature=0.0, ignore_eos=True)
     threads = str(THREADS)
     with LLM(

@@ -1,6 +1,6 @@
 """Write the generated pages of docs/, the table of rooms in docs/ARCHITECTURE.md and the table of model files.
 
-`--check` fails where they differ.
+`--check` writes nothing and fails when a page differs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOTE = "<!-- Written by tools/generate_docs.py from the code; do not edit. -->\n
 
 
 def config_page() -> str:
-    """The options table."""
+    """Returns the page with the tables of options and of exit codes."""
     lines = [
         NOTE + "# Configuration\n",
         "Flags win over variables, variables over defaults. `twostroke config` prints each with its reason.\n",
@@ -62,7 +62,7 @@ def _option_row(option: Option) -> str:
 
 
 def cli_page() -> str:
-    """Every --help, as it prints."""
+    """Returns the page with the --help text of every command, as it is printed."""
     runner = CliRunner()
     parts = [NOTE + "# Command line\n", _help(runner, [])]
     for name, (module, _) in VERBS.items():
@@ -81,7 +81,7 @@ def _help(runner: CliRunner, words: list[str]) -> str:
 
 
 def ops_page() -> str:
-    """Each op's contract, from its module."""
+    """Returns the page with the contract of each op, from the docstring of its module."""
     parts = [
         NOTE + "# The ops\n",
         "The instruction set of the model programs. Operands and layouts: `ops/operands.py`.\n",
@@ -109,7 +109,7 @@ PAGES = {
 
 
 def run() -> int:
-    """Write the pages, or compare them."""
+    """Write the pages, or compare them with the files. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--check", action="store_true", help="compare instead of writing; exit 1 where they differ")
     check = parser.parse_args().check

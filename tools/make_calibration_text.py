@@ -1,11 +1,11 @@
-"""Makes the text that `twostroke quantize` measures inputs on where it is given none: assets/calibration/text.txt.
+"""Makes assets/calibration/text.txt: `twostroke quantize` measures inputs on this text when it is given no other.
 
-Questions with answers of spark's corpus (never its held-out questions), the guides, and some Python and JSON of this
-project, in turn, so that any run of a few hundred tokens meets several kinds.
+The text has questions with answers of spark's corpus (never its held-out questions), the guides, and some Python and
+JSON of this project. They come in turn, so that any run of a few hundred tokens has several kinds.
 
     python -m tools.make_calibration_text
 
-The text is kept as it was made: made again from changed sources it differs, and so would every calibrated file.
+The text is kept as it was made. Made again from changed sources it would differ, and so would every calibrated file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_PIECES = 60
 
 
 def pieces(texts: list[str]) -> Iterator[str]:
-    """Each text in parts of about PIECE characters, cut between paragraphs."""
+    """Yields each text in parts of about PIECE characters, cut between paragraphs."""
     for text in texts:
         part = ""
         for paragraph in text.split("\n\n"):
@@ -42,7 +42,7 @@ def pieces(texts: list[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Write the text."""
+    """Write the text to its file in assets."""
     pairs = [f"Question: {entry.questions[0]}\nAnswer: {entry.answer}" for entry in load()]
     talks = ["\n\n".join(pairs[at : at + 6]) + "\n\n" for at in range(0, len(pairs), 6)]
     guides = list(pieces([path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/guides").glob("*.md"))]))

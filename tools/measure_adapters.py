@@ -1,10 +1,11 @@
-"""What adapters cost a decode step: a batch of sequences without adapters, with one for all, with one for each.
+"""Measures what adapters cost a decode step of a batch: no adapters, one for all sequences, one for each sequence.
 
     python -m tools.measure_adapters [--shape llama-3.2-1b] [--weights int8] [--batch 8] [--rank 16]
         [--modules q_proj,v_proj] [--tokens 20] [--rounds 5] [--threads 2] [--json]
 
-Random weights and random adapters. In turns: each round decodes `tokens` tokens of every sequence in each way, without
-adapters also in an engine that has no places for them. Medians of the seconds that the model's calls took in a step.
+Weights and adapters are random. In turns: each round decodes `tokens` tokens of every sequence in each way. The way
+without adapters is also run in an engine that has no places for adapters. The figures are medians of the seconds that
+the model's calls took in a step.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ PROMPT_TOKENS = 64
 
 
 class StepSeconds(NoObserver):
-    """Seconds of the model's calls, of steps in which all sequences decode, and of those that read all prompts."""
+    """Collects the seconds of the model's calls, separately for steps in which all sequences decode and for steps that
+    compute all prompts."""
 
     def __init__(self, batch: int) -> None:
         self._batch = batch
@@ -54,14 +56,15 @@ class StepSeconds(NoObserver):
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """adapters: the name that each sequence of the batch asks for."""
+    """One way to run the batch. adapters: the name of the adapter of each sequence; None for none."""
 
     engine: SyncEngine
     seconds: StepSeconds
     adapters: list[str | None]
 
     def run(self, tokens: int, seed: int) -> tuple[float, float]:
-        """(median seconds of a decode step, median seconds of reading all prompts). No prompt has another's pages."""
+        """Returns (median seconds of a decode step, median seconds of computing all prompts). No two prompts share
+        pages."""
         self.seconds.decode.clear()
         self.seconds.prefill.clear()
         params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
@@ -79,7 +82,7 @@ class Way:
 
 
 def engine_of(folder: Path, asked: argparse.Namespace, adapters: dict[str, Path]) -> tuple[SyncEngine, StepSeconds]:
-    """An engine, and what hears of its steps."""
+    """Returns an engine and the observer that records the seconds of its steps."""
     seconds = StepSeconds(asked.batch)
     options: dict[str, Any] = {"weights": asked.weights, "kv_memory": "600MB", "max_step_tokens": "512"}
     if asked.threads:
@@ -90,7 +93,7 @@ def engine_of(folder: Path, asked: argparse.Namespace, adapters: dict[str, Path]
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line. Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--shape", default="llama-3.2-1b")
     parser.add_argument("--weights", default="int8")

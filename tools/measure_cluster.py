@@ -1,8 +1,8 @@
-"""The figures of a cluster next to their goals. For a quiet machine of two cores or more.
+"""Measures the figures of a cluster and compares them with their goals. For a quiet machine of two cores or more.
 
     python -m tools.measure_cluster [--only NAME]... [--list] [--json]
 
-Cases: see `--list`. Progress goes to standard error. Exit code 1 where a goal was not reached.
+`--list` names the cases. Progress goes to standard error. The exit code is 1 when a goal was not reached.
 """
 
 from __future__ import annotations

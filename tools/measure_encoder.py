@@ -40,11 +40,13 @@ from twostroke.ops.operands import F32Array
 
 PEERS = ("llama.cpp", "openvino")
 WIDTH = 2560
-"""The language models are those of 4B parameters, with two layers: none is computed."""
+"""The hidden size of the language models: that of models with 4B parameters. They have two layers, which are not
+computed."""
 
 
 class EncoderShape(Struct, frozen=True):
-    """family: with the tower's real sizes. size: the picture's. arch, word: what a GGUF file calls the two models."""
+    """family: the family with the tower's real sizes. size: the size of the picture in pixels. arch, word: the names of
+    the two models in a GGUF file."""
 
     family: Family
     size: tuple[int, int]
@@ -53,20 +55,20 @@ class EncoderShape(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """error: None where a peer's rows are not read."""
+    """error: the largest difference from transformers; None when the rows of a peer are not read."""
 
     engine: str
     seconds: tuple[float, ...]
     error: float | None
 
     def line(self) -> str:
-        """For people."""
+        """Returns the figures as one line for people."""
         error = "" if self.error is None else f", error {self.error:.1e}"
         return f"{self.engine:<24} {statistics.median(self.seconds):8.3f} s, {min(self.seconds):8.3f} at best{error}"
 
 
 def siglip(layers: int = 27) -> torch.nn.Module:
-    """SigLIP so400m at 896 x 896, as Gemma 3 has it."""
+    """Returns SigLIP so400m at 896 x 896, as Gemma 3 has it, with random weights."""
     find = library(GEMMA_MARKS).token_to_id
     text = {**TEXT, "hidden_size": WIDTH, "num_hidden_layers": 2, "head_dim": 16, "query_pre_attn_scalar": 16}
     config = transformers.Gemma3Config(
@@ -85,7 +87,7 @@ def siglip(layers: int = 27) -> torch.nn.Module:
 
 
 def qwen3_vl(layers: int = 24) -> torch.nn.Module:
-    """The tower of Qwen3-VL-4B."""
+    """Returns the image tower of Qwen3-VL-4B with random weights."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 4, 4], "mrope_interleaved": True}
     config = transformers.Qwen3VLConfig(
         text_config={**TEXT, "hidden_size": WIDTH, "head_dim": 24, "rope_parameters": turn},
@@ -124,12 +126,12 @@ SHAPES = {
 
 
 def even(parameter: torch.Tensor) -> tuple[float, float]:
-    """Products keep the size of what they read, as in a trained model."""
+    """Returns the mean and the standard deviation for a parameter, with which products keep the size of their input."""
     return (0.0, float(parameter[0].numel()) ** -0.5) if parameter.ndim > 1 else (1.0, 0.1)
 
 
 def expected(shape: EncoderShape, judge: torch.nn.Module) -> F32Array:
-    """The rows of transformers, with those that are added to later layers next to them."""
+    """Returns the rows of transformers, with the rows that are added to later layers next to them."""
     given = shape.family.inputs([picture(*shape.size)])
     with torch.no_grad():
         found = judge.get_submodule("model").get_image_features(**given)  # type: ignore[operator]
@@ -141,12 +143,13 @@ def expected(shape: EncoderShape, judge: torch.nn.Module) -> F32Array:
 
 
 def error_of(rows: F32Array, law: F32Array) -> float:
-    """The largest error, as a share of the range."""
+    """Returns the largest error as a share of the range of `law`."""
     return float(np.abs(rows - law).max() / (law.max() - law.min()))
 
 
 def ours(folder: Path, shape: EncoderShape, law: F32Array, weights: str, threads: int) -> Callable[[], Measured]:
-    """One encode. Each has a key of its own, so that no rows are kept."""
+    """Returns a function that encodes one picture with this engine. Each call uses a new key, so that no kept rows are
+    used."""
     heart = build_sync(str(folder), {"weights": weights, "threads": threads, "context": 512, "kv_memory": "16MB"})
     if heart.eyes is None or heart.images is None:
         raise SystemExit(f"{folder} reads no images")
@@ -166,7 +169,8 @@ def ours(folder: Path, shape: EncoderShape, law: F32Array, weights: str, threads
 
 
 def mtmd(cli: Path, folder: Path, kind: str, threads: int) -> Callable[[], Measured]:
-    """llama.cpp writes the milliseconds of each encode; its rows are not read."""
+    """Returns a function that encodes the picture with llama.cpp. It reads the milliseconds of the encode from the
+    output; the rows are not read."""
     files = [str(folder / name) for name in ("text.gguf", f"mmproj-{kind}.gguf", "picture.png")]
     words = [str(cli), "-m", files[0], "--mmproj", files[1], "--image", files[2], "-p", "?", "-n", "1"]
     words += ["--chat-template", "chatml"]
@@ -209,7 +213,8 @@ np.save(asked["rows"], rows)
 def openvino(
     python: Path, folder: Path, shape: EncoderShape, law: F32Array, kind: str, rounds: int, threads: int
 ) -> Measured:
-    """All rounds in one process, because a start converts the model. Rows added to later layers are left out."""
+    """Measures all rounds of OpenVINO in one process, because each start converts the model. The rows that are added to
+    later layers are left out."""
     given = {}
     for name, value in shape.family.inputs([picture(*shape.size)]).items():
         given[name] = str(folder / f"{name}.npy")
@@ -223,14 +228,15 @@ def openvino(
 
 
 def type_of(kind: Type, name: str, shape: tuple[int, ...]) -> Type:
-    """What llama.cpp's converter writes: vectors and places as floats, and one projection that is never rounded."""
+    """Returns the type that llama.cpp's converter writes. Vectors and position embeddings are F32, and one projection
+    is never quantized."""
     if len(shape) < 2 or "position_embd" in name:
         return Type.F32
     return Type.F16 if "input_projection" in name else kind
 
 
 def write_files(folder: Path, shape: EncoderShape) -> Path:
-    """The GGUF files of llama.cpp, and the picture, in a folder of their own."""
+    """Writes the GGUF files for llama.cpp, and the picture, to a new folder. Returns the folder."""
     files = folder / "files"
     files.mkdir()
     write_text(folder, files / "text.gguf", shape.arch)
@@ -241,7 +247,7 @@ def write_files(folder: Path, shape: EncoderShape) -> Path:
 
 
 def by_turns(ways: Sequence[Callable[[], Measured]], rounds: int) -> list[Measured]:
-    """Each way in each round; the first round is left out."""
+    """Returns the figures of each way over all rounds; the first round is left out."""
     found = [[way() for way in ways] for _ in range(rounds + 1)][1:]
     return [
         structs.replace(each[0], seconds=tuple(one.seconds[0] for one in each)) for each in zip(*found, strict=True)
@@ -249,7 +255,7 @@ def by_turns(ways: Sequence[Callable[[], Measured]], rounds: int) -> list[Measur
 
 
 def measure_shape(name: str, asked: argparse.Namespace) -> list[Measured]:
-    """One shape in all engines that were asked for."""
+    """Measures one shape in all engines that were asked for."""
     shape = SHAPES[name]
     if asked.layers is not None:
         judge = partial(shape.family.judge, asked.layers)
@@ -271,7 +277,7 @@ def measure_shape(name: str, asked: argparse.Namespace) -> list[Measured]:
 
 
 def peer_of(text: str) -> tuple[str, Path]:
-    """ "llama.cpp=build/bin/llama-mtmd-cli" as a name and a path."""
+    """Parses "llama.cpp=build/bin/llama-mtmd-cli" into a name and a path. Raises ArgumentTypeError for other forms."""
     name, _, path = text.partition("=")
     if name not in PEERS or not path:
         raise argparse.ArgumentTypeError(f"{text} is not NAME=PATH; names are {', '.join(PEERS)}")

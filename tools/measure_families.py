@@ -1,11 +1,12 @@
-"""This engine next to llama.cpp on the published shape of a model family: one file of random weights for both.
+"""Compares this engine with llama.cpp on the published shape of a model family: one file of random weights for both.
 
     python -m tools.measure_families FAMILY [--mix TYPE] [--folder F] [--layers N] [--rounds 2]
         [--only speed long memory] [--json]
 
-The file is made in the folder where it is not there yet, and stays there. `speed`: prefill of 512 tokens, decode of one
-and of eight streams, both engines in turn. `long`: our decode of one stream after 512 and after 32,768 tokens.
-`memory`: what is held next to what was planned. llama.cpp must be installed: twostroke bench peers install llama_cpp.
+The file is made in the folder when it does not exist yet, and stays there. `speed`: prefill of 512 tokens and decode of
+one and of eight streams, both engines in turn. `long`: our decode of one stream after 512 and after 32,768 tokens.
+`memory`: the memory that is held next to what was planned. llama.cpp must be installed: twostroke bench peers install
+llama_cpp.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ MEMORY_CONTEXT, MEMORY_SEQUENCES = 4096, 2
 
 
 def note(line: str) -> None:
-    """To standard error, with the time."""
+    """Prints a line to standard error, with the time of day."""
     print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 
 def speed(setup: Setup, rounds: int, engines: list[Engine], spec: Any) -> dict[str, Any]:
-    """Rounds of both engines; every value, and the table of medians."""
+    """Runs rounds of both engines. Returns every value, and the table of medians."""
     found = {engine.peer.name: Found() for engine in engines}
     meter = LimitMeter(setup.threads, time.perf_counter)
     try:
@@ -62,14 +63,15 @@ def speed(setup: Setup, rounds: int, engines: list[Engine], spec: Any) -> dict[s
 
 
 def long(found: dict[str, Any], names: tuple[str, str]) -> dict[str, Any]:
-    """Milliseconds of a step at both contexts, medians of all turns, and by what share the longer one is slower."""
+    """Returns the milliseconds of a step at both contexts, as medians over all turns, and by what share the longer one
+    is slower."""
     values = found["raw"][OURS.name]["values"]
     short_ms, long_ms = (1e3 / statistics.median(values[name]) for name in names)
     return {"step_ms": {names[0]: short_ms, names[1]: long_ms}, "slower": long_ms / short_ms - 1}
 
 
 def measure(name: str, shape: Shape, asked: argparse.Namespace) -> dict[str, Any]:
-    """The parts that were asked for."""
+    """Measures the parts that were asked for, on a file that is made when it does not exist."""
     stem = Path(asked.folder) / (f"{name}-{asked.layers}-layers" if asked.layers else name)
     file = Path(f"{stem}-{shape.mix}.gguf")
     machine = read_machine()

@@ -1,7 +1,7 @@
-"""Measures what every format of weights, K and V costs on spark, and writes docs/quantization.json and the page of it.
+"""Measures what every format of weights, K and V costs on spark, and writes docs/quantization.json and its page.
 
-Both models of docs/quantization.md: spark, and spark with outliers. How fast spark is in each format is measured too,
-with --speed by itself: the other records are kept then.
+Both models of docs/quantization.md are measured: spark, and spark with outliers. The speed of spark in each format is
+measured too. With --speed, only the speed is measured and the other records are kept.
 
     python -m tools.measure_formats [--json] [--speed] [--only FORMAT ...]
 
@@ -53,7 +53,7 @@ SPEED = "tokens_per_second"
 
 @contextmanager
 def in_format(asked: str, source: Path, texts: CalibrationText) -> Iterator[StagedModel]:
-    """The model of a folder in the format that the command line calls `asked`."""
+    """Gives the model of a folder in the format that the command line calls `asked`."""
     option, name = asked.removeprefix(KEYS).split()
     with tempfile.TemporaryDirectory() as place:
         folder, formats = source, format_choice("f32")
@@ -68,14 +68,15 @@ def in_format(asked: str, source: Path, texts: CalibrationText) -> Iterator[Stag
 
 
 def _written(name: str, source: Path, output: Path, texts: CalibrationText) -> Path:
-    """The folder, or the GGUF file."""
+    """Writes the model in a format. Returns the folder or the GGUF file."""
     if name in METHODS:
         return quantize_folder(source, output, METHODS[name], texts, THREADS).folder
     return write_folder(source, output, MIXES[name.removeprefix("gguf:")], "spark", no_progress)
 
 
 def speed(asked: str, texts: CalibrationText) -> float:
-    """Tokens a second of spark. What codes stand for makes no difference, so that few tokens calibrate."""
+    """Returns the tokens a second of spark in a format. The values of the codes make no difference to the speed, so few
+    tokens calibrate."""
     option, name = asked.removeprefix(KEYS).split()
     with tempfile.TemporaryDirectory() as place:
         made = _written(name, spark_path(), Path(place) / "made", texts) if option == "--to" else spark_path()
@@ -87,7 +88,7 @@ def speed(asked: str, texts: CalibrationText) -> float:
 
 
 def with_speeds(formats: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
-    """The records with the speed of these formats in them, and the machine's name."""
+    """Returns the records with the measured speed of these formats, and the machine's name."""
     texts = read_texts(None, Tokenizer.from_folder(spark_path()), 256, FEW_TOKENS)
     facts = {"machine": machine(), "threads": format_speed.THREADS, "new_tokens": format_speed.NEW_TOKENS}
     exact = round(tokens_per_second(spark_path(), "f32", "f32"))
@@ -99,7 +100,7 @@ def with_speeds(formats: Sequence[str], known: dict[str, Any]) -> dict[str, Any]
 
 
 def bits_of(asked: str, staged: StagedModel) -> float:
-    """The bits that a weight takes in memory, or a number of K and V."""
+    """Returns the bits that a weight takes in memory, or for a format of K and V, the bits of one number of K and V."""
     if asked.removeprefix(KEYS).startswith("--kv-format"):
         dim = staged.model.paged_kinds[0].head_dim
         return 8 * staged.kv.token_bytes(dim) / (2 * dim)
@@ -109,7 +110,7 @@ def bits_of(asked: str, staged: StagedModel) -> float:
 
 
 def measured(asked: str, source: Path, texts: CalibrationText, runs: Sequence[I32Array]) -> dict[str, Any]:
-    """One row."""
+    """Measures one format on one model. Returns its row."""
     with staged_folder(source, THREADS) as exact, in_format(asked, source, texts) as other:
         whole = compare(exact, other, runs, each=False).whole
         before, after = whole.perplexities
@@ -123,7 +124,7 @@ def measured(asked: str, source: Path, texts: CalibrationText, runs: Sequence[I3
 
 
 def record(formats: Sequence[str], known: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The whole file after each format that was measured; the others are as they are known."""
+    """Yields the whole record after each format that was measured. The other formats keep their known figures."""
     tokenizer = Tokenizer.from_folder(spark_path())
     texts = read_texts(None, tokenizer, 2048, CALIBRATION_TOKENS)
     runs = dialogues(tokenizer, TURNS, DIALOGUES)
@@ -143,7 +144,7 @@ def record(formats: Sequence[str], known: dict[str, Any]) -> Iterator[dict[str, 
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the records and write nothing")
     parser.add_argument("--speed", action="store_true", help="measure nothing but tokens a second")

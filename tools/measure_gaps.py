@@ -1,10 +1,10 @@
-"""Gaps of a stream before and while a large image is opened, resized and encoded next to it, in one server.
+"""Measures the gaps of a stream before and while one server opens, resizes and encodes a large image next to it.
 
     python -m tools.measure_gaps [--width 512] [--side 4096] [--layers 6] [--threads 2] [--save FILE.json]
 
-The model has random weights and the tower of Qwen3-VL of this width. A gap is the time between two events of the
-stream. The steps that worked on the image tell what was predicted for their pieces and what they took. For a quiet
-machine: the bound of the default rule is 250 ms.
+The model has random weights and the tower of Qwen3-VL with the given width. A gap is the time between two events of the
+stream. For the steps that worked on the image, the predicted and the measured times of their pieces are told. For a
+quiet machine: the bound of the default rule is 250 ms.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATH, SETTLED_S, WAIT_S = "/v1/chat/completions", 6.0, 1800.0
 
 
 class Gaps(Struct, frozen=True):
-    """Milliseconds between two events."""
+    """The figures of the gaps between two events, in milliseconds."""
 
     count: int
     median: float
@@ -47,14 +47,14 @@ class Gaps(Struct, frozen=True):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Gaps:
-        """Figures of these gaps, of which there is at least one."""
+        """Returns the figures of gaps in seconds. There must be at least one gap."""
         found = sorted(seconds)
         shares = (found[min(len(found) - 1, int(share * len(found)))] for share in (0.5, 0.99, 1.0))
         return cls(len(found), *(round(1e3 * each, 1) for each in shares))
 
 
 class Watched:
-    """The seconds of steps that worked on an image, and those that were planned and predicted for it."""
+    """Collects the seconds of steps that worked on an image, and the seconds planned and predicted for the image."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[float, float, float, float]] = []
@@ -71,7 +71,7 @@ class Watched:
         ModelRunner.execute = noted  # type: ignore[method-assign, assignment]
 
     def facts(self) -> dict[str, float]:
-        """For people, in milliseconds."""
+        """Returns the figures for people, in milliseconds."""
         if not self.steps:
             return {"steps": 0}
         whole, planned, predicted, measured = zip(*self.steps, strict=True)
@@ -85,7 +85,7 @@ class Watched:
 
 
 def judge(width: int, layers: int) -> torch.nn.Module:
-    """A tower of this width before a small language model."""
+    """Returns a tower of this width with a small language model."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [11, 11, 10], "mrope_interleaved": True}
     own = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 6, "head_dim": 64}
     config = transformers.Qwen3VLConfig(
@@ -103,7 +103,7 @@ def judge(width: int, layers: int) -> torch.nn.Module:
 
 
 def written(folder: Path, width: int, layers: int) -> None:
-    """The model's folder."""
+    """Writes the model's folder."""
     areas = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
     family = FAMILIES["qwen3-vl"]
     settings = {**family.settings, "size": areas, "patch_size": 16}
@@ -111,7 +111,7 @@ def written(folder: Path, width: int, layers: int) -> None:
 
 
 def asked(live: Live, content: Any, **more: Any) -> http.client.HTTPResponse:
-    """An answer whose body is not read yet."""
+    """Sends a request. Returns its answer, whose body is not read yet."""
     connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=WAIT_S)
     body = {"messages": [{"role": "user", "content": content}], "temperature": 0, **more}
     connection.request("POST", PATH, json.dumps(body), {"Content-Type": "application/json"})
@@ -119,7 +119,7 @@ def asked(live: Live, content: Any, **more: Any) -> http.client.HTTPResponse:
 
 
 def measure(live: Live, image: str) -> dict[str, Any]:
-    """A stream, and after some seconds the image next to it."""
+    """Measures the gaps of a stream, first alone and after some seconds with the image next to it."""
     events: list[float] = []
     over = threading.Event()
 

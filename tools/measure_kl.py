@@ -1,10 +1,10 @@
 """Measures how far the logits of GGUF files are from the float32 model's, by this engine and by llama.cpp.
 
-Spark, and spark with outliers, are written as float32 GGUF files. llama.cpp quantizes them, and for the mixes that
-`twostroke quantize` has, it writes files too. Both engines read the same file and the same text: the dialogues of
-tools/spark/dialogues.py. The exact logits are this engine's with everything in float32; the first row of a model says
-how far llama.cpp's are from them on the float32 file. Files that `twostroke quantize` wrote are asked for greedy
-answers too. Writes docs/kl.json and the page of it, docs/quantization.md.
+Spark, and spark with outliers, are written as float32 GGUF files. llama.cpp quantizes them. For the mixes that
+`twostroke quantize` has, this project writes files too. Both engines read the same file and the same text: the
+dialogues of tools/spark/dialogues.py. The exact logits are this engine's with everything in float32. The first row of a
+model says how far llama.cpp's logits are from the exact ones on the float32 file. Files that `twostroke quantize` wrote
+also get greedy answers. Writes docs/kl.json and its page, docs/quantization.md.
 
     python -m tools.measure_kl [--json] [--types Q4_K_M ...] [--dialogues 16] [--peers FOLDER]
 
@@ -47,13 +47,14 @@ PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 8, 64, 32
 EXACT = GgufMix("F32", 0, "F32", "F32")
 
 OURS = {ENGINE: (STORED, KVKind.INT8), KV_EXACT: (STORED, KVKind.F32), WEIGHTS_ALONE: ("f32", KVKind.F32)}
-"""How this engine reads a file: its default, and what rounds less."""
+"""The ways in which this engine reads a file: (weights, K and V) of its default, and of ways that round less."""
 Summary = dict[str, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A model. truth: exact logits of the texts, one after the other, in a file. place: for what is written."""
+    """A model. truth: the exact logits of the texts, one array for each text. place: the folder for files that are
+    written."""
 
     name: str
     folder: Path
@@ -62,11 +63,11 @@ class Measured:
     place: Path
 
     def summary(self, logits: Iterable[F32Array]) -> Summary:
-        """How far the logits of the texts are from the exact ones."""
+        """Returns how far the logits of the texts are from the exact ones."""
         return joined(map(divergence, self.truth, logits, self.texts)).summary()
 
     def theirs(self, session: Session, path: Path, kv: str) -> Summary:
-        """The same of llama.cpp's."""
+        """Returns how far llama.cpp's logits of the texts are from the exact ones."""
         output = self.place / "logits"
         texts = [ids.tolist() for ids in self.texts]
         session.ask("logits", path=str(path), texts=texts, output=str(output), threads=THREADS, kv=kv)
@@ -75,7 +76,7 @@ class Measured:
         return found
 
     def row(self, session: Session, path: Path, kind: str, writer: str) -> dict[str, Any]:
-        """One file, read by both."""
+        """Returns the row of one file, read by both engines."""
         row: dict[str, Any] = {"model": self.name, "type": kind, "writer": writer, "bytes": path.stat().st_size}
         row[PEER] = self.theirs(session, path, "f16")
         for how, (weights, kv) in OURS.items():
@@ -85,7 +86,7 @@ class Measured:
         return row
 
     def greedy(self, session: Session, path: Path) -> dict[str, int]:
-        """How many tokens of greedy answers are the same before the first that differs."""
+        """Returns how many tokens of greedy answers are the same in both engines before the first that differs."""
         prompts = [ids[:PROMPT_TOKENS].tolist() for ids in self.texts[:PROMPTS]]
         asked: dict[str, Any] = {"path": str(path), "prompts": prompts, "count": NEW_TOKENS, "threads": THREADS}
         answers = zip(
@@ -95,7 +96,7 @@ class Measured:
 
 
 def files(session: Session, exact: Path, folder: Path, types: Sequence[str]) -> Iterator[tuple[str, str, Path]]:
-    """Type, who wrote it, and the file; `exact` is the float32 file of `folder`."""
+    """Yields the type, the writer and the path of each file. exact: the float32 file of `folder`."""
     for kind in types:
         path = exact.with_name(f"{kind}.gguf")
         session.ask("quantize", source=str(exact), kind=kind, path=str(path), threads=THREADS)
@@ -107,7 +108,7 @@ def files(session: Session, exact: Path, folder: Path, types: Sequence[str]) -> 
 def measured(
     session: Session, name: str, folder: Path, texts: Sequence[I32Array], types: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a model."""
+    """Yields the rows of a model."""
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         truth = [rows.copy() for rows in our_logits(folder, texts, THREADS, "f32", KVKind.F32)]
@@ -119,7 +120,7 @@ def measured(
 
 
 def record(peers: Path, types: Sequence[str], count: int) -> Iterator[dict[str, Any]]:
-    """The whole file after each row."""
+    """Yields the whole record after each row that was measured."""
     texts = dialogues(Tokenizer.from_folder(spark_path()), TURNS, count)
     facts = {"machine": machine(), "positions": sum(map(len, texts))}
     rows: list[dict[str, Any]] = []
@@ -133,7 +134,7 @@ def record(peers: Path, types: Sequence[str], count: int) -> Iterator[dict[str, 
 
 
 def common(first: Sequence[int], second: Sequence[int]) -> int:
-    """The length of what both begin with."""
+    """Returns the length of the common beginning of both sequences."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))
 
@@ -145,7 +146,7 @@ def line(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the records and write nothing")
     parser.add_argument("--types", nargs="+", metavar="TYPE", choices=TYPES, default=TYPES, help="default: all")

@@ -1,12 +1,12 @@
-"""Requests a second within objectives: Twostroke and other servers on the same file, in turn, on one machine.
+"""Measures requests a second within objectives: Twostroke and other servers on the same file, in turn, on one machine.
 
     python -m tools.measure_load FILE.gguf --server llama.cpp=/path/to/llama-server --save docs/load.json
     python -m tools.measure_load FILE.gguf --server llama.cpp=... --busy          next to a program that computes
 
 Each server is started, measured at growing rates over the named workloads of `bench serve`, and ended. A request counts
-where its first token came within --ttft and 95% of its gaps lie within --itl. A server's figure for a workload is its
-largest goodput over all rates. Rates grow until under half of the requests count. Every server gets the same requests,
-at the same times. The machine must be quiet.
+when its first token came within --ttft and 95% of its gaps lie within --itl. A server's figure for a workload is its
+largest goodput over all rates. Rates grow until less than half of the requests count. Every server gets the same
+requests, at the same times. The machine must be quiet.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ OURS = "twostroke"
 START_S = 600.0
 END_S = 30.0
 ENOUGH = 0.5
-"""Below this share of requests within the objectives, no higher rate is tried."""
+"""The share of requests within the objectives below which no higher rate is tried."""
 BUSY = "while True: sum(range(10**6))"
 
 
 def own_command(model: Path, port: int, asked: argparse.Namespace) -> list[str]:
-    """Twostroke as a user starts it: defaults alone."""
+    """Returns the command that starts Twostroke as a user does, with the defaults only."""
     return [sys.executable, "-m", "twostroke", "serve", str(model), "--port", str(port)]
 
 
 def llama_command(program: str, model: Path, port: int, asked: argparse.Namespace) -> list[str]:
-    """llama.cpp's server with a slot for each of --slots requests, which share one cache of --context tokens."""
+    """Returns the command of llama.cpp's server with a slot for each of --slots requests. The slots share one cache of
+    --context tokens."""
     return [
         *(program, "-m", str(model), "--port", str(port), "-t", str(asked.threads), "-tb", str(asked.threads)),
         *("-np", str(asked.slots), "-c", str(asked.context), "--kv-unified"),
@@ -50,7 +51,8 @@ def llama_command(program: str, model: Path, port: int, asked: argparse.Namespac
 
 @contextmanager
 def started(command: Sequence[str], port: int) -> Iterator[str]:
-    """The server's address once it answers; it is ended afterwards. Raises RuntimeError where it does not start."""
+    """Start a server, and give its address once it answers. The server is ended afterwards. Raises RuntimeError when it
+    does not start."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         url = f"http://127.0.0.1:{port}"
@@ -81,7 +83,7 @@ def _answers(url: str) -> bool:
 
 @contextmanager
 def next_to_a_program(busy: bool) -> Iterator[None]:
-    """One core computes something else meanwhile, where busy."""
+    """When `busy`, run a program that computes on one core until the end of the block."""
     if not busy:
         yield
         return
@@ -94,9 +96,10 @@ def next_to_a_program(busy: bool) -> Iterator[None]:
 
 
 def load(url: str, workload: str, rate: float, asked: argparse.Namespace) -> dict[str, Any]:
-    """One run of `bench serve`: requests, those within the objectives, goodput, and percentiles of TTFT and ITL.
+    """Runs `bench serve` once. Returns the numbers of requests and of those within the objectives, the goodput, and
+    percentiles of TTFT and ITL.
 
-    Each rate has texts of its own: no cache of prompts serves those of the rate before.
+    Each rate has texts of its own, so that no prefix cache serves the prompts of the rate before.
     """
     command = [
         *(sys.executable, "-m", "twostroke", "bench", "serve", url, "--workload", workload, "--rate", str(rate)),
@@ -114,7 +117,7 @@ def load(url: str, workload: str, rate: float, asked: argparse.Namespace) -> dic
 
 
 def climbed(url: str, workload: str, asked: argparse.Namespace) -> list[dict[str, Any]]:
-    """Runs at growing rates, until most requests miss their objectives."""
+    """Returns the runs at growing rates. The last run is the first in which most requests miss their objectives."""
     made = []
     for rate in asked.rates:
         made.append(run := load(url, workload, rate, asked))
@@ -126,12 +129,12 @@ def climbed(url: str, workload: str, asked: argparse.Namespace) -> list[dict[str
 
 
 def best(runs: Sequence[Mapping[str, Any]]) -> float:
-    """The largest goodput, in requests a second."""
+    """Returns the largest goodput of the runs, in requests a second."""
     return max(run["goodput_per_s"] for run in runs)
 
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
-    """All servers over all workloads."""
+    """Measures all servers over all workloads."""
     commands = {OURS: own_command(asked.model, asked.port, asked)}
     for name, program in asked.server:
         commands[name] = llama_command(program, asked.model, asked.port, asked)
@@ -153,7 +156,8 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """Best goodput of each server for each workload, as Markdown; the last column is ours by the best other's."""
+    """Returns the best goodput of each server for each workload, as Markdown. The last column is our goodput divided by
+    that of the best other server."""
     servers = result["servers"]
     others = [name for name in servers if name != OURS]
     lines = [f"| workload | {' | '.join(servers)} | ours by the best other |"]
@@ -168,14 +172,14 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Returns a port on which no program listens now."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
 
 
 def pair(text: str) -> tuple[str, str]:
-    """NAME=PROGRAM."""
+    """Parses NAME=PROGRAM. Raises ArgumentTypeError for other texts."""
     name, found, program = text.partition("=")
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PROGRAM")
@@ -183,7 +187,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--server", type=pair, nargs="+", default=(), metavar="NAME=PROGRAM")

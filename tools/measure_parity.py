@@ -1,9 +1,9 @@
-"""Measures how far the logits of tiny checkpoints are from those of transformers, and keeps that in docs/parity.json.
+"""Measures how far the logits of tiny checkpoints are from those of transformers, and writes docs/parity.json.
 
-One row for each family of tests/models/families/: the worst share of the logit range over prefill, chunks and every
-decode step at each native level that this machine has, and over the prefill of the reference. What is measured is what
-tests/models/test_parity.py tests. tools/generate_docs.py makes docs/models.md of it. Rows of families that are gone
-are dropped.
+There is one row for each family of tests/models/families/. Its error is the worst share of the logit range: over
+prefill, chunks and every decode step at each native level of this machine. The prefill of the reference counts, too.
+The computation is the one that tests/models/test_parity.py tests. tools/generate_docs.py makes docs/models.md from the
+rows. Rows of families that no longer exist are dropped.
 
     python -m tools.measure_parity [FAMILY ...]     all families, or those named
     python -m tools.measure_parity --missing        those without a row
@@ -29,7 +29,7 @@ FILE = Path(__file__).resolve().parent.parent / "docs" / "parity.json"
 
 
 def record_of(family: str, architecture: str) -> dict[str, Any]:
-    """One row of the file."""
+    """Measures one family. Returns its row of the file."""
     with tempfile.TemporaryDirectory() as folder:
         errors = parity_of(make_checkpoint(family, Path(folder)), Path(folder)).errors
     where = max(errors, key=lambda place: errors[place])
@@ -45,7 +45,7 @@ def record_of(family: str, architecture: str) -> dict[str, Any]:
 
 
 def run() -> None:
-    """Measure, and write after each family."""
+    """Measure the families, and write the file after each of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("families", nargs="*", metavar="FAMILY", help="default: all")
     parser.add_argument("--missing", action="store_true", help="only families without a row")

@@ -1,10 +1,10 @@
-"""Predicted and measured prefill and decode on one thread, by CPU time: for a machine whose cores others use as well.
+"""Compares predicted and measured prefill and decode on one thread, by CPU time: for a machine with shared cores.
 
     python tools/measure_predictions.py spark --rounds 3
 
-What `twostroke bench predict` does by the clock on the wall needs quiet cores. A thread's CPU time leaves out what
-others take, but for the memory's bandwidth and the caches: so the doctor's examination and the engine get that clock,
-and one thread, because threads that wait for one another would count their waiting.
+`twostroke bench predict` compares by the wall clock, which needs quiet cores. A thread's CPU time leaves out the time
+of other programs, except for their use of memory bandwidth and caches. So the doctor and the engine get the CPU time as
+their clock. They use one thread, because threads that wait for one another would count their waiting.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ NEW_TOKENS = 16
 
 
 def measure(model: str, weights: str, calibration: Calibration, rounds: int) -> list[Comparison]:
-    """Prompts of 128, 512 and 2,048 tokens or the context, 1 to 16 streams at 512 tokens."""
+    """Compares prompts of 128, 512 and 2,048 tokens (or the longest context), and 1 to 16 streams at a context of 512
+    tokens."""
     longest = min(2048, read_model(model).spec.max_positions - NEW_TOKENS)
     asked = PhasesAsked((128, 512, longest), (1, 4, 8, 16), 512, NEW_TOKENS, rounds)
     room: dict[str, Any] = {"context": longest + NEW_TOKENS, "max_sequences": 16}
@@ -39,7 +40,7 @@ def measure(model: str, weights: str, calibration: Calibration, rounds: int) -> 
 
 
 def main() -> None:
-    """Examine, compare, print."""
+    """Run the doctor where no calibration is kept, compare, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model", nargs="?", default="spark")
     parser.add_argument("--weights", default="int8,int4")

@@ -4,8 +4,8 @@
     ... --speed                                                   and speeds, in alternating rounds: a quiet machine
     python -m tools.measure_published --result NAME=FILE ...      take over what `bench compare --save FILE` wrote
 
---only and --kv-format choose, as --weights and --kv-format of `bench compare` do; records of other formats are kept. A
-peer that is not installed is left out, and a line says how to install it.
+--only and --kv-format choose formats, as --weights and --kv-format of `bench compare` do; records of other formats are
+kept. A peer that is not installed is left out, and a line tells how to install it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ LLAMA_CPP = "llama_cpp"
 
 
 def rows_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a comparison's JSON: a row for each engine, format and format of K and V that has an error."""
+    """Returns the rows of a comparison's JSON: one for each engine, format of weights and format of K and V that has an
+    error."""
     made = []
     for key, found in result["raw"].items():
         name, _, kv = key.partition(OTHER_KV)
@@ -48,8 +49,8 @@ def rows_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def merged(known: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The known rows with those that were found now. What was not measured again stays: an error without a speed keeps
-    the speed, which belongs to the same format."""
+    """Returns the known rows updated with the rows found now. Values that were not measured again stay. A row measured
+    without a speed keeps its old speed, which belongs to the same format."""
     rows = {_key(row): dict(row) for row in known}
     for row in found:
         rows[_key(row)] = {**rows.get(_key(row), {}), **row}
@@ -61,14 +62,15 @@ def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _order(key: tuple[str, str, str]) -> tuple[int, str, int, str]:
-    """Float32 first, then our own formats; formats of K and V by falling bits."""
+    """Returns the sort key of a row: float32 first, then our own formats, then others; formats of K and V by falling
+    bits."""
     engine, weights, kv = key
     own = WEIGHT_NAMES.index(weights) if weights in WEIGHT_NAMES else len(WEIGHT_NAMES)
     return own, weights, list(KVKind).index(KVKind[kv.upper()]), engine
 
 
 def measured(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
-    """The comparison of one folder as JSON."""
+    """Compares the engines on one folder. Returns the comparison as JSON."""
     comparison = Asked(
         shape="",
         folder=folder,
@@ -85,7 +87,7 @@ def measured(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def with_result(record: dict[str, Any], model: str, result: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with one comparison in it."""
+    """Returns the record with the rows of one more comparison."""
     models = dict(record.get("models", {}))
     known = models.get(model, {})
     rows = merged(known.get("rows", []), rows_of(result))
@@ -95,7 +97,7 @@ def with_result(record: dict[str, Any], model: str, result: Mapping[str, Any]) -
 
 
 def pair(text: str) -> tuple[str, Path]:
-    """NAME=PATH."""
+    """Parses NAME=PATH. Raises ArgumentTypeError for other texts."""
     name, found, path = text.partition("=")
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=PATH")
@@ -103,7 +105,7 @@ def pair(text: str) -> tuple[str, Path]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pair, nargs="+", default=(), metavar="NAME=FOLDER")
     parser.add_argument("--result", type=pair, nargs="+", default=(), metavar="NAME=FILE")

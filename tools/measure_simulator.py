@@ -1,12 +1,12 @@
-"""How well the simulator predicts: the same held-out workload through the real engine in real time, and simulated.
+"""Measures how well the simulator predicts: it runs the same held-out workload with the real engine in real time.
 
     python -m tools.measure_simulator [--workload steady-chat] [--rate 20] [--requests 300] [--rounds 3] [--threads 2]
                                       [--fresh] [--json]
 
 The real engine is in this process, stepped as the server's thread steps it, without HTTP; times are those of the
-commits. The simulator knows of it what `twostroke doctor` measured (--fresh measures again first) and nothing of this
-workload. Rounds alternate, and each real round is compared with the simulation; other work on the machine shows as a
-spread between rounds. Exit code 1 where the median of a figure is off by more than the target.
+commits. The simulator knows the calibration that `twostroke doctor` measured (--fresh measures it again first) and
+nothing of this workload. Rounds alternate, and each real round is compared with the simulation. Other work on the
+machine shows as a spread between rounds. The exit code is 1 when the median of a figure is off by more than the target.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ ROWS, SEQUENCES = 512, 64
 
 @dataclass
 class Ears(NoObserver):
-    """Hears first and next tokens of the real engine."""
+    """Records the times of first and next tokens of the real engine."""
 
     ttft_s: list[float] = field(default_factory=list)
     itl_s: list[float] = field(default_factory=list)
 
     def on_first_token(self, ttft_s: float, /) -> None:
-        """Time from arrival."""
+        """Record the time from the arrival to the first token, in seconds."""
         self.ttft_s.append(ttft_s)
 
     def on_next_tokens(self, gaps_s: Sequence[float], /) -> None:
-        """Times from the tokens before."""
+        """Record the times from the tokens before, in seconds."""
         self.itl_s.extend(gaps_s)
 
 
 @dataclass(frozen=True)
 class Round:
-    """One real run."""
+    """The results of one run with the real engine."""
 
     ttft: Summary
     itl: Summary
@@ -75,7 +75,7 @@ class Round:
 
 
 def prompts_of(load: list[WorkloadRequest], vocabulary: int, seed: int) -> list[Prompt]:
-    """Random tokens; equal blocks are equal tokens, as in the simulation."""
+    """Returns prompts of random tokens. Equal blocks have equal tokens, as in the simulation."""
     found = []
     for number, asked in enumerate(load):
         ids: list[int] = []
@@ -91,7 +91,7 @@ def prompts_of(load: list[WorkloadRequest], vocabulary: int, seed: int) -> list[
 
 
 def _play(stepper: Stepper, prompts: list[Prompt], load: list[WorkloadRequest]) -> float:
-    """Submit each request in its time, as the server's thread would; when it began."""
+    """Submit each request at its time, as the server's thread would. Returns the time at which the run began."""
     begin_s, index = time.perf_counter(), 0
     while index < len(load) or stepper.has_work:
         now_s = time.perf_counter() - begin_s
@@ -106,7 +106,7 @@ def _play(stepper: Stepper, prompts: list[Prompt], load: list[WorkloadRequest]) 
 
 
 def real_run(model: str, options: dict[str, Any], load: list[WorkloadRequest], seed: int) -> Round:
-    """The whole workload in real time on a fresh engine."""
+    """Runs the whole workload in real time on a new engine."""
     ears = Ears()
     with build_heart(find_model(model, options), None, lambda sentence: None, ears) as heart:
         stepper = heart.stepper
@@ -129,7 +129,8 @@ def real_run(model: str, options: dict[str, Any], load: list[WorkloadRequest], s
 
 
 def compare(rounds: list[Round], ttft: Summary, itl: Summary) -> dict[str, dict[str, float]]:
-    """Each figure, simulated over real; spread: largest over smallest real round."""
+    """Returns each figure with the error of the simulation against the median of the real rounds. spread: the largest
+    real round divided by the smallest."""
     found = {}
     for name in ("ttft", "itl"):
         for place in ("p50", "p99"):
@@ -146,7 +147,7 @@ def compare(rounds: list[Round], ttft: Summary, itl: Summary) -> dict[str, dict[
 
 
 def run() -> int:
-    """Measure, print, and say by the exit code whether the target is met."""
+    """Measure and print. The exit code says whether the target is met."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="spark")
     parser.add_argument("--weights", default=None)

@@ -1,9 +1,9 @@
-"""How many times faster than real time the simulator is, in processor time, and a digest of what it found.
+"""Measures how many times faster than real time the simulator is, in processor time, with a digest of its results.
 
     python -m tools.measure_simulator_speed [--seconds 60] [--only NAME] [--profile FILE]
 
-The digest covers each token's time, each request's fate, and the replicas' counters: two versions of the simulator that
-print the same digests found the same to the last bit. Compare versions in alternation, on one core.
+The digest covers each token's time, each request's fate, and the replicas' counters. Two versions of the simulator that
+print the same digests gave the same results to the last bit. Compare versions in alternation, on one core.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, float]] = {
     "8b-h100-full": (M8B, "h100-sxm", "steady-chat", 60.0),
     "70b-8xh100-chat": (M70B, "8xh100-sxm", "steady-chat", 10.0),
 }
-"""name: (shape, machine, workload, requests a second). The full one has all 64 places taken."""
+"""name: (shape, machine, workload, requests a second). In the full case all 64 places are taken."""
 
 
 def one_replica(shape: dict[str, Any], machine: str) -> ReplicaSetup:
@@ -57,7 +57,7 @@ def one_replica(shape: dict[str, Any], machine: str) -> ReplicaSetup:
 
 
 def digest(outcome: FleetOutcome) -> str:
-    """A digest of everything that was found."""
+    """Returns a digest of all results of a simulation."""
     found = hashlib.sha256()
     for seen in outcome.seen:
         found.update(repr((seen.times_s, seen.ended_s, seen.cached_tokens, seen.preemptions, seen.error)).encode())
@@ -68,7 +68,7 @@ def digest(outcome: FleetOutcome) -> str:
 
 
 def run(name: str, seconds: float) -> tuple[FleetOutcome, Callable[[], FleetOutcome]]:
-    """The outcome of one case, and what makes it."""
+    """Returns the outcome of one case, and a function that simulates the case again."""
     shape, machine, workload, rate = CASES[name]
     load = NAMED[workload](Load(rate, round(rate * seconds)))
     plan = FleetPlan(one_replica(shape, machine))
@@ -81,7 +81,7 @@ def run(name: str, seconds: float) -> tuple[FleetOutcome, Callable[[], FleetOutc
 
 
 def main() -> None:
-    """One line for each case."""
+    """Print one line for each case."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="that are simulated of each")
     parser.add_argument("--only", choices=CASES, action="append")

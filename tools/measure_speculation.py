@@ -4,8 +4,8 @@
     python -m tools.measure_speculation oracle --model PATH      a draft that agrees 70% of the time by construction
     python -m tools.measure_speculation rows --model PATH        what a step with 1 to 8 rows of one stream takes
 
-`twostroke bench speculate` measures what guessing may lose.
-Every answer is compared with that without guesses; a difference ends the run.
+`twostroke bench speculate` measures what guessing may lose. Every answer is compared with the answer without guesses; a
+difference ends the run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from twostroke.types.output import Prompt
 
 @dataclass(frozen=True)
 class Round:
-    """What one way of guessing took in one round."""
+    """The figures of one way of guessing in one round."""
 
     seconds: float
     tokens: int
@@ -38,7 +38,7 @@ class Round:
 
 
 class Comparison:
-    """Rounds of the same prompts, one way after the other."""
+    """Runs the same prompts in each way of guessing, one way after the other, for several rounds."""
 
     def __init__(self, llm: LLM, ways: Sequence[str], rounds: int) -> None:
         self._llm, self._ways, self._rounds = llm, ways, rounds
@@ -46,9 +46,10 @@ class Comparison:
         self._expected: dict[int, list[tuple[tuple[int, ...], ...]]] = {}
 
     def run(self, title: str, prompts: Sequence[Sequence[int]], params: SamplingParams) -> None:
-        """Print a line for each way. Raises SystemExit where the ways do not give the same answers.
+        """Print a line for each way. Raises SystemExit when the ways do not give the same answers.
 
-        A seed is another one in each round, or finished answers would give the later rounds theirs.
+        Seeded requests get another seed in each round. Otherwise the finished answers of one round would be guesses in
+        the next.
         """
         self._expected.clear()
 
@@ -76,7 +77,8 @@ class Comparison:
 
 
 def spark(options: argparse.Namespace) -> None:
-    """Questions at three temperatures; a question whose answer stands in the prompt; loops of a greedy model."""
+    """Measures spark on questions at three temperatures, on a question whose answer is in the prompt, and on loops of a
+    greedy model."""
     with LLM("spark", speculate=options.speculate, threads=options.threads) as llm:
         ways = ("off", "ngram", "suffix", "auto", options.speculate.partition(":")[0])
         compare = Comparison(llm, ways, options.rounds)
@@ -95,7 +97,7 @@ def spark(options: argparse.Namespace) -> None:
 
 
 def oracle(options: argparse.Namespace) -> None:
-    """Random weights; their greedy answer is recorded, and guessed with errors."""
+    """Measures a model with random weights. Its greedy answer is recorded, and guessed with errors."""
     with LLM(options.model, weights=options.weights, context=1024, threads=options.threads) as llm:
         told = OracleProposer(options.rate, llm.vocab_size)
         offer(llm, told)
@@ -107,7 +109,7 @@ def oracle(options: argparse.Namespace) -> None:
 
 
 class FixedCount(GuessLimiter):
-    """Verifies the same number of guesses in every step."""
+    """A limiter that verifies the same number of guesses in every step."""
 
     count = 0
 
@@ -117,7 +119,8 @@ class FixedCount(GuessLimiter):
 
 
 def rows(options: argparse.Namespace) -> None:
-    """Guesses that are all right, as many in each step: seconds of a step against one without."""
+    """Measures steps in which all guesses are right, with the same number in each step. Prints the seconds of such a
+    step next to one without guesses."""
     with LLM(options.model, weights=options.weights, context=1024, threads=options.threads) as llm:
         told = OracleProposer(1.0, llm.vocab_size)
         offer(llm, told)
@@ -141,7 +144,7 @@ def rows(options: argparse.Namespace) -> None:
 
 
 def offer(llm: LLM, told: OracleProposer) -> None:
-    """Let requests ask for the oracle."""
+    """Let requests choose the oracle as their proposer."""
     llm._built.guesser.offer(told.name, (told,))
     session = llm._built.session
     session.limits = structs.replace(session.limits, speculate=(*session.limits.speculate, told.name))
@@ -154,7 +157,7 @@ def random_prompt(llm: LLM, length: int, seed: int) -> list[int]:
 
 
 def main() -> None:
-    """One of the runs."""
+    """Run the measurement that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("run", choices=("spark", "oracle", "rows"))
     parser.add_argument("--model", default="spark")

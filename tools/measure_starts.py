@@ -1,4 +1,5 @@
-"""How long a server takes from its process to its first token, in turn with other servers and with reading the file.
+"""Measures how long a server takes from its process to its first token, in turn with other servers and reading the
+file.
 
     python -m tools.measure_starts MODEL --server llama.cpp=/path/to/llama-server --json
     python -m tools.measure_starts MODEL --rounds 7 --only warm "first, in memory"
@@ -6,7 +7,7 @@
 
 MODEL is a GGUF file or a folder. `first` finds an empty cache folder and packs; `cold` and `warm` find the packed file.
 Cold files are dropped from the system's memory before the process begins. `read` reads a file once, in order. Seconds
-by the clock need a quiet machine; processor seconds of all processes of a server, until its first token, need none.
+by the clock need a quiet machine. Processor seconds of all processes of a server, until its first token, do not.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Start = dict[str, float]
 
 
 def spent_s(pid: int) -> float:
-    """Processor seconds of a process, its threads and its children so far."""
+    """Returns the processor seconds that a process, its threads and its children have used."""
     found = 0
     for each in (pid, *descendants(pid)):
         with contextlib.suppress(OSError):
@@ -54,7 +55,7 @@ def spent_s(pid: int) -> float:
 
 
 def answered(url: str, body: dict[str, Any] | None = None) -> bytes | None:
-    """The answer, or None while there is none."""
+    """Returns the body of the answer, or None when no server answers."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     try:
@@ -65,7 +66,8 @@ def answered(url: str, body: dict[str, Any] | None = None) -> bytes | None:
 
 
 def started(command: Sequence[str], port: int) -> Start:
-    """One start: seconds to the first answer of /health and to the first token, and processor seconds until then."""
+    """Starts a server once. Returns the seconds to the first answer of /health and to the first token, and the
+    processor seconds until the first token."""
     url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryFile() as log:
         began_s = time.perf_counter()
@@ -86,7 +88,7 @@ def started(command: Sequence[str], port: int) -> Start:
 
 
 def read_once(paths: Sequence[str]) -> Start:
-    """Seconds of reading files in order, as a program does that does nothing else."""
+    """Returns the seconds of reading files in order, by a program that does nothing else."""
     buffer, began_s, began_cpu = bytearray(PIECE_BYTES), time.perf_counter(), time.process_time()
     for path in paths:
         with open(path, "rb", buffering=0) as file:
@@ -96,7 +98,8 @@ def read_once(paths: Sequence[str]) -> Start:
 
 
 class Starts:
-    """The ways of one round. kept: a cache folder in which the model is packed; others are made and removed."""
+    """The ways that are measured in each round. kept: the cache folder in which the model is packed; other cache
+    folders are made and removed."""
 
     def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
         self._asked, self._folder, self._kept = asked, folder, folder / "kept"
@@ -105,11 +108,11 @@ class Starts:
 
     @property
     def packed(self) -> list[str]:
-        """The packed files."""
+        """The paths of the packed files."""
         return [str(path) for path in self._kept.rglob("*.pack")]
 
     def ways(self) -> dict[str, Callable[[int], Start]]:
-        """What is done in each round, by name."""
+        """Returns the functions that are run in each round, by the name of the way."""
         ways: dict[str, Callable[[int], Start]] = {
             "read": lambda number: self._cold(partial(read_once, self.sources)),
             "read packed": lambda number: self._cold(partial(read_once, self.packed)),
@@ -152,7 +155,7 @@ class Starts:
 
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
-    """Every figure of every round, by way."""
+    """Returns every figure of every round, by way."""
     with tempfile.TemporaryDirectory(prefix="starts-", dir=asked.folder) as folder:
         starts = Starts(asked, Path(folder))
         found = by_turns(starts.ways(), asked.rounds, warm_rounds=0)
@@ -165,7 +168,7 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(result: dict[str, Any]) -> str:
-    """Medians as Markdown."""
+    """Returns the medians as Markdown."""
     source_mb, packed_mb = result["source_bytes"] / 1e6, result["packed_bytes"] / 1e6
     lines = [f"{result['model']}: {source_mb:,.0f} MB, packed {packed_mb:,.0f} MB"]
     lines += ["", "| start | first token | least | ready | processor |", "| --- | ---: | ---: | ---: | ---: |"]
@@ -177,7 +180,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--server", type=pair, nargs="+", default=(), metavar="NAME=PROGRAM")

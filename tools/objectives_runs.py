@@ -49,22 +49,23 @@ BATCH_E2E_S = 60.0
 MAX_SEQUENCES = 256
 KV_TOKENS = 320_000
 NOISE = 0.1
-"""Steps scatter by this share."""
+"""The share by which the times of steps scatter."""
 COLD_S, COLD_FACTOR = 3.0, 4.0
-"""A cold machine takes this many times as long in its first seconds, as while the KV pool is made ready."""
+"""For the first COLD_S seconds, a cold machine takes COLD_FACTOR times as long. A machine is cold, for example, while
+the KV pool is made ready."""
 GUESS_PREFILL, GUESS_DECODE = 1 / 2.3, 2.0
-"""What a guess says of steps with and without prompts, in units of the truth."""
+"""The guessed time of steps with and without prompts, as a factor of the true time."""
 LIMIT_FACTOR = 4
-"""max_tokens of a request, in units of its answer's length: clients do not know how long their answers will be."""
+"""max_tokens of a request, as a factor of its answer's length. Clients do not know how long their answers will be."""
 END_TOKEN = 7
 
 SHAPES = {"8b": (4096, 32, 32, 8, 14336, False), "1b": (2048, 16, 32, 8, 8192, True)}
-"""hidden, layers, heads, KV heads, intermediate, tied: the Llama 3 family's."""
+"""hidden, layers, heads, KV heads, intermediate, tied: the shapes of the Llama 3 family."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of the catalogue with a model on it. cold: it has just started."""
+    """A machine of the catalogue with a model on it. cold: whether the machine has just started."""
 
     name: str
     model: str
@@ -74,7 +75,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class SimRun:
-    """policy: a token budget, `objectives` with a measured cost model, or `guessed`: objectives with a guess."""
+    """A simulated run. policy: a token budget, `objectives` with a measured cost model, or `guessed`, which is
+    objectives with a guessed cost model."""
 
     machine: Machine
     trace: str
@@ -86,7 +88,7 @@ class SimRun:
 
 @dataclass(frozen=True)
 class RealRun:
-    """A run with spark and its real engine."""
+    """A run of spark with the real engine."""
 
     trace: str
     rate_per_s: float
@@ -98,10 +100,10 @@ class RealRun:
 
 @dataclass(frozen=True)
 class Tally:
-    """The figures of one run. kept_share: of the interactive requests that were answered, the share that met both
-    objectives.
+    """The figures of one run. kept_share: the share of the answered interactive requests that met both objectives.
 
-    TTFT: of interactive requests that were answered. requests_per_s: of all, to the last end.
+    ttft_p50_s, ttft_p99_s: the TTFT of interactive requests that were answered. requests_per_s: the number of all
+    requests divided by the seconds to the last end.
     """
 
     good_share: float
@@ -113,14 +115,14 @@ class Tally:
 
 
 class NoisyMachine:
-    """A StepCost for the executor alone: steps scatter about what the model says."""
+    """A StepCost for the executor only: the times of steps scatter around the model's prediction."""
 
     def __init__(self, cost: StepCost, seed: int) -> None:
         self._cost = cost
         self._draws = Draws(seed, "noise")
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
-        """Longer or shorter, by chance."""
+        """Returns the model's prediction, made longer or shorter by chance."""
         return _scaled(self._cost.predict(segments), max(0.5, 1 + NOISE * self._draws.normal()))
 
     def decode_run(self, starts: Sequence[int], steps: int) -> Iterator[float]:
@@ -129,31 +131,31 @@ class NoisyMachine:
             yield self.predict_beside([start + done for start in starts], ()).seconds
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:
-        """One step with all of them."""
+        """Returns the time of one step with all of these decodes and segments."""
         return self.predict([*segments, *(Segment.decode(start) for start in starts)])
 
 
 class Guess:
-    """A StepCost for the policy alone, of a machine that was not measured."""
+    """A StepCost for the policy only, of a machine that was not measured."""
 
     def __init__(self, cost: StepCost) -> None:
         self._cost = cost
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
-        """Too short with prompts, too long without."""
+        """Returns a time that is too short for steps with prompts and too long for steps without."""
         prefills = any(each.role is Role.PREFILL for each in segments)
         return _scaled(self._cost.predict(segments), GUESS_PREFILL if prefills else GUESS_DECODE)
 
 
 class ColdStart:
-    """An executor whose first seconds are slow; it says which steps were so, as the engine does."""
+    """An executor whose first seconds are slow. It marks the slow steps, as the engine does."""
 
     def __init__(self, inner: Executor, clock: VirtualClock) -> None:
         self._inner, self._clock = inner, clock
         self._until_s: float | None = None
 
     def execute(self, plan: Plan) -> StepResult:
-        """Slow steps are marked."""
+        """Executes a step. A slow step is marked in its result."""
         begin_s = self._clock.now_s
         result = self._inner.execute(plan)
         if self._until_s is None:
@@ -169,7 +171,7 @@ def _scaled(prediction: StepPrediction, factor: float) -> StepPrediction:
 
 
 def run_sim(run: SimRun) -> Tally:
-    """Under the virtual clock."""
+    """Simulates a run under the virtual clock."""
     cost = _cost(run.machine)
     limits, policy = SchedulerLimits(2048, MAX_SEQUENCES), None
     if run.policy.isdigit():
@@ -188,14 +190,16 @@ def run_sim(run: SimRun) -> Tally:
 
 
 def capacity(machine: Machine, trace: str, count: int) -> float:
-    """The rate of the trace at which as many requests arrive as are answered when all are there from the beginning."""
+    """Returns the rate at which the requests of the trace would arrive as fast as they are answered when all are there
+    from the beginning."""
     answered = run_sim(SimRun(machine, trace, 1e6, count, 1, "512")).requests_per_s
     arrivals = [asked.arrival_s for asked in NAMED[trace](Load(1.0, count, 1))]
     return answered * arrivals[-1] / count
 
 
 def _token_of(workload: Sequence[WorkloadRequest]) -> Callable[[PlannedSequence, int], int]:
-    """The token that follows the known ones and `place` more: an end token after the last of the answer."""
+    """Returns a function that gives the token after the known tokens and `place` more: an end token after the last
+    token of the answer."""
 
     def token(sequence: PlannedSequence, place: int) -> int:
         whole = sequence.num_output_tokens + place >= workload[int(sequence.request.request_id)].output_tokens
@@ -243,7 +247,8 @@ def _heart_request(asked: WorkloadRequest, number: int) -> Request:
 
 
 def run_real(run: RealRun) -> Tally:
-    """Spark in this process, by the wall clock. Prompts are random tokens; every answer has its length."""
+    """Runs spark in this process, by the wall clock. Prompts are random tokens; every answer has the length of the
+    trace."""
     options: dict[str, str] = {"max_step_tokens": "2048"}
     if run.policy.isdigit():
         options = {"max_step_tokens": run.policy, "max_sequences": str(min(64, int(run.policy)))}
@@ -288,7 +293,7 @@ def _serve(workload: Sequence[WorkloadRequest], prompts: Sequence[Prompt], stepp
 
 
 class _Note:
-    """What is seen of one request."""
+    """The events of one request."""
 
     def __init__(self, asked: WorkloadRequest) -> None:
         self.asked = asked
@@ -297,17 +302,17 @@ class _Note:
         self.error = ""
 
     def refuse(self, now_s: float) -> None:
-        """Take note that the request is not answered."""
+        """Note that the request was refused."""
         self.error, self.ended_s = "refused", now_s
 
     def observation(self) -> Observation:
-        """The observation as a client would have made it."""
+        """Returns the observation as a client would have made it."""
         at_s, priority = self.asked.arrival_s, self.asked.priority
         return Observation(at_s, at_s, self.ended_s, tuple(self.times_s), error=self.error, priority=priority)
 
 
 def tally(seen: Sequence[Observation], promised: LatencyObjectives) -> Tally:
-    """Batch work is good when it is whole within a minute."""
+    """Returns the figures of a run. Batch work is good when it ends within a minute."""
     wanted = Objectives(promised.ttft_s, promised.itl_s)
     good = sum(met(each, wanted if each.priority <= 0 else Objectives(e2e_s=BATCH_E2E_S)) for each in seen)
     answered = [each for each in seen if each.priority <= 0 and each.error != "refused"]

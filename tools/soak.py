@@ -1,12 +1,14 @@
-"""Soak: mixed load at three times what the server can do, with aborts, malformed and hostile requests.
+"""Soak: mixed load at three times the server's capacity, with aborts, malformed and hostile requests.
 
     python tools/soak.py --minutes 30 --out docs/soak.json
 
-Promises that are checked: no wrong token (every whole answer has the bits of the same request alone on an idle server),
-no leak (memory flat within 2%, descriptors and threads as before), all gauges at zero after, only honest statuses, and
-an exit code of 0 with no process left. Ends with 1 where one of them is broken. Memory counts from when the server's
-bounded histories are full (soaking/verdict.py says how). A line a quarter of a minute shows how it goes, on standard
-error; the figures so far lie next to --out in a file that ends in .part, the whole ones in --out at the end.
+The soak checks these promises. There is no wrong token: every whole answer has the bits of the same request alone on an
+idle server. There is no leak: memory is flat within 2%, and there are as many descriptors and threads as before. All
+gauges are zero at the end, and all statuses are honest. The exit code of the server is 0, and no process is left.
+
+The exit code of the soak is 1 when a promise is broken. Memory counts from the time when the server's bounded histories
+are full (see soaking/verdict.py). A line on standard error shows the progress every quarter of a minute. The figures so
+far are in a file next to --out whose name ends in .part, and all figures are in --out at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ LEAST_SAMPLES, MOST_BETWEEN_S = 120, 5.0
 
 
 async def measure_capacity(client: Client, bodies: list[dict[str, Any]], streams: int) -> float:
-    """Requests a second with all places taken."""
+    """Returns the requests a second that the server answers while all places are taken."""
     served, until_s = 0, time.monotonic() + CAPACITY_S
 
     async def loop(first: int) -> None:
@@ -54,7 +56,7 @@ async def measure_capacity(client: Client, bodies: list[dict[str, Any]], streams
 
 
 async def at_rest(client: Client, wait_s: float = 60.0) -> dict[str, float]:
-    """The gauges that must be zero, once they are, or as they were after wait_s."""
+    """Returns the gauges that must be zero, as soon as they are zero or after wait_s seconds."""
     names: tuple[str, ...] = ("requests_running", "requests_waiting", "kv_pages_used", "kv_waste_tokens")
     names += ("calls_in_flight", "queued_requests", "queued_prompt_tokens")
     until_s = time.monotonic() + wait_s
@@ -67,7 +69,7 @@ async def at_rest(client: Client, wait_s: float = 60.0) -> dict[str, float]:
 
 
 async def soak(server: Server, minutes: float, seed: int, streams: int, diary: Diary) -> dict[str, Any]:
-    """Everything but starting and stopping."""
+    """Runs the whole soak on a server that is already started."""
     dice, client = random.Random(seed), Client(server.port)
     bodies = ordinary(dice)
     alone = [await client.whole(body) for body in bodies]
@@ -109,7 +111,7 @@ async def soak(server: Server, minutes: float, seed: int, streams: int, diary: D
 
 
 def main() -> int:
-    """The command."""
+    """Run the command line. Returns the exit code."""
     words = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     words.add_argument("--minutes", type=float, default=30.0)
     words.add_argument("--seed", type=int, default=1)

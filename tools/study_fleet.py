@@ -1,4 +1,4 @@
-"""The figures of docs/studies/fleet.md: 10 million requests a day on 1,000 GPUs, simulated.
+"""Computes the figures of docs/studies/fleet.md: 10 million requests a day on 1,000 GPUs, simulated.
 
     python -m tools.study_fleet [--part routing|size|split|scaling] [--seconds 60] [--json FILE]
 """
@@ -55,7 +55,7 @@ DAY_SLICE, DAY_S = 25, 480.0
 
 
 def one_replica(step_tokens: int = 2048) -> ReplicaSetup:
-    """Eight H100 that share each layer of a 70 B model in bf16."""
+    """Returns the setup of a replica: eight H100 that share each layer of a 70 B model in bf16."""
     target = named_target(HARDWARE)
     spec = read_model(MODEL)
     sizes = Sizes(step_tokens, 64, 32_768)
@@ -63,10 +63,10 @@ def one_replica(step_tokens: int = 2048) -> ReplicaSetup:
 
 
 def peak_load(seconds: float, rate_per_s: float = MEAN_PER_S * PEAK / SLICE) -> list[WorkloadRequest]:
-    """Agents with common system prompts, sessions of six turns, at the rate of the busiest hour.
+    """Returns requests of agents with common system prompts, in sessions of six turns, at the rate of the busiest hour.
 
-    A session's later turns come after the slice's end where it began late, so the load is taken from a longer run and
-    shifted: it begins when sessions of all ages are there.
+    The load is a slice of a longer run, shifted to begin at 0. So sessions of all ages are there at the beginning.
+    Later turns of sessions that began late come after the end of the slice and are left out.
     """
     settle_s = 60.0
     count = round(rate_per_s * (seconds + settle_s) * 1.2)
@@ -76,7 +76,8 @@ def peak_load(seconds: float, rate_per_s: float = MEAN_PER_S * PEAK / SLICE) -> 
 
 
 def told(outcome: FleetOutcome, computed_s: float, since_s: float) -> dict[str, Any]:
-    """Plain figures of one run; latencies are of requests that came after since_s, when caches are warm."""
+    """Returns the figures of one run as plain values. Latencies are those of requests that came after since_s, when
+    caches are warm."""
     found = figures([each.observation() for each in outcome.seen if each.asked.arrival_s >= since_s], OBJECTIVES)
     second = summary([each.times_s[1] - each.times_s[0] for each in outcome.seen if len(each.times_s) > 1])
     if found.ttft is None or found.itl is None or found.e2e is None or found.good_share is None:
@@ -109,14 +110,14 @@ def told(outcome: FleetOutcome, computed_s: float, since_s: float) -> dict[str, 
 
 
 def run(plan: FleetPlan, router: str, load: list[WorkloadRequest], since_s: float = WARM_UP_S) -> dict[str, Any]:
-    """One simulation."""
+    """Simulates a plan under a router. Returns the figures."""
     began_s = time.perf_counter()
     outcome = Fleet(plan, named_router(router)).run(load)
     return told(outcome, time.perf_counter() - began_s, since_s)
 
 
 def routing(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A slice under each policy, and the whole fleet under the one that does best."""
+    """Yields the figures of a slice under each router, and of the whole fleet under the best one."""
     load = peak_load(seconds)
     for name in ROUTERS:
         yield name, run(FleetPlan(one_replica(), REPLICAS // SLICE), name, load)
@@ -125,7 +126,7 @@ def routing(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def size(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Fewer GPUs for the same load."""
+    """Yields the figures of fleets of several sizes, down to few GPUs, under the same load."""
     load = peak_load(seconds)
     for replicas in (5, 7, 10, 15, 25):
         plan = FleetPlan(one_replica(), replicas)
@@ -133,7 +134,8 @@ def size(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def split(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A pool that reads and a pool that decodes, at the size where it matters."""
+    """Yields the figures of a pool for prompts and a pool for decoding, next to whole replicas, at a size where the
+    split matters."""
     load = peak_load(seconds)
     whole = 13
     for step_tokens in (512, 2048):
@@ -145,7 +147,8 @@ def split(seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def day(duration_s: float) -> list[WorkloadRequest]:
-    """A slice of the fleet through a day in short: from a quarter of the mean to the peak and back, as a sine."""
+    """Returns a slice of the fleet's load through a shortened day. The rate rises from a quarter of the mean to the
+    peak and falls again, as a sine."""
     low, high = MEAN_PER_S / 4 / DAY_SLICE, MEAN_PER_S * PEAK / DAY_SLICE
     steady = shared_prefix_agents(Load(high, round(high * duration_s), 1, TOKENS))
     draws = Draws(7, "thinning")
@@ -157,7 +160,7 @@ def day(duration_s: float) -> list[WorkloadRequest]:
 
 
 def scaling(_seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A fixed fleet against replicas that come and go, through a day in DAY_S seconds."""
+    """Yields the figures of fixed fleets and of replicas that come and go, through a day of DAY_S seconds."""
     load, most = day(DAY_S), REPLICAS // DAY_SLICE
     yield f"{most} always", run(FleetPlan(one_replica(), most), "prefix-affinity", load)
     for per_replica, start_s in ((16.0, 60.0), (16.0, 5.0), (28.0, 5.0)):

@@ -1,12 +1,12 @@
-"""What share of this machine's limits each format of weights reaches: docs/studies/limits.md.
+"""Measures what share of this machine's limits each format of weights reaches, for docs/studies/limits.md.
 
     python -m tools.study_limits [--shape 1b] [--weights int8 int4 Q4_K ...] [--cases streams-1 prompt-512 ...] [--json]
 
 One layer of a shape has random weights, which are taken from a ring larger than caches, and K and V likewise. Its
-products, its attention and its other ops are timed apart, all formats and cases in turn with the loops that only read
-and only multiply. The quickest round of each counts, and the highest limits: other programs can only slow something
-down. A prompt is read in chunks of 512 rows, and the chunk in its middle stands for all. Experts are those of a layer
-of a published mixture, of which one row chooses others in each call.
+products, its attention and its other ops are timed separately. All formats and cases run in turn with loops that only
+read and loops that only multiply. The quickest round of each and the highest limits count, because other programs can
+only slow something down. A prompt is computed in chunks of 512 rows, and the chunk in its middle stands for all.
+Experts are those of a layer of a published mixture; one row chooses other experts in each call.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ from twostroke.weights.stored import HELD
 SHAPES = {"1b": LARGE, "8b": LayerShape(4096, 14336, 32, 8, 128)}
 USUAL = ("int8", "int4", "int6", "bf16", "Q4_K", "Q8_0", "Q6_K", "MXFP4")
 CHUNK = 512
-"""Rows of a prompt that a step takes."""
+"""The most rows of a prompt in one step."""
 NEAR_ROWS, NEAR_COLUMNS = 128, 2048
-"""A matrix that stays in a second-level cache: what its product takes is arithmetic alone."""
+"""The shape of a matrix that stays in a second-level cache. The time of its product is the time of the arithmetic only.
+"""
 KV_BYTES, MOST_VARIANTS = 192 << 20, 8
 MOST_BANK_BYTES = 1 << 30
-"""Experts of a layer in wider formats are left out."""
+"""The most bytes of all experts of a layer. Formats in which they need more are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,12 @@ class ExpertShape:
     chosen: int
 
     def bytes_read(self, chosen: WeightFormat) -> int:
-        """By one row."""
+        """Returns the bytes of weights that one row reads."""
         return self.chosen * sum(chosen.total_bytes(*sizes) for sizes in self.sizes)
 
     @property
     def sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The matrices of gate and up in one, and of down."""
+        """The rows and columns of two matrices: gate and up joined in one, and down."""
         return (2 * self.inner, self.hidden), (self.hidden, self.inner)
 
 
@@ -74,7 +75,8 @@ Way = Callable[[int], float]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Rows of one step. tokens: of the prompt; 0 for streams, which have one row each. context: of the last row."""
+    """The rows of one step. tokens: the tokens of the prompt; 0 for streams, which have one row each. context: the
+    context of the last row."""
 
     name: str
     rows: int
@@ -82,7 +84,7 @@ class Case:
     tokens: int = 0
 
     def bound(self, spec_of: LayerShape, chosen: WeightFormat, kv: KVKind, limits: Limits) -> Bound:
-        """The rate of one layer that the limits allow."""
+        """Returns the rate of one layer that the limits allow. Raises ValueError when no limit is known."""
         asked = prefill(self.tokens) if self.tokens else decode(self.rows, self.context, 0)
         found = bound(asked, spec_of.model, chosen, kv, limits)
         if found is None:
@@ -90,7 +92,8 @@ class Case:
         return found
 
     def batch(self, variant: int, pages: int) -> AttentionBatch:
-        """Whose rows they are, in pages that no other variant has. pages: how many there are."""
+        """Returns the batch of the rows. A variant uses pages that no other variant uses. pages: the number of pages
+        that exist."""
         sequences = 1 if self.tokens else self.rows
         each = -(-self.context // PAGE_TOKENS)
         table = (np.arange(sequences * each) + variant * sequences * each).astype(np.int32) % pages
@@ -101,19 +104,19 @@ class Case:
         return AttentionBatch(whole.row_starts, whole.context_tokens, table)
 
     def variants(self, pages: int) -> int:
-        """How many batches have pages of their own."""
+        """Returns the number of batches that can have pages of their own."""
         sequences = 1 if self.tokens else self.rows
         return max(1, min(MOST_VARIANTS, pages // (sequences * -(-self.context // PAGE_TOKENS))))
 
 
 def streams(count: int, context: int = 512) -> Case:
-    """So many streams, each at the same context."""
+    """Returns the case of `count` streams, each at the same context."""
     name = f"streams-{count}" if context == CHUNK else f"streams-{count}-at-{context}"
     return Case(name, count, context)
 
 
 def prompt(tokens: int) -> Case:
-    """One prompt, by the chunk in its middle."""
+    """Returns the case of one prompt, represented by the chunk in its middle."""
     return Case(f"prompt-{tokens}", min(CHUNK, tokens), (tokens + min(CHUNK, tokens)) // 2, tokens)
 
 
@@ -129,8 +132,9 @@ CASES = {
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One format and case. Seconds are those of one layer and one step, or one chunk of a prompt. limit_s: of the lower
-    limit, which counts the bytes of K and V for streams, and the products alone for prompts."""
+    """The result of one format and case. Seconds are those of one layer and one step, or one chunk of a prompt.
+    limit_s: the seconds at the lower limit, which counts the bytes of K and V for streams, and only the products for
+    prompts."""
 
     weights: str
     kv: str
@@ -143,20 +147,20 @@ class Share:
 
     @property
     def seconds(self) -> float:
-        """All parts."""
+        """The seconds of all parts together."""
         return self.products_s + self.attention_s + self.others_s
 
     @property
     def share(self) -> float:
-        """What was reached of the limit."""
+        """The share of the limit that was reached."""
         return self.limit_s / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """near_ops_per_s: operations a second of 512 rows by a matrix that stays in a cache, by format. experts_s: seconds
-    of one row by the experts that it chooses, by mixture and format. experts_share: what they reach of the reading
-    limit."""
+    """near_ops_per_s: by format, operations a second of 512 rows with a matrix that stays in a cache. experts_s: by
+    mixture and format, seconds of one row with the experts that it chooses. experts_share: the share of the reading
+    limit that the experts reach."""
 
     machine: str
     shape: str
@@ -168,7 +172,7 @@ class Study:
 
 
 def format_called(name: str) -> WeightFormat:
-    """One of this engine's formats, or a type of GGUF files. Raises ValueError for other names."""
+    """Returns one of this engine's formats, or a type of GGUF files. Raises ValueError for other names."""
     if name in FORMATS:
         return FORMATS[name]
     for kind, names in HELD:
@@ -179,12 +183,13 @@ def format_called(name: str) -> WeightFormat:
 
 
 def kv_of(chosen: WeightFormat) -> KVKind:
-    """What is usual next to weights of the format."""
+    """Returns the usual format of K and V for weights of this format."""
     return KVKind.BF16 if chosen.kind in (WeightKind.F32, WeightKind.BF16) else KVKind.INT8
 
 
 class Bench:
-    """Makes the ways that take turns: each call is a native one, and returns the quickest of several in seconds."""
+    """Makes the ways that take turns. Each way runs native calls, and returns the seconds of the quickest of several.
+    """
 
     def __init__(self, shape: LayerShape, formats: Sequence[WeightFormat], threads: int, watch: Stopwatch) -> None:
         self._shape, self._watch, self._numbers = shape, watch, np.random.default_rng(1)
@@ -199,13 +204,13 @@ class Bench:
         self._ops.close()
 
     def products(self, chosen: WeightFormat, rows: int) -> Way:
-        """The four products of a layer."""
+        """Returns the way that times the four products of a layer."""
         ring = layers_in(self._weights, self._shape, chosen, self._weights.nbytes)
         step = LayerStep(self._normal, rows, self._shape, pages_in(self._pages, KVKind.BF16, self._shape))
         return self._way([partial(step.products, layer=layer) for layer in ring])
 
     def attention(self, kv: KVKind, case: Case) -> Way:
-        """Attention of one layer, over other pages in each call."""
+        """Returns the way that times the attention of one layer, over other pages in each call."""
         pages = pages_in(self._pages, kv, self._shape)
         steps = [
             LayerStep(self._normal, case.rows, self._shape, pages, case.batch(variant, pages.num_pages))
@@ -214,11 +219,11 @@ class Bench:
         return self._way([step.attention for step in steps])
 
     def others(self, kv: KVKind, rows: int) -> Way:
-        """Norms, positions and writing K and V."""
+        """Returns the way that times norms, positions and writing K and V."""
         return self._way([LayerStep(self._normal, rows, self._shape, pages_in(self._pages, kv, self._shape)).others])
 
     def near(self, chosen: WeightFormat) -> Way:
-        """512 rows by a matrix that stays in a cache."""
+        """Returns the way that times the product of 512 rows with a matrix that stays in a cache."""
         data = self._weights[: chosen.data_bytes(NEAR_ROWS, NEAR_COLUMNS)]
         num_scales = chosen.scale_bytes(NEAR_ROWS, NEAR_COLUMNS)
         scales = self._weights[data.nbytes : data.nbytes + num_scales].view(np.uint16) if num_scales else None
@@ -227,7 +232,7 @@ class Bench:
         return self._way([lambda ops: ops.linear(out, x, weight)])
 
     def experts(self, chosen: WeightFormat, mixture: ExpertShape) -> Way:
-        """One row by the experts that it chooses, which are others in each call."""
+        """Returns the way that times one row with the experts that it chooses, which are others in each call."""
         gate_up, down = banks_in(self._weights, mixture, chosen)
         x, out, room = (self._normal(1, mixture.hidden) for _ in range(3))
         middle, pairs = self._normal(1, mixture.inner), np.empty((1, 2), np.float32)
@@ -260,17 +265,17 @@ class Bench:
 
 
 def bank_bytes(mixture: ExpertShape, chosen: WeightFormat) -> int:
-    """The bytes of all experts, with room to align."""
+    """Returns the bytes of all experts of a layer, with room for alignment."""
     return mixture.count * sum(chosen.total_bytes(*sizes) for sizes in mixture.sizes) + 4 * 64
 
 
 def mixtures_in(chosen: WeightFormat) -> dict[str, ExpertShape]:
-    """Those whose experts of a layer are not too large in the format."""
+    """Returns the mixtures whose experts of a layer are not too large in the format."""
     return {title: each for title, each in EXPERTS.items() if bank_bytes(each, chosen) <= MOST_BANK_BYTES}
 
 
 def banks_in(memory: U8Array, mixture: ExpertShape, chosen: WeightFormat) -> list[PackedWeight]:
-    """Both banks of a layer, at the beginning of a block of memory."""
+    """Returns both banks of a layer. Their data is taken from the beginning of a block of memory."""
     found, at = [], 0
     for rows, columns in mixture.sizes:
         data_bytes, scale_bytes = (
@@ -291,7 +296,7 @@ def _record_experts(ops: CallRecorder, operands: tuple[Any, ...]) -> None:
 def study(
     shape: str, weights: Sequence[str], cases: Sequence[Case], threads: int, rounds: int, watch: Stopwatch
 ) -> Study:
-    """Measure everything in turn."""
+    """Measure all formats and cases of a shape in turn."""
     formats = {name: format_called(name) for name in weights}
     layer = SHAPES[shape]
     meter = LimitMeter(threads, watch.clock)
@@ -339,7 +344,7 @@ def study(
 
 
 def table(found: Study) -> str:
-    """Markdown."""
+    """Returns the results as Markdown."""
     lines = [
         f"{found.machine}, a layer of the {found.shape} shape. {found.limits.words()}.",
         "",
@@ -362,7 +367,7 @@ def table(found: Study) -> str:
 
 
 def as_json(found: Study) -> str:
-    """Plain values, with each share."""
+    """Returns the results as JSON, with each share."""
     shares = [asdict(each) | {"seconds": each.seconds, "share": each.share} for each in found.shares]
     return json.dumps(asdict(found) | {"shares": shares}, indent=1)
 

@@ -1,4 +1,4 @@
-"""Goodput under objectives against the best hand-set token budget: docs/studies/objectives.md, one command.
+"""Compares goodput under objectives with the best hand-set token budget: one command for docs/studies/objectives.md.
 
     tools/study_objectives.py sim --write        five traces at 0.5, 1 and 2 times capacity, two machines, cold and warm
     tools/study_objectives.py real --write       two traces with spark, the real engine in this process
@@ -28,7 +28,8 @@ SEEDS = (1, 2)
 REPEATS = 3
 OBJECTIVES, GUESSED = "objectives", "guessed"
 GOOD_BAR, KEPT_BAR = 0.95, 0.9
-"""Bars: the share of the best budget's good requests, and the share of the answered requests."""
+"""The bars of the study. GOOD_BAR: the least share of the best budget's good requests. KEPT_BAR: the least share of the
+answered requests that meet the objectives."""
 LOADS = (0.5, 1.0, 2.0)
 TRACES = tuple(NAMED)
 MACHINES = (("a100-80gb", "8b", "bf16"), ("xeon-8592+", "1b", "int8"))
@@ -39,7 +40,7 @@ REAL_TRACES = ("long-document-bursts", "overload")
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table. load: share of the capacity."""
+    """One line of a table. load: the rate as a share of the capacity."""
 
     machine: Machine
     trace: str
@@ -53,12 +54,12 @@ class Row:
         return f"{self.machine.name}, {self.machine.model.upper()} in {self.machine.weights}; {start}"
 
     def runs(self, policy: str, count: int) -> list[SimRun]:
-        """One for each seed."""
+        """Returns the runs of a policy, one for each seed."""
         return [SimRun(self.machine, self.trace, self.rate_per_s, count, seed, policy) for seed in SEEDS]
 
 
 def simulated(processes: int, count: int, only: str) -> str:
-    """The tables of the simulation. only: of machines whose name begins so."""
+    """Returns the tables of the simulation. only: the beginning of the names of the machines to simulate."""
     policies = (*map(str, BUDGETS), OBJECTIVES, GUESSED)
     rows = []
     for name, model, weights in MACHINES:
@@ -87,7 +88,7 @@ def _sim_head() -> list[str]:
 
 
 def _sim_row(row: Row, found: dict[str, list[Tally]]) -> str:
-    """A row in percent. The best budget is chosen for this very row, with hindsight."""
+    """Returns a row of the table, in percent. The best budget is chosen for this very row, with hindsight."""
     good = {policy: mean([tally.good_share for tally in tallies]) for policy, tallies in found.items()}
     static = {policy: good[policy] for policy in map(str, BUDGETS)}
     best = max(static, key=lambda policy: static[policy])
@@ -106,13 +107,13 @@ def _cell(share: float, bar: float) -> str:
 
 
 class Watched:
-    """Real runs take minutes: a line on stderr for each."""
+    """Runs the real engine and prints a line on standard error for each run, because runs take minutes."""
 
     def __init__(self, most: int) -> None:
         self._count, self._most = 0, most
 
     def run(self, run: RealRun) -> Tally:
-        """What `run_real` says."""
+        """Runs `run_real` and prints its line. Returns its result."""
         begin_s = time.perf_counter()
         found = run_real(run)
         self._count += 1
@@ -128,9 +129,9 @@ class Watched:
 
 
 def measured(promised: LatencyObjectives, count: int) -> str:
-    """The table of the real runs; policies take turns, so that a noisy minute hits all.
+    """Returns the table of the real runs. Policies take turns, so that a noisy minute affects all of them.
 
-    Loads are shares of what this machine answers of the trace when all requests are there from the beginning.
+    A load is a share of the requests a second that this machine answers when all requests are there from the beginning.
     """
     watched = Watched(len(REAL_TRACES) * (1 + len(REAL_LOADS) * REPEATS * (len(BUDGETS) + 1)))
     lines = [f"\nTTFT {promised.ttft_s:g} s, ITL {promised.itl_s:g} s, median of {REPEATS}\n", *_head()]
@@ -153,7 +154,8 @@ def _head() -> list[str]:
 
 
 def _row(trace: str, rate: float, found: dict[str, list[Tally]], middle: Middle) -> str:
-    """Good requests in percent of all; the best budget is chosen for this very row, with hindsight."""
+    """Returns a row of the table: good requests in percent of all. The best budget is chosen for this very row, with
+    hindsight."""
     share = {policy: 100 * middle([tally.good_share for tally in tallies]) for policy, tallies in found.items()}
     ours = share.pop(OBJECTIVES)
     best = max(share, key=lambda policy: share[policy])
@@ -167,7 +169,7 @@ def _row(trace: str, rate: float, found: dict[str, list[Tally]], middle: Middle)
 
 
 def write(name: str, table: str) -> None:
-    """Write a table between the page's markers of this name."""
+    """Write a table between the page's markers with this name. Raises SystemExit when the page has no such markers."""
     text = PAGE.read_text()
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end {name} -->)", re.DOTALL)
     if not pattern.search(text):
@@ -176,7 +178,7 @@ def write(name: str, table: str) -> None:
 
 
 def run() -> None:
-    """Read the arguments, run, print or write."""
+    """Read the arguments, run the study, and print or write the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("kind", choices=("sim", "real"))
     parser.add_argument("--write", action="store_true", help="into docs/studies/objectives.md")

@@ -1,11 +1,11 @@
-"""Threads on machines that we have and have not: docs/studies/threads.md.
+"""Studies thread counts on this machine and on recorded topologies, for docs/studies/threads.md.
 
     python -m tools.study_threads simulate [--write]     recorded topologies, by the model of the pool (minutes)
     python -m tools.study_threads here                   the model against one and two threads of this machine
     python -m tools.study_threads stress [--threads 64]  so many threads against as many as there are CPUs
 
-`here` and `stress` take turns in one process and print medians and ratios, with processor seconds next to them. Only
-ratios say something on a machine that does other work too.
+`here` and `stress` take turns in one process and print medians and ratios, with processor seconds next to them. On a
+machine that does other work, too, only the ratios mean something.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ MACHINES = {
     "quota_64": ("64 cores, quota 3.5", CoreRates(256 * GIGA, 12 * GIGA, 230 * GIGA)),
     "quota_v1": ("64 cores, quota 2.5", CoreRates(256 * GIGA, 12 * GIGA, 230 * GIGA)),
 }
-"""Rates are assumptions: 75 to 80% of the published memory bandwidth of a node, int8 operations that a core of the kind
-does at its base clock, and what one hardware thread of such a core usually reads."""
+"""The rates are assumptions. The memory bandwidth of a node is 75 to 80% of the published one. The int8 operations are
+those of such a core at its base clock, and the reading rate is the usual one of one hardware thread of such a core."""
 
 
 def recorded(name: str) -> Topology:
-    """A topology of tests/config/topologies."""
+    """Returns a topology of tests/config/topologies. Raises SystemExit when it names no processors."""
     with tempfile.TemporaryDirectory() as folder:
         root = planted(name, Path(folder))
         found = read_topology(None, group_cores(root), root)
@@ -69,13 +69,13 @@ def recorded(name: str) -> Topology:
 
 
 def best_of(figures: Sequence[CountFigure]) -> CountFigure:
-    """The quickest; of those within 1% of it the one with the fewest threads."""
+    """Returns the figure with the fewest threads among those within 1% of the quickest."""
     least = min(each.seconds for each in figures)
     return next(each for each in figures if each.seconds <= 1.01 * least)
 
 
 def simulated() -> list[str]:
-    """The lines of the table."""
+    """Returns the lines of the table."""
     lines = [
         "| machine | threads | decode: best | chosen takes | prompt: best | chosen takes |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -99,7 +99,7 @@ def write(lines: Sequence[str]) -> None:
 
 
 class Taken:
-    """Seconds and processor seconds of several ways to do the same, taken in turn."""
+    """Seconds and processor seconds of several ways to do the same work, taken in turn."""
 
     def __init__(self, ways: Mapping[str, Callable[[], object]], rounds: int) -> None:
         self.seconds: dict[str, list[float]] = {name: [] for name in ways}
@@ -113,11 +113,11 @@ class Taken:
                     self.used[name].append(time.process_time() - used)
 
     def median(self, name: str) -> float:
-        """Seconds."""
+        """Returns the median seconds of a way."""
         return statistics.median(self.seconds[name])
 
     def words(self, what: str, name: str, other: str) -> str:
-        """The ratio of medians, of quickest rounds and of processor seconds."""
+        """Returns the ratios of medians, of quickest rounds and of processor seconds, in words."""
         ratio = self.median(name) / self.median(other)
         least = min(self.seconds[name]) / min(self.seconds[other])
         used = statistics.median(self.used[name]) / statistics.median(self.used[other])
@@ -125,14 +125,14 @@ class Taken:
 
 
 def random_weight(rows: int, columns: int, rng: np.random.Generator) -> PackedWeight:
-    """An int8 matrix of random codes."""
+    """Returns an int8 matrix of random codes."""
     kind = weight_format("int8")
     data = rng.integers(0, 255, kind.data_bytes(rows, columns), np.uint8)
     return PackedWeight(kind, rows, columns, data, np.full(kind.scale_bytes(rows, columns) // 2, 0x3C00, np.uint16))
 
 
 class LayerWork:
-    """The products of one layer for so many rows, as one recorded call."""
+    """The products of one layer for `rows` rows, as one recorded call."""
 
     def __init__(self, ops: CpuOps, weights: Sequence[PackedWeight], rows: int) -> None:
         self._ops, self._calls = ops, ops.recorder()
@@ -150,7 +150,8 @@ class LayerWork:
 
 
 def compare_here(rounds: int) -> None:
-    """How much quicker two threads are than one: as the model predicts it from limits, and as products show it."""
+    """Compares how much quicker two threads are than one: as the model predicts it from limits, and as products measure
+    it."""
     counts, rng = (1, 2), np.random.default_rng(0)
     layer = tuple(Matrix(each.outputs, each.inputs, 1.0) for each in layer_of(2048, 8192))
     weights = [random_weight(each.outputs, each.inputs, rng) for each in layer * 4]
@@ -173,7 +174,8 @@ def compare_here(rounds: int) -> None:
 
 
 def stress(threads: int, rounds: int) -> None:
-    """Products and the whole engine with far more threads than CPUs, in turn with as many as there are CPUs."""
+    """Times products and the whole engine with far more threads than CPUs, in turn with as many threads as there are
+    CPUs."""
     cpus = len(os.sched_getaffinity(0))
     many, few = f"{threads} threads", f"{cpus} threads"
     rng = np.random.default_rng(0)
@@ -190,7 +192,7 @@ def stress(threads: int, rounds: int) -> None:
 
 
 class Answers:
-    """Answers to prompts of drawn tokens: none is found in the cache of prompts."""
+    """Answers to prompts of random tokens, so that no prompt is found in the prefix cache."""
 
     def __init__(self, llm: LLM, length: int, tokens: int) -> None:
         self._llm, self._length = llm, length
@@ -203,7 +205,7 @@ class Answers:
 
 
 def main() -> None:
-    """See above."""
+    """Run the command line. See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("simulate", "here", "stress"))
     parser.add_argument("--write", action="store_true", help="into docs/studies/threads.md")

@@ -1,4 +1,4 @@
-"""docs/images/page.png (light, of the README) and page-dark.png: the embedded model answers a question under some load.
+"""Takes docs/images/page.png (light, of the README) and page-dark.png: spark answers a question under some load.
 
     python -m tools.take_screenshots [FOLDER]
 """
@@ -26,7 +26,7 @@ SYSTEM = "You answer in short sentences about inference engines. " * 6
 
 
 def load(live: Live) -> None:
-    """Chats with a shared beginning, and a third of long prompts with nothing in common."""
+    """Sends chats with a shared beginning; a third of the requests are long prompts with nothing in common."""
     with ThreadPoolExecutor(REQUESTS) as pool:
         for place in range(REQUESTS):
             pool.submit(_one, live, place)
@@ -47,7 +47,7 @@ def _one(live: Live, place: int) -> None:
 
 
 def take(live: Live, theme: str, file: Path) -> None:
-    """One picture, in the middle of the load."""
+    """Takes one picture, in the middle of the load."""
     with browser(Path(tempfile.gettempdir())) as driver, ThreadPoolExecutor(1) as pool:
         resize(driver, WIDTH, HEIGHT)
         open_page(driver, live)
@@ -65,7 +65,7 @@ def take(live: Live, theme: str, file: Path) -> None:
 
 
 def main() -> None:
-    """Both themes."""
+    """Takes the pictures of both themes."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images")
     folder.mkdir(parents=True, exist_ok=True)
     with build_server("spark", SETTINGS) as built, serving(built.parts) as live:

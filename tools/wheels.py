@@ -1,7 +1,7 @@
-"""Wheels of all systems, made on one machine: `python -m tools.wheels [--out dist] [--targets x86_64,aarch64-macos]`.
+"""Makes wheels of all systems on one machine: `python -m tools.wheels [--out dist] [--targets x86_64,aarch64-macos]`.
 
 The package is built once for this machine. A wheel of another system has the same Python files, the kernels that
-`build.py` compiles for it, and its own tags. Only wheels for Linux on x86_64 hold the CUDA kernels.
+`build.py` compiles for that system, and its own tags. Only wheels for Linux on x86_64 have the CUDA kernels.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ TAGS = {
     "x86_64-windows": "win_amd64",
     "aarch64-windows": "win_arm64",
 }
-"""What each target's wheel is called: the oldest system that its kernels are compiled for (build.TRIPLES)."""
+"""The tags of each target's wheel: the oldest system that its kernels are compiled for (build.TRIPLES)."""
 KERNELS, CUDA = "twostroke/backends/cpu/lib/", "twostroke/backends/cuda/lib/"
 WITH_CUDA = "x86_64"
 EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""The time of every file, so that two builds are the same bytes."""
+"""The modification time of every file, so that two builds have the same bytes."""
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line. Returns the exit code."""
     parser = argparse.ArgumentParser(description="Build wheels for all systems.")
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--targets", default=",".join(TAGS), help="with commas between [default: all]")
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def base_wheel(folder: Path) -> Path:
-    """The package built for this machine by the tools that users have. Raises RuntimeError."""
+    """Builds the package for this machine with pip. Returns the wheel. Raises RuntimeError when the build fails."""
     options = ("--no-deps", "--no-build-isolation", "-q", "-w", str(folder))
     made = subprocess.run([sys.executable, "-m", "pip", "wheel", str(ROOT), *options], capture_output=True, text=True)
     if made.returncode:
@@ -61,16 +61,17 @@ def base_wheel(folder: Path) -> Path:
 
 
 def make(base: Path, target: str, out: Path, work: Path, levels: list[str] | None = None) -> Path:
-    """The wheel of a target, from the base wheel and the kernels that are compiled for it now. Raises RuntimeError.
+    """Makes the wheel of a target from the base wheel and the kernels, which are compiled for the target. Raises
+    RuntimeError.
 
-    levels: None for all.
+    levels: the levels of the kernels; None for all.
     """
     libraries = build.build_all(work, target, levels=levels)
     return retagged(base, target, {path.name: path.read_bytes() for path in libraries}, out)
 
 
 def retagged(base: Path, target: str, libraries: Mapping[str, bytes], out: Path) -> Path:
-    """A wheel with the Python files of `base` and these kernels, under the tags of `target`."""
+    """Returns a wheel with the Python files of `base` and these kernels, under the tags of `target`."""
     with zipfile.ZipFile(base) as archive:
         files = {name: archive.read(name) for name in archive.namelist() if not name.startswith(KERNELS)}
     if target != WITH_CUDA:
@@ -93,7 +94,7 @@ def retagged(base: Path, target: str, libraries: Mapping[str, bytes], out: Path)
 
 
 def _described(text: str, tags: str) -> bytes:
-    """The file WHEEL with other tags, one a line."""
+    """Returns the content of the file WHEEL with other tags, one in each line."""
     kept = [line for line in text.splitlines() if line and not line.startswith("Tag:")]
     return "\n".join([*kept, *(f"Tag: py3-none-{tag}" for tag in tags.split(".")), ""]).encode()
 

@@ -1,4 +1,4 @@
-"""What a case of `tools.measure_cluster` is, and what it gives."""
+"""Defines a case of `tools.measure_cluster` and its outcome."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """figures: by name, with the unit in the name. reached: whether the goal was reached."""
+    """figures: the measured figures by name, with the unit in the name. reached: whether the goal was reached."""
 
     figures: Mapping[str, float]
     reached: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Returns the outcome as plain values for JSON."""
         return {"figures": dict(self.figures), "reached": self.reached}
 
 
 class Case(Protocol):
-    """One row of the table."""
+    """One measurement of the cluster: one row of the table of results."""
 
     @property
     def name(self) -> str:
-        """A word for the command line."""
+        """The name of the case on the command line."""
 
     @property
     def goal(self) -> str:
-        """In words."""
+        """The goal of the case in words."""
 
     @property
     def minutes(self) -> float:
-        """About how long it takes."""
+        """How long the case takes, about, in minutes."""
 
     def run(self, note: Note) -> Outcome:
-        """Measure. Raises SystemExit with a reason where that is not possible."""
+        """Measure, and return the outcome. Raises SystemExit with a reason when the case cannot be measured."""
 
 
 def gaps_of(times_s: Sequence[float]) -> list[float]:
@@ -47,7 +47,7 @@ def gaps_of(times_s: Sequence[float]) -> list[float]:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """By linear interpolation, as `bench serve` has it. share: from 0 to 1."""
+    """Returns a percentile by linear interpolation, as `bench serve` does. share: the percentile, from 0 to 1."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=1000, method="inclusive")[round(share * 1000) - 1]

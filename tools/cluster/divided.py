@@ -1,4 +1,4 @@
-"""Two ranks of one thread next to one process of two: what `twostroke bench ranks` says."""
+"""Compares two ranks of one thread with one process of two threads, by `twostroke bench ranks`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHARE = 0.9
 
 @dataclass(frozen=True)
 class RanksBesideThreads:
-    """weights: int8 or int4."""
+    """weights: the weight format, int8 or int4."""
 
     weights: str
     shape: str = "llama-3.2-1b"

@@ -1,4 +1,4 @@
-"""Deaths, cuts, hangs and lost pages in a virtual world: the test that counts streams, over all schedules."""
+"""Simulates deaths, cuts, hangs and lost pages over all schedules, by the test that counts streams."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEST, BLOCKS, SCHEDULES = "tests/fleet/test_ten_thousand.py", 20, 10_000
 
 @dataclass(frozen=True)
 class KillsInAWorld:
-    """A block of schedules fails with its first stream that is lost, told twice or changed."""
+    """A block of schedules fails at the first stream that is lost, sent twice or changed."""
 
     name: str = "kills"
     goal: str = f"no stream is lost, told twice or changed in {SCHEDULES:,} schedules"

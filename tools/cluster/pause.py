@@ -16,11 +16,13 @@ VOCABULARY = 100_000
 @dataclass(frozen=True)
 class PauseAtAKill:
     """A pause is the longest gap of a stream whose replica is ended with SIGKILL in its middle. The same prompt is
-    asked again afterwards: its text must be the same. killed_after: pieces of the stream.
+    asked again afterwards, and the text must be the same. killed_after: the number of pieces of the stream before the
+    kill.
 
-    Its prompt and the tokens that it has are computed again meanwhile. How long that takes differs by more than the
-    goal from one time to the next, so the prefill that counts is the one within the pause: what the replica that takes
-    the stream over says of it. A prefill of a prompt of the same length, asked for before, stands next to it.
+    During the pause, another replica computes the prompt and the tokens so far again. The time of this prefill differs
+    by more than the goal from one run to the next. So the prefill that counts is the one within the pause, as the
+    replica that takes the stream over reports it. A prefill of a prompt of the same length, measured before, stands
+    next to it.
     """
 
     shape: str = "llama-3.2-1b"

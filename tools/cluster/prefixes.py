@@ -1,4 +1,5 @@
-"""Prefix hits of four replicas next to one cache as large as theirs together: simulated, and by processes."""
+"""Compares the prefix hits of four replicas with those of one cache of the same total size: simulated, and in
+processes."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ GOAL = f"of {REPLICAS} replicas >= {SHARE:.0%} of those of one cache as large as
 
 @dataclass(frozen=True)
 class SimulatedHits:
-    """shared-prefix-agents on eight H100 a replica, as in docs/studies/fleet.md. The one large cache is a replica that
-    has all their pages. Requests of the first seconds, when caches are empty, do not count."""
+    """Simulates the workload shared-prefix-agents on replicas of eight H100 each, as in docs/studies/fleet.md. The one
+    large cache is a replica that has the pages of all replicas. Requests of the first seconds, when caches are empty,
+    do not count."""
 
     seconds: float = 40.0
     rate_per_s: float = 1.8
@@ -55,8 +57,8 @@ class SimulatedHits:
 
 @dataclass(frozen=True)
 class RealHits:
-    """The same workload, shorter, sent by `bench serve` to processes of one thread each. Pools are small, so that not
-    all prefixes find room in one."""
+    """Sends a shorter load of shared-prefix-agents by `bench serve` to processes of one thread each. The pools are
+    small, so that one pool has no room for all prefixes."""
 
     model: str = "spark"
     pool_mb: int = 24

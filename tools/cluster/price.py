@@ -1,4 +1,4 @@
-"""What a front costs: a server alone next to a front with one replica, in turn."""
+"""Measures what a front costs: a server alone and a front with one replica answer in turn."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ PROMPT = "Write about prefill and decode. " * 8
 TTFT_MS, ITL_MS, CPU_SHARE = 1.0, 0.2, 0.05
 RATE, RATE_S = 300.0, 10.0
 SHORT_TOKENS, LONG_TOKENS = 30, 200
-"""Tokens of a request. At one rate of tokens, short answers are more requests: these cost a front more than tokens."""
+"""Tokens of a short and of a long answer. At one rate of tokens, short answers mean more requests, and a front spends
+more time on requests than on tokens."""
 
 
 @dataclass(frozen=True)
 class FrontsPrice:
-    """The processor time is that of the front's process, HTTP included, at RATE tokens a second. The goal is that of
-    short answers."""
+    """The processor time is that of the front's process, HTTP included, at RATE tokens a second. The goal is for short
+    answers."""
 
     model: str = "spark"
     pairs: int = 20
@@ -58,8 +59,8 @@ class FrontsPrice:
         return Outcome({**figures, **shares}, reached and shares["front_cpu_share"] <= CPU_SHARE)
 
     def _share(self, server: Server, tokens: int) -> float:
-        """The share of a core that the server's own process takes, replicas aside. Requests come at a fixed rate; each
-        asks for `tokens` tokens."""
+        """Returns the share of a core that the server's own process takes, without its replicas. Requests come at a
+        fixed rate, and each asks for `tokens` tokens."""
         begin_s, used_s = time.perf_counter(), processor_s(server.process.pid)
         asked: list[threading.Thread] = []
         while (due_s := len(asked) * tokens / RATE) < RATE_S:

@@ -1,4 +1,4 @@
-"""Servers, fronts and replicas as processes, and their clients."""
+"""Starts servers, fronts and replicas as processes, and sends requests to them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(eq=False)
 class Stream:
-    """What a client saw of one answer. begin_s: when it asked, by time.perf_counter. name: the answer's id. times_s:
-    seconds from begin_s to each piece with text."""
+    """One answer as its client saw it. begin_s: the time of the request, by time.perf_counter. name: the answer's id.
+    times_s: the seconds from begin_s to each piece with text."""
 
     begin_s: float
     name: str = ""
@@ -37,13 +37,14 @@ class Stream:
 
 
 class Server:
-    """A process that serves HTTP. facts: what it printed at its start."""
+    """A process that serves HTTP. facts: the values that it printed at its start."""
 
     def __init__(self, process: subprocess.Popen[str], facts: dict[str, Any]) -> None:
         self.process, self.url = process, str(facts["url"])
 
     def stream(self, prompt: str | Sequence[int], tokens: int, goes_on: Callable[[], bool] = lambda: True) -> Stream:
-        """A greedy answer of this many tokens. goes_on: asked at each piece; the client hangs up where it says no."""
+        """Ask for a greedy answer of `tokens` tokens. goes_on: a function that is called at each piece; when it returns
+        False, the client hangs up."""
         body: dict[str, Any] = {"model": "served", "prompt": prompt, "max_tokens": tokens, "temperature": 0.0}
         body |= {"ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}
         headers = {"Content-Type": "application/json"}
@@ -69,20 +70,21 @@ class Server:
         found.cached_tokens = details.get("cached_tokens") or found.cached_tokens
 
     def parts_s(self, name: str) -> dict[str, float]:
-        """Where the time of an ended answer of one completion went, as the server explains it."""
+        """Returns the seconds of each part of an ended answer, as the server explains them. name: the answer's id; the
+        answer has one completion."""
         with urllib.request.urlopen(f"{self.url}/v1/requests/{name}/explain", timeout=ANSWER_S) as answer:
             found: dict[str, float] = json.load(answer)["completions"][0]["parts_s"]
         return found
 
     def replicas(self) -> list[dict[str, Any]]:
-        """The replicas, as the live view shows them."""
+        """Returns the replicas as the live view shows them."""
         with urllib.request.urlopen(f"{self.url}/v1/engine/steps?frames=1", timeout=ANSWER_S) as answer:
             frame = json.loads(answer.read().decode().partition("data: ")[2].partition("\n")[0])
         found: list[dict[str, Any]] = frame["replicas"]
         return found
 
     def wait_for_replicas(self, count: int) -> None:
-        """Wait until this many replicas are ready. Raises SystemExit after START_S seconds."""
+        """Wait until `count` replicas are ready. Raises SystemExit after START_S seconds."""
         until_s = time.monotonic() + START_S
         while sum(each["state"] == "ready" for each in self.replicas()) < count:
             if time.monotonic() > until_s:
@@ -90,7 +92,7 @@ class Server:
             time.sleep(0.2)
 
     def kill_a_replica(self) -> bool:
-        """End a replica with SIGKILL that has a stream. -> was there one?"""
+        """End a replica that has a stream with SIGKILL. Returns whether there was such a replica."""
         name = next((str(each["name"]) for each in self.replicas() if each["running"]), "")
         for pid in children(self.process.pid):
             with contextlib.suppress(OSError):
@@ -101,7 +103,7 @@ class Server:
 
 
 def _opened(asked: urllib.request.Request) -> Any:
-    """Raises SystemExit with what the server says where it refuses."""
+    """Open a request. Raises SystemExit with the server's message when the server refuses the request."""
     try:
         return urllib.request.urlopen(asked, timeout=ANSWER_S)
     except urllib.error.HTTPError as error:
@@ -109,20 +111,20 @@ def _opened(asked: urllib.request.Request) -> Any:
 
 
 def children(pid: int) -> list[int]:
-    """Process ids."""
+    """Returns the ids of the child processes of a process."""
     found = [(task / "children").read_text().split() for task in Path(f"/proc/{pid}/task").iterdir()]
     return [int(child) for several in found for child in several]
 
 
 def processor_s(pid: int) -> float:
-    """Seconds of processor that a process has used, without its children."""
+    """Returns the seconds of processor time that a process has used, without its children."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 @contextmanager
 def started(words: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A `twostroke` process and the facts that it prints. It ends with the block."""
+    """Start a `twostroke` process. Gives the process and the facts that it prints, and ends it after the block."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen([*TWOSTROKE, *words, "--json"], stdout=subprocess.PIPE, stderr=errors, text=True)
         try:
@@ -149,13 +151,14 @@ def _facts(process: subprocess.Popen[str], words: Sequence[str], errors: IO[str]
 
 
 def last_lines(text: str, most: int = 3) -> str:
-    """The last lines of what a program printed, in one line."""
+    """Returns the last lines of a program's output, joined into one line."""
     return " / ".join(text.strip().splitlines()[-most:]) or "it printed no error"
 
 
 @contextmanager
 def serving(model: str, *words: str, replicas: int = 0) -> Iterator[Server]:
-    """`twostroke serve` with one thread for each process. replicas: 0 for a server without a front."""
+    """Run `twostroke serve` with one thread for each process. replicas: their number, or 0 for a server without a
+    front."""
     command = ["serve", model, "--threads", "1", "--port", "0", "--served-name", "served", *words]
     command += ["--replicas", str(replicas)] if replicas else []
     with started(command) as (process, facts):
@@ -167,7 +170,7 @@ def serving(model: str, *words: str, replicas: int = 0) -> Iterator[Server]:
 
 @contextmanager
 def replica(model: str, name: str, role: str, *words: str) -> Iterator[str]:
-    """`twostroke replica` with one thread. Gives its address, HOST:PORT."""
+    """Run `twostroke replica` with one thread. Gives its address, HOST:PORT."""
     command = ["replica", model, "--threads", "1", "--listen", "127.0.0.1:0", "--name", name, "--role", role, *words]
     with started(command) as (_, facts):
         yield str(facts["listen"])
@@ -175,7 +178,7 @@ def replica(model: str, name: str, role: str, *words: str) -> Iterator[str]:
 
 @contextmanager
 def front(model: str, addresses: Sequence[str]) -> Iterator[Server]:
-    """`twostroke front` before these replicas, when all are ready."""
+    """Run `twostroke front` before the replicas at these addresses. Gives the server when all replicas are ready."""
     command = ["front", model, "--replicas", ",".join(addresses), "--port", "0", "--served-name", "served"]
     with started(command) as (process, facts):
         server = Server(process, facts)
@@ -184,7 +187,7 @@ def front(model: str, addresses: Sequence[str]) -> Iterator[Server]:
 
 
 def bench_serve(server: Server, *words: str) -> dict[str, Any]:
-    """The report of `twostroke bench serve` on a server."""
+    """Run `twostroke bench serve` on a server. Returns its report. Raises SystemExit when it fails."""
     command = [*TWOSTROKE, "bench", "serve", server.url, "--json", *words]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode != 0:
@@ -194,7 +197,7 @@ def bench_serve(server: Server, *words: str) -> dict[str, Any]:
 
 
 def random_checkpoint(shape: str) -> str:
-    """The folder of a checkpoint with random weights, written where there is none."""
+    """Returns the folder of a checkpoint with random weights, which is written when there is none."""
     from twostroke.assembly.settings.env import read_machine
     from twostroke.lab.bench.checkpoints import shape_folder, write_checkpoint
 

@@ -1,4 +1,4 @@
-"""A proxy that notes when bytes came back from a server, by connection."""
+"""A proxy that notes the times at which bytes came back from a server, for each connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ PIECE_BYTES = 1 << 20
 
 @dataclass(eq=False)
 class Proxy:
-    """came: for each connection, (time, bytes) of what the server sent over it. The clock is time.perf_counter."""
+    """came: for each connection, the pieces that the server sent over it, as (time, bytes). The time is that of
+    time.perf_counter."""
 
     address: str
     came: list[list[tuple[float, int]]] = field(default_factory=list)
@@ -47,7 +48,7 @@ def _pass(source: socket.socket, target: socket.socket, notes: list[tuple[float,
 
 @contextmanager
 def proxy(address: str) -> Iterator[Proxy]:
-    """Before this address, HOST:PORT, until the end of the block."""
+    """Run a proxy before this address, HOST:PORT, until the end of the block."""
     host, _, port = address.rpartition(":")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         found = Proxy(f"127.0.0.1:{listener.getsockname()[1]}")

@@ -1,4 +1,4 @@
-"""The simulator next to three processes behind a front."""
+"""Compares the simulator with three processes behind a front."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ WORKLOAD, WEIGHTS, KV = "steady-chat", "int8", "int8"
 
 @dataclass(frozen=True)
 class SimulatorBesideProcesses:
-    """What the simulator knows of this machine is what the doctor measured of one thread. Three processes share the
-    cores where there are fewer; the simulator does not know it, so the rate is low."""
+    """The simulator knows of this machine what the doctor measured with one thread. Where there are fewer than three
+    cores, the processes share them; the simulator does not know that, so the rate of requests is low."""
 
     shape: str = "qwen2.5-0.5b"
     replicas: int = 3

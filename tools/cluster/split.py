@@ -1,5 +1,5 @@
-"""Prompts read by one process, answers decoded by another; and how much of what travels is hidden after the reading.
-"""
+"""Measures split pools: one process computes prompts, another one decodes. How much of the transfer is hidden is
+measured too."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from tools.cluster.proxy import Proxy, proxy
 
 ITL_RATIO, TTFT_RATIO, HIDDEN_SHARE = 1.1, 1.15, 0.95
 WORDS = ("--kv-memory", "512MB", "--context", "4k", "--max-step-tokens", "256")
-"""A replica answers for pages between its steps, so steps of few rows hide more of the transfer."""
+"""Options of each replica. A replica answers for pages between its steps, so steps of few rows hide more of the
+transfer."""
 SHORT_TOKENS, SHORT_ANSWER, MOST_TOKENS, SETTLE_S = 64, 8, 3000, 1.0
 LEAST_BYTES = 1 << 16
 SPLIT, WHOLE = ("prefill", "decode"), ("both", "both")
 
 
 def prompt_of(draws: random.Random, tokens: int) -> list[int]:
-    """Token ids that no other prompt begins with."""
+    """Returns `tokens` random token ids, with which no other prompt begins."""
     return [draws.randrange(2, 100_000) for _ in range(tokens)]
 
 
 @contextmanager
 def two_replicas(model: str, roles: tuple[str, str]) -> Iterator[tuple[Server, Proxy]]:
-    """A front with two replicas of one thread each, and the proxy before the first."""
+    """Run a front with two replicas of one thread each. Gives the front, and the proxy before the first replica."""
     with ExitStack() as closing:
         addresses = [closing.enter_context(replica(model, f"r{i}", role, *WORDS)) for i, role in enumerate(roles)]
         before = closing.enter_context(proxy(addresses[0]))
@@ -39,7 +40,7 @@ def two_replicas(model: str, roles: tuple[str, str]) -> Iterator[tuple[Server, P
 
 @contextmanager
 def decoding(server: Server, count: int, draws: random.Random) -> Iterator[list[Stream]]:
-    """Streams that decode until the end of the block; then the list has them."""
+    """Run `count` streams, which decode until the end of the block. The list holds the streams after the block."""
     found: list[Stream] = []
     over, decodes = threading.Event(), [threading.Event() for _ in range(count)]
 
@@ -67,11 +68,11 @@ def decoding(server: Server, count: int, draws: random.Random) -> Iterator[list[
 
 @dataclass(frozen=True)
 class SplitPools:
-    """Streams decode while long prompts come one after the other, each with a short answer. Two replicas with roles,
-    and two that do everything.
+    """Streams decode while long prompts, each with a short answer, come one after the other. This is measured with two
+    replicas that have roles and with two that do everything.
 
-    The steps in which such an answer is decoded, too, have one row more, which takes longer where arithmetic is the
-    limit. So p99 is also told of the other gaps, itl_p99_fewer_rows: what it shows is the price of moving pages.
+    A step in which a short answer is decoded, too, has one row more, which takes longer where arithmetic is the limit.
+    So p99 is also told for the other gaps, as itl_p99_fewer_rows: that figure shows the price of moving pages.
     """
 
     shape: str = "llama-3.2-1b"
@@ -98,8 +99,8 @@ class SplitPools:
         return Outcome(figures, figures["itl_ratio"] <= ITL_RATIO and figures["ttft_ratio"] <= TTFT_RATIO)
 
     def _beside(self, server: Server, note: Note) -> tuple[list[float], list[float], list[float]]:
-        """Gaps of the streams while prompts are read, those of them in which no answer to a prompt was decoded, and the
-        prompts' times to the first token."""
+        """Returns three lists in seconds: the gaps of the streams while prompts are computed, the gaps among them in
+        which no answer to a prompt was decoded, and the TTFT of the prompts."""
         draws, answers = random.Random(2), list[Stream]()
         with decoding(server, self.streams, draws) as streams:
             begin_s = time.perf_counter()
@@ -122,9 +123,9 @@ class SplitPools:
 
 @dataclass(frozen=True)
 class TransferHidden:
-    """One long prompt after the other next to one stream, without which the front would split none. hidden_share: of
-    the bytes that the decoding replica gets of a prompt, those that it has when the client has the first token. Their
-    rate is the same before and after, so this is the share of the transfer's time."""
+    """One long prompt comes after the other while one stream decodes; without the stream, the front would split none.
+    hidden_share: the share of a prompt's transferred bytes that the decoding replica has when the client gets the first
+    token. The rate of bytes is the same before and after, so this is also the share of the transfer's time."""
 
     shape: str = "llama-3.2-1b"
     prompts: int = 4

@@ -1,1 +1,2 @@
-"""Checks by outsiders' programs that CI does not install; docs/guides/conformance.md has their commands and output."""
+"""Checks by other projects' programs that CI does not install; docs/guides/conformance.md has their commands and
+output."""

@@ -2,7 +2,7 @@
 
     python tools/conformance/compare_samples.py RUN_1 RUN_2
 
-Ends with 1 where one differs by more than 0.0001 (4 decimals) or a greedy flag differs.
+The exit code is 1 when a loglikelihood differs by more than 0.0001 (4 decimals) or a greedy flag differs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Score = tuple[float, bool]
 
 
 def scores(folder: Path) -> dict[tuple[int, int], Score]:
-    """(document, choice) -> (loglikelihood, greedy) of the newest run under a folder."""
+    """Returns {(document, choice): (loglikelihood, greedy)} of the newest run below a folder."""
     newest = max(folder.rglob("samples_*.jsonl"), key=lambda path: path.stat().st_mtime)
     found: dict[tuple[int, int], Score] = {}
     for line in newest.read_text().splitlines():
@@ -27,7 +27,7 @@ def scores(folder: Path) -> dict[tuple[int, int], Score]:
 
 
 def main(one: Path, other: Path) -> int:
-    """Prints the figures; the exit code."""
+    """Compares two runs and prints the figures. Returns the exit code."""
     mine, theirs = scores(one), scores(other)
     if mine.keys() != theirs.keys():
         print(f"{len(mine)} and {len(theirs)} scores: not the same documents")

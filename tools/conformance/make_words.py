@@ -15,13 +15,13 @@ CHOICES = 4
 
 
 def words() -> list[tuple[str, str]]:
-    """(word, meaning) of each row."""
+    """Returns (word, meaning) of each row of the glossary."""
     rows = [line.strip("| ").split(" | ", 1) for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")]
     return [(row[0], row[1]) for row in rows if len(row) == 2 and row[0] != "word" and "---" not in row[0]]
 
 
 def main(folder: Path) -> None:
-    """Write the rows, which are the same each time."""
+    """Writes the rows of words.jsonl into a folder. The rows are the same each time."""
     dice, known = random.Random(7), words()
     with open(folder / "words.jsonl", "w", encoding="utf-8") as file:
         for word, meaning in known:

@@ -1,4 +1,4 @@
-"""LiteLLM and LangChain once through a running server that serves `spark`: each answer by each way is the same.
+"""Runs LiteLLM and LangChain once against a running server that serves `spark`. Each way must give the same answer.
 
     python tools/conformance/once_through.py http://127.0.0.1:8000/v1
 
@@ -26,13 +26,14 @@ TOOLS = [{"type": "function", "function": {"name": "clock", "parameters": ZONE}}
 
 
 def check(same: bool, what: str) -> None:
-    """Ends the program where something differs."""
+    """Ends the program with a message when `same` is false."""
     if not same:
         sys.exit(f"differs: {what}")
 
 
 def through_litellm(url: str) -> str:
-    """Whole, streamed, by sixteen at once, by the Messages API, completions, a forced tool; returns the answer."""
+    """Asks by LiteLLM: whole, streamed, sixteen requests at once, the Messages API, completions and a forced tool.
+    Returns the text of the answer."""
     asked: dict[str, Any] = {"api_base": url, "api_key": "none", "temperature": 0, "max_tokens": 30}
     chat = {"model": "openai/spark", "messages": MESSAGES, **asked}
 
@@ -62,7 +63,8 @@ def clock(zone: Literal["UTC", "CET"]) -> str:
 
 
 def through_langchain(url: str, text: str) -> None:
-    """Whole, streamed, a forced tool, the Responses API."""
+    """Asks by LangChain: whole, streamed, a forced tool and the Responses API. Ends the program when an answer is not
+    `text`."""
     model: dict[str, Any] = {"model": "spark", "base_url": url, "api_key": "none", "temperature": 0}
     chat = ChatOpenAI(**model, max_tokens=30)
     check(chat.invoke(ASK).content == text, "LangChain")

@@ -1,1 +1,1 @@
-"""The shapes of model families, their random GGUF files, and what is measured of them."""
+"""The shapes of model families, their random GGUF files, and the measurements that are made with these files."""

@@ -1,4 +1,5 @@
-"""What an engine holds of one file, next to what `plan` says: the arena of a step, the caches, pages behind windows."""
+"""Compares the memory that an engine holds for one file with the memory that `plan` predicts: the arena of a step, the
+caches, and the pages behind windows."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ NEW_TOKENS = 4
 
 
 def held_bytes() -> dict[str, int]:
-    """Resident bytes of this process: of its own, and of mapped files."""
+    """Returns this process's resident bytes: its own (RssAnon), those of mapped files (RssFile) and the peak (VmHWM).
+    """
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     return {name: 1024 * int(fields[name].split()[0]) for name in ("RssAnon", "RssFile", "VmHWM")}
 
 
 def held_and_planned(file: Path, threads: int, context: int, sequences: int) -> dict[str, Any]:
-    """Run `sequences` prompts of `context` tokens together, and compare what is held with what was planned."""
+    """Run `sequences` prompts of `context` tokens together, and compare the memory held with the memory planned."""
     settings: dict[str, Any] = {"threads": threads, "context": context + 2 * NEW_TOKENS, "max_sequences": sequences}
     with LLM(str(file), **settings) as llm:
         llm.settle()
@@ -42,7 +44,8 @@ def held_and_planned(file: Path, threads: int, context: int, sequences: int) -> 
 
 
 def _run(llm: LLM, context: int, sequences: int) -> list[dict[str, int]]:
-    """-> for each page group: its window, the most pages that sequences held at once, and the most that they may."""
+    """Run the prompts. Returns for each page group its window, the most pages that sequences held at once, and the most
+    that they may hold."""
     groups = llm._built.cache.groups
     most = [0] * len(groups)
     params = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, ignore_eos=True)

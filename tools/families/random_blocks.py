@@ -1,7 +1,7 @@
 """Random bytes of ggml's block types that stand for numbers of a wanted size.
 
-Codes are uniform. Scales are drawn from the upper half of their range, and what they are multiplied by is chosen so
-that the numbers of a tensor have the wanted standard deviation and a mean near zero.
+Codes are uniform. Scales are drawn from the upper half of their range. The factor of the scales is chosen so that the
+numbers of a tensor have the wanted standard deviation and a mean near zero.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 Octets = NDArray[np.uint8]
 
 SCALE_MEAN = 47.5
-"""The mean of whole numbers from 32 to 63."""
+"""The mean of the scales: whole numbers from 32 to 63."""
 
 
 @dataclass(frozen=True, slots=True)
 class RandomBlock:
-    """number: of the type in a file. elements, num_bytes: of a block. draw: (generator, blocks, wanted standard
-    deviation) -> (blocks, num_bytes)."""
+    """number: the number of the type in a file. elements, num_bytes: the sizes of one block. draw: a function
+    (generator, blocks, wanted standard deviation) -> (blocks, num_bytes) of random bytes."""
 
     number: int
     elements: int
@@ -38,7 +38,8 @@ def _half(value: float) -> Octets:
 
 
 def _q4_0(generator: np.random.Generator, blocks: int, std: float) -> Octets:
-    """Codes reach from -8 to 7. Every other scale is negative, so that the mean is near zero."""
+    """Returns random blocks of Q4_0. Codes reach from -8 to 7. Every other scale is negative, so that the mean is near
+    zero."""
     made = np.empty((blocks, 18), np.uint8)
     made[::2, :2], made[1::2, :2] = _half(std / 4.61), _half(-std / 4.61)
     made[:, 2:] = _octets(generator, blocks, 16)
@@ -60,7 +61,8 @@ def _q8_0(generator: np.random.Generator, blocks: int, std: float) -> Octets:
 
 
 def _q4_k(generator: np.random.Generator, blocks: int, std: float) -> Octets:
-    """Each minimum is its scale, and the factor of the minima 7.5 times that of the scales: codes lie around zero."""
+    """Returns random blocks of Q4_K. Each minimum is equal to its scale, and the factor of the minima is 7.5 times that
+    of the scales, so that the numbers lie around zero."""
     made = np.empty((blocks, 144), np.uint8)
     factor = std / (4.61 * SCALE_MEAN)
     made[:, :2], made[:, 2:4] = _half(factor), _half(7.5 * factor)

@@ -1,7 +1,7 @@
 """A GGUF file of a family's shape with random blocks, in the types that llama.cpp's mix gives its tensors.
 
-Nothing of the size of a model is in memory: a piece of a tensor at a time is drawn and written. Each tensor draws for
-itself, by its name, so a shape with fewer layers has the same first layers.
+Only a piece of a tensor is in memory at a time: it is drawn and written. The random numbers of a tensor depend on its
+name only, so a shape with fewer layers has the same first layers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ WIDE = "Q8_0"
 
 
 def write_random(config: Mapping[str, Any], mix: str, path: Path) -> None:
-    """Write the file of a config.json's model. mix: a name of MIXES, or MXFP4. Raises ModelError, ConfigError."""
+    """Write the GGUF file of the model of a config.json. mix: a name of MIXES, or MXFP4. Raises ModelError or
+    ConfigError."""
     model = read_model(dict(config))
     vocabulary = _vocabulary(model.vocab_size)
     found = _describe(config, model, vocabulary)
@@ -49,7 +50,7 @@ def write_random(config: Mapping[str, Any], mix: str, path: Path) -> None:
 
 
 def described(config: Mapping[str, Any]) -> tuple[str, list[StoredPlan]]:
-    """general.architecture of the file, and its tensors. Raises ModelError."""
+    """Returns general.architecture of the file and its tensors. Raises ModelError."""
     model = read_model(dict(config))
     found = _describe(config, model, _vocabulary(model.vocab_size))
     return found.arch, list(found.plans.values())
@@ -60,12 +61,12 @@ def _describe(config: Mapping[str, Any], model: Model, vocabulary: Mapping[str, 
 
 
 def _nothing(name: str) -> F32Array:
-    """No family here keeps numbers of the config in tensors. Raises KeyError."""
+    """Raises KeyError: no family of this module keeps numbers of the config in tensors."""
     raise KeyError(name)
 
 
 def _shapes(model: Model) -> dict[str, tuple[int, ...]]:
-    """The tensors that the program reads."""
+    """Returns the shapes of the tensors that the program reads, by name."""
     program = model.program
     parts = [part for weight in program.weights for part in (*weight.parts, *weight.bias)]
     parts += [part for vector in program.vectors for part in vector.parts]
@@ -73,7 +74,7 @@ def _shapes(model: Model) -> dict[str, tuple[int, ...]]:
 
 
 def _vocabulary(size: int) -> dict[str, KeyValue]:
-    """Merges over bytes with one merge: both engines load it, and no text is read with it."""
+    """Returns a byte-level BPE vocabulary with one merge. Both engines load it, and no text is read with it."""
     return {
         PREFIX + "model": "gpt2",
         PREFIX + "pre": "gpt-2",
@@ -86,7 +87,7 @@ def _vocabulary(size: int) -> dict[str, KeyValue]:
 
 
 def _type(plan: StoredPlan, layers: int, tied: bool, mix: str) -> RandomBlock | None:
-    """None: float32."""
+    """Returns the block type of a tensor in a mix, or None for float32."""
     base = MIXES[WIDE if mix == MXFP4 else mix]
     kind = mixed_type(plan, layers, tied, base).name
     if mix == MXFP4 and plan.stem.endswith("_exps") and kind == WIDE:
@@ -116,7 +117,8 @@ def _vector(values: NDArray[np.float32]) -> GgufTensorToWrite:
 
 
 def _numbers(plan: StoredPlan, generator: np.random.Generator) -> NDArray[np.float32]:
-    """Float32 tensors: decays and steps in the ranges that training begins with, factors around one, others small."""
+    """Returns the values of a float32 tensor. Decays and steps lie in the ranges that training begins with, factors lie
+    around one, and other values are small."""
     draw = generator.uniform
     if plan.stem == "ssm_a":
         values = -draw(1.0, 16.0, plan.shape)

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """config: fields of config.json. mix: the types of its GGUF file, as the file's name says them. source: where the
+    """config: the fields of config.json. mix: the types of its GGUF file, as in the file's name. source: where the
     fields are published. long_context: whether decode at LONG tokens is measured, too."""
 
     config: Mapping[str, Any]
@@ -19,7 +19,7 @@ class Shape:
 
 
 SHORT, LONG = 512, 32_768
-"""Tokens of context."""
+"""The two lengths of context that are measured, in tokens."""
 
 LINEAR_BY_8 = {"rope_type": "linear", "factor": 8.0}
 YARN_OF_DEEPSEEK = {
@@ -104,4 +104,4 @@ SHAPES: Mapping[str, Shape] = {
     "gpt-oss-20b": Shape(GPT_OSS, "openai/gpt-oss-20b", mix="MXFP4"),
     "qwen3-30b-a3b": Shape(QWEN3_MOE, "Qwen/Qwen3-30B-A3B"),
 }
-"""From the smallest file to the largest."""
+"""The shapes by name, from the smallest file to the largest."""

@@ -1,6 +1,7 @@
-"""Both engines on one file, in turn: each answers all cases in a process of its own before the other's turn.
+"""Runs both engines on one file in turn: each answers all cases in a process of its own before the other's turn.
 
-The machine's limits are measured around each case of ours, because they change within minutes on a shared machine.
+The machine's limits are measured around each case of this engine, because they change within minutes on a shared
+machine.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """peer: the driver. python: its interpreter."""
+    """peer: the driver of the engine. python: the interpreter that runs the driver."""
 
     peer: Peer
     python: Path
@@ -35,7 +36,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """model: the file's path without `-MIX.gguf`. mix: its types. cases: those of one turn."""
+    """model: the file's path without `-MIX.gguf`. mix: the types of the file. cases: the cases of one turn."""
 
     model: Path
     mix: str
@@ -46,20 +47,21 @@ class Setup:
 
     @property
     def context(self) -> int:
-        """Tokens that the longest case needs."""
+        """The number of tokens that the longest case needs."""
         asked = [case.arguments for case in self.cases]
         longest = max(a.get("context", 0) + a.get("new_tokens", 0) + a.get("tokens", 0) for a in asked)
         return longest + ROOM_TOKENS
 
     @property
     def sequences(self) -> int:
-        """Sequences that the widest case needs."""
+        """The number of sequences that the widest case needs."""
         return max(case.arguments.get("batch", 1) for case in self.cases)
 
 
 @dataclass(slots=True)
 class Found:
-    """What one engine reached. values: tokens a second by case name, one for each turn. peak_bytes: of the process."""
+    """The results of one engine. values: tokens a second by name of the case, one value for each turn. peak_bytes: the
+    peak memory of the process, one value for each turn."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
     limits: dict[str, list[Limits]] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class Found:
 
 
 def take_turn(setup: Setup, engine: Engine, found: Found, meter: LimitMeter, note: Note) -> None:
-    """One turn of one engine. A fault ends the turn and is noted."""
+    """Runs all cases of one turn of one engine, and adds the results to `found`. A fault ends the turn and is noted."""
     log = setup.log_folder / f"{engine.peer.name}.log"
     ours = engine.peer.name == OURS.name
     try:
@@ -93,8 +95,8 @@ def take_turn(setup: Setup, engine: Engine, found: Found, meter: LimitMeter, not
 
 
 def table(setup: Setup, spec: Model, found: dict[str, Found]) -> list[dict[str, Any]]:
-    """One row for each case: medians, our ratio to the other engine, our share of the limit that was measured around
-    our turns. The limit reads chosen experts only, as many as rows that choose evenly meet."""
+    """Returns one row for each case: medians, our ratio to the other engine, and our share of the limit measured around
+    our turns. For experts, the limit counts the chosen ones only, as many as rows that choose evenly would use."""
     asked = {case.name: case for case in setup.cases}  # a turn may ask a case twice
     return [_row(case, spec, found) for case in asked.values()]
 
@@ -116,7 +118,7 @@ def _row(case: Case, spec: Model, found: dict[str, Found]) -> dict[str, Any]:
 
 
 def as_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown."""
+    """Returns the rows as a table in Markdown."""
     lines = ["| case | twostroke | llama.cpp | times | of the limit |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
         ours, other = (row["tokens_per_s"].get(name) for name in (OURS.name, "llama_cpp"))

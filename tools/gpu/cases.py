@@ -1,4 +1,5 @@
-"""Calls that are compared on a device next to the cases of each op: large products, extremes, codes of files."""
+"""Calls that are compared on a device, in addition to the cases of each op: large products, extreme values, codes of
+files."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ STORED = tuple(WeightFormat(kind, STORED_GROUP) for kind in KINDS)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
-    """Gaussian float32, with some zeros and some large ones."""
+    """Returns Gaussian float32 numbers, some of which are zero and some large."""
     rng = np.random.default_rng([seed, *shape])
     found = rng.standard_normal(shape).astype(np.float32)
     found[rng.random(shape) < 0.02] = 0.0
@@ -32,13 +33,13 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def packed(rows: int, columns: int, weight_format: WeightFormat, biased: bool) -> PackedWeight:
-    """A Gaussian matrix."""
+    """Returns a packed Gaussian matrix, with or without a bias."""
     bias = numbers(rows, seed=3) if biased else None
     return pack_weight(numbers(rows, columns, seed=2), weight_format, bias)
 
 
 def op_cases() -> Iterator[OpCase]:
-    """All of them."""
+    """Yields all calls that are compared."""
     yield from every_case(OF_EACH_OP)
     for rows, columns, count in ((1024, 1024, 3), (256, 2048, 130)):
         yield from cases_of(Linear, grids=(grid(formats=FORMATS, N=rows, K=columns, T=count),))
@@ -52,7 +53,8 @@ def op_cases() -> Iterator[OpCase]:
 
 
 def _extremes(weight_format: WeightFormat) -> Iterator[OpCase]:
-    """The largest sums of a group, of both signs; scales that are NaN and infinite; rows without a largest number."""
+    """Yields calls with the largest sums of a group, of both signs, and with scales that are NaN and infinite. Some of
+    their rows have NaN, infinity, a very small number or only zeros."""
     rows, columns = 66, 512
     signs = np.where(np.arange(rows * columns).reshape(rows, columns) // columns % 2, -1.0, 1.0).astype(np.float32)
     weight, name = pack_weight(signs, weight_format), weight_format.kind.name.lower()

@@ -1,6 +1,5 @@
-"""A checkpoint of a published shape with weights that mean nothing, written in seconds: one block of noise, again and
-again, by several threads.
-"""
+"""Writes a checkpoint of a published shape with weights that mean nothing, in seconds: several threads write one block
+of noise again and again."""
 
 from __future__ import annotations
 
@@ -21,11 +20,12 @@ from twostroke.ops.program.model import Model
 BLOCK_BYTES = 1 << 24
 THREADS = 8
 STD = 1.0 / 64.0
-"""The one of all matrices: for 4,096 columns, so that activations keep their size."""
+"""The standard deviation of all matrices. It fits 4,096 columns, so that activations keep their size."""
 
 
 def write_any_checkpoint(config: dict[str, Any], folder: Path) -> Path:
-    """config.json, model.safetensors (bf16), tokenizer.json; a finished one is left as it is. Returns the folder."""
+    """Write config.json, model.safetensors (bf16) and tokenizer.json, unless the checkpoint is already finished.
+    Returns the folder."""
     if (folder / "tokenizer_config.json").exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,5 @@
-"""What a device computes, against the CPU's level with fused multiply-add, byte for byte: single ops, logits of the
-embedded model, tokens that are drawn.
-"""
+"""Compares the results of a device with those of the CPU's level with fused multiply-add, byte for byte: single ops,
+logits of the embedded model, and sampled tokens."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ Row = dict[str, Any]
 
 
 class Inputs:
-    """Integers of a call, one after the other in one block of inputs."""
+    """The integers of a call, stored one after the other in one block of inputs."""
 
     def __init__(self, device: CudaDevice) -> None:
         self.block, self._used = device.inputs(INPUT_BYTES), 0
@@ -70,7 +69,7 @@ class Inputs:
 
 
 def there(device: CudaDevice, inputs: Inputs, item: Any) -> Any:
-    """An operand on the device; integers stay in the inputs' block."""
+    """Returns an operand on the device. Integers are put into the block of inputs."""
     if isinstance(item, np.ndarray):
         return inputs.put(item) if item.dtype == np.int32 else device.put(item)
     if isinstance(item, PackedWeight):
@@ -87,7 +86,7 @@ def there(device: CudaDevice, inputs: Inputs, item: Any) -> Any:
 
 
 def on_device(device: CudaDevice, case: OpCase) -> np.ndarray:
-    """The case's first operand after the op ran on the device."""
+    """Returns the first operand of the case after the op has run on the device."""
     with device.lent():
         inputs = Inputs(device)
         operands = [there(device, inputs, item) for item in case.operands]
@@ -107,7 +106,8 @@ def on_cpu(ops: CpuOps, case: OpCase) -> np.ndarray:
 
 
 def compared(ours: np.ndarray, theirs: np.ndarray) -> Row:
-    """How many bytes differ; and of floats, by how much at most. NaN is NaN: which one comes out is not fixed."""
+    """Returns how many bytes differ and, for floats, the largest difference. All NaN count as equal, because their bits
+    are not fixed."""
     if ours.dtype == np.float32:
         ours, theirs = (np.where(np.isnan(each), np.float32(np.nan), each) for each in (ours, theirs))
     a, b = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (ours, theirs))
@@ -118,7 +118,8 @@ def compared(ours: np.ndarray, theirs: np.ndarray) -> Row:
 
 
 def compare_ops(make: Callable[[], CudaDevice], ops: CpuOps, has_time: HasTime, every: int = 1) -> Iterator[Row]:
-    """One row for each case, or for each how manyth; those that time did not allow say so."""
+    """Yields one row for each case, or with `every` > 1 for one of `every` cases. The row of a case for which there was
+    no time says so."""
     device = make()
     have_kernels = (case for case in op_cases() if case.op in device.numbers)
     for case in itertools.islice(have_kernels, 0, None, every):
@@ -136,7 +137,7 @@ def compare_ops(make: Callable[[], CudaDevice], ops: CpuOps, has_time: HasTime, 
 
 
 def logits(model: Model, forward: Any, memory: StepMemory) -> np.ndarray:
-    """The logits of a text that is computed in chunks, then token by token."""
+    """Returns the logits of a text that is computed first in chunks, then token by token."""
     ids = [(31 * place + 7) % model.vocab_size for place in range(sum(CHUNKS))]
     pages, rows, start = np.arange(8, dtype=np.int32)[::-1].copy(), [], 0
     for count in CHUNKS:
@@ -153,7 +154,7 @@ def logits(model: Model, forward: Any, memory: StepMemory) -> np.ndarray:
 
 
 def compare_spark(make: Callable[[], CudaDevice], ops: CpuOps, has_time: HasTime) -> Iterator[Row]:
-    """Logits of the embedded model on both."""
+    """Compares the logits of the embedded model on the device and on the CPU, one row for each pair of formats."""
     folder = spark_path()
     model, packer = read_folder(folder), NativePacker(ops.level, 1)
     for name in TIMED:
@@ -176,7 +177,7 @@ def compare_spark(make: Callable[[], CudaDevice], ops: CpuOps, has_time: HasTime
 
 
 def compare_sampling(device: CudaDevice) -> Iterator[Row]:
-    """Tokens and log probabilities of a vocabulary of 128 k, drawn on the device and here."""
+    """Compares tokens and log probabilities of a vocabulary of 128,000, sampled on the device and on the host."""
     logits = 4 * numbers(len(DRAWN), 128_000)
     sequences = [_drawn_by(index, params) for index, params in enumerate(DRAWN)]
     plan, sizes = Plan(0, tuple(sequences)), StepSizes(len(DRAWN), len(DRAWN), len(DRAWN))

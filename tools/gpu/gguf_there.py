@@ -1,4 +1,4 @@
-"""A GGUF file of a Llama shape whose blocks mean nothing, written in seconds: what llama.cpp is measured with.
+"""Writes a GGUF file of a Llama shape whose blocks mean nothing, in seconds. llama.cpp is measured with it.
 
     python -m tools.gpu.gguf_there 8B Q4_K_M /tmp/8B.gguf
 """
@@ -18,15 +18,15 @@ from tools.gpu.shapes import SHAPES, SMALL
 
 F32, Q8_0, Q4_K, Q6_K = 0, 8, 12, 14
 BLOCKS = {F32: (1, 4), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}
-"""Elements and bytes of a block of each type."""
+"""The elements and the bytes of a block of each type."""
 MIXES = {"Q8_0": (Q8_0, Q8_0), "Q4_K_M": (Q4_K, Q6_K)}
-"""The type of most matrices, and of the wider ones."""
+"""The type of most matrices and the wider type of some, for each mix."""
 ALIGNMENT, PIECES, THREADS = 32, 1 << 16, 8
 SMALL_HALF = np.array([1e-4], np.float16).view(np.uint8)
 
 
 def blocks_of(kind: int) -> bytes:
-    """PIECES blocks of random codes with small scales."""
+    """Returns PIECES blocks of random codes with small scales."""
     size = BLOCKS[kind][1]
     found = np.random.default_rng(kind).integers(0, 256, (PIECES, size), np.uint8)
     if kind == F32:
@@ -38,7 +38,7 @@ def blocks_of(kind: int) -> bytes:
 
 
 def tensors_of(config: dict[str, Any], mix: str) -> list[tuple[str, tuple[int, ...], int]]:
-    """Name, sizes (fastest first, as ggml has them), type."""
+    """Returns the name, the sizes (the fastest first, as ggml has them) and the type of each tensor."""
     usual, wide = MIXES[mix]
     hidden, inner, layers = (config[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers"))
     kv = hidden // config["num_attention_heads"] * config["num_key_value_heads"]
@@ -56,7 +56,7 @@ def tensors_of(config: dict[str, Any], mix: str) -> list[tuple[str, tuple[int, .
 
 
 def keys_of(config: dict[str, Any], mix: str) -> dict[str, Any]:
-    """The metadata, a byte-level vocabulary among it."""
+    """Returns the metadata of the file, including a byte-level vocabulary."""
     heads = config["num_attention_heads"]
     alphabet = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 256))]
     alphabet += [chr(256 + place) for place in range(256 - len(alphabet))]
@@ -92,7 +92,7 @@ def _text(words: str) -> bytes:
 
 
 def _value(value: Any) -> bytes:
-    """Type and value: uint32, float32, string, arrays of strings and of int32."""
+    """Returns the type and the bytes of a value: uint32, float32, string, or an array of strings or of int32."""
     if isinstance(value, str):
         return struct.pack("<I", 8) + _text(value)
     if isinstance(value, float):
@@ -105,7 +105,7 @@ def _value(value: Any) -> bytes:
 
 
 def write_gguf(config: dict[str, Any], mix: str, path: Path) -> Path:
-    """The file; one that is there is left as it is. Returns the path."""
+    """Writes the file, unless it exists already. Returns its path."""
     if path.exists():
         return path
     tensors, keys = tensors_of(config, mix), keys_of(config, mix)

@@ -1,4 +1,4 @@
-"""The models whose ops are timed one by one: layers of published shapes."""
+"""The models whose ops are timed one by one, as layers of published shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from twostroke.ops.quant.formats import format_choice
 from twostroke.types.spec.formats import KVKind, WeightKind
 
 LAYERS = 12
-"""Layers of the 8B shape that are made: the smallest matrix, twelve times, is more than a level-2 cache holds."""
+"""The number of layers of the 8B shape that are made. Twelve times the smallest matrix is more than a level-2 cache
+holds."""
 EXPERTS: dict[str, Any] = {
     "architectures": ["Qwen3MoeForCausalLM"],
     "model_type": "qwen3_moe",
@@ -32,7 +33,7 @@ EXPERTS: dict[str, Any] = {
     "max_position_embeddings": 40960,
     "hidden_act": "silu",
 }
-"""Qwen3-30B-A3B, 4 of its 48 layers."""
+"""The shape of Qwen3-30B-A3B, with 4 of its 48 layers."""
 PRODUCTS = ("linear qkv", "linear_add o", "linear_silu gate_up", "linear_add down", "head: linear head")
 OF_EXPERTS = ("linear router", "route", "experts gate_up down")
 
@@ -63,4 +64,4 @@ SMALL_TABLES = (
         **_TINY,
     ),
 )
-"""Those for the emulator."""
+"""The tables for the emulator."""

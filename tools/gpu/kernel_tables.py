@@ -1,4 +1,5 @@
-"""Times of single ops as text: a table for each model and pair of formats, a column for each size of a step."""
+"""Writes the times of single ops as text: a table for each model and pair of formats, a column for each size of a step.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from typing import Any
 
 Row = dict[str, Any]
 MOST_STREAMS = 64
-"""Rows up to which the rate of an op is said in bytes, and beyond which in operations."""
+"""Up to this number of rows, the rate of an op is given in bytes a second; beyond, in operations a second."""
 
 
 def kernel_tables(rows: Iterable[Row]) -> str:
-    """Markdown. A cell: microseconds of one call, GB/s or TOP/s, per cent of the whole model's step by these times."""
+    """Returns the tables in Markdown. A cell has the microseconds of one call, its GB/s or TOP/s, and its share of the
+    whole model's step by these times, in per cent."""
     tables: dict[str, list[Row]] = {}
     for row in rows:
         tables.setdefault(row["table"], []).append(row)

@@ -1,6 +1,6 @@
-"""How long each op of a model takes by itself on a device: all calls of one kind, layer after layer, again and again
-between two waits, so that launches overlap as in a step, and weights come from memory (the layers' differ).
-"""
+"""Measures how long each op of a model takes by itself on a device. All calls of one kind run layer after layer, again
+and again, between two waits. So launches overlap as in a step, and weights come from memory, because each layer has its
+own."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind
 
 Row = dict[str, Any]
 TARGET_S = 0.004
-"""Seconds of calls between two waits."""
+"""How long the calls between two waits take together, about, in seconds."""
 BATCHES, MOST_REPEATS = 3, 200
 SAMPLED: dict[str, dict[str, int]] = {
     "greedy": {"top_p": 1 << 53},
     "top-k 50, top-p 0.95": {"drawn": 1, "top_k": 50, "top_p": int(0.95 * 2**53)},
     "top-p 0.95": {"drawn": 1, "top_p": int(0.95 * 2**53)},
 }
-"""What rows of sampling ask for: fields of SAMPLE_INPUT."""
+"""The settings of sampling that are timed: fields of SAMPLE_INPUT by name of the setting."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One model in one pair of formats. layers: of the whole model; the config has fewer, enough to be more than a
-    cache holds. rows: of a step; up to `streams` of them are one row of as many sequences, more are one prompt.
-    contexts: of attention, the first one of everything else. ops: those that are timed; None for all."""
+    """One model in one pair of formats. layers: the layers of the whole model; the config has fewer, but enough to be
+    larger than a cache. rows: the rows of a step; up to `streams` rows belong to as many sequences, more rows are one
+    prompt. contexts: the contexts of attention; all other ops use the first one. ops: the ops that are timed; None for
+    all."""
 
     name: str
     config: dict[str, Any]
@@ -60,14 +61,15 @@ class Table:
 
 @dataclass
 class Group:
-    """Calls of one kind in the order of the layers. copies: how many of them the whole model has for each here."""
+    """Calls of one kind in the order of the layers. copies: the number of calls in the whole model for each call of the
+    list."""
 
     copies: float
     calls: list[Op] = field(default_factory=list)
 
 
 def groups_of(model: Model, layers: int) -> dict[str, Group]:
-    """The program's calls by what they are called in the table."""
+    """Returns the program's calls, grouped by their names in the table."""
     found: dict[str, Group] = {}
     for call in model.program.calls:
         for each in _apart(call):
@@ -88,7 +90,8 @@ def _apart(call: Op) -> tuple[Op, ...]:
 
 
 def work_of(call: Op, formats: StoredFormats, sizes: StepSizes, context: int) -> tuple[float, float]:
-    """FLOPs and bytes of one call. Of experts, those that rows which choose at random meet."""
+    """Returns the FLOPs and the bytes of one call. For experts, the bytes are of those that rows with random choices
+    would use."""
     cost: OpCost = call.cost(formats)
     is_head = call.result is not None and call.result.rows is Size.LOGIT_ROWS
     rows = sizes.logit_rows if is_head else sizes.tokens
@@ -106,13 +109,13 @@ def work_of(call: Op, formats: StoredFormats, sizes: StepSizes, context: int) ->
 
 @dataclass
 class Timer:
-    """Seconds of what a device runs."""
+    """Measures the seconds that a device takes for calls."""
 
     device: CudaDevice
     clock: Callable[[], float]
 
     def of(self, start: Callable[[], object]) -> float:
-        """Seconds of one call of `start`, among as many as fit in TARGET_S."""
+        """Returns the seconds of one call of `start`, measured over as many calls as fit into TARGET_S."""
         once = self._batch(start, 1)
         if once > 0.25:
             return once
@@ -128,7 +131,7 @@ class Timer:
         return (self.clock() - before) / repeats
 
     def until_started(self, start: Callable[[], object]) -> float:
-        """Seconds until it has come back, its kernels in the stream or done."""
+        """Returns the seconds until `start` returns. Its kernels are then in the stream or done."""
         taken = []
         for _ in range(BATCHES):
             self.device.wait()
@@ -142,7 +145,8 @@ class Timer:
 def time_kernels(
     make: Callable[[], CudaDevice], tables: tuple[Table, ...], clock: Callable[[], float], has_time: Callable[[], bool]
 ) -> Iterator[Row]:
-    """Rows of all tables: op, rows of the step, context, seconds of one call, its FLOPs and bytes a second."""
+    """Yields the rows of all tables: the op, the rows of the step, the context, the seconds of one call, its FLOPs and
+    bytes a second."""
     for table in tables:
         if not has_time():
             yield {"case": f"kernels of {table.name}", "not_run": "no time left"}
@@ -157,7 +161,7 @@ def time_kernels(
 
 
 class _Measured:
-    """One table on one device."""
+    """Measures the ops of one table on one device."""
 
     def __init__(self, table: Table, device: CudaDevice, clock: Callable[[], float]) -> None:
         self.table, self.device, self.timer = table, device, Timer(device, clock)
@@ -243,5 +247,5 @@ class _Measured:
 
 
 def fewer_layers(config: dict[str, Any], layers: int) -> dict[str, Any]:
-    """The shape with some of its layers."""
+    """Returns the config with only `layers` layers."""
     return config | {"num_hidden_layers": layers}

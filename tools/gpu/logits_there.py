@@ -1,4 +1,4 @@
-"""Rows of logits that are on a device already, for the sampler that works there."""
+"""Rows of logits that are already on a device, for tests of the sampler that works on the device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from twostroke.backends.cuda.limits import ASKED_BYTES
 from twostroke.ops.step_memory import StepSizes
 
 USED = 100
-"""Bytes of the step's own inputs: no multiple of a cache line."""
+"""The bytes of the step's own inputs. The number is no multiple of a cache line."""
 
 
 class LogitsThere:
-    """Satisfies runner.device.sampler.SamplingForward. logits (R, V): of the one step that there is. read: how many of
-    its rows were brought here."""
+    """Satisfies runner.device.sampler.SamplingForward. logits (R, V): the logits of the only step. read: the number of
+    rows that were copied to the host."""
 
     def __init__(self, device: CudaDevice, logits: np.ndarray, asked_bytes: int = ASKED_BYTES) -> None:
         rows, vocabulary = logits.shape
@@ -33,7 +33,7 @@ class LogitsThere:
         self._device.sample(self._logits, where, asked.itemsize, told)
 
     def scored(self, rows: np.ndarray, asked: Any, told: Any, sizes: StepSizes) -> None:
-        """See SamplingForward. Of neighbouring rows."""
+        """See SamplingForward. The rows must be neighbours."""
         assert len(rows) == rows[-1] - rows[0] + 1 == len(told)
         where = self._device.upload(self._inputs, USED, asked.view(np.uint8))
         self._device.sample(self._logits[int(rows[0]) : int(rows[-1]) + 1], where, asked.itemsize, told)

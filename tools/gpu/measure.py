@@ -1,30 +1,30 @@
-"""What a machine with an NVIDIA GPU is asked: are the bits those of the CPU, and how long do things take?
+"""Measures a machine with an NVIDIA GPU: whether its bits are those of the CPU, and how long its work takes.
 
-Nothing is built there.
+Nothing is built on that machine.
 
     python -m tools.gpu.measure [--out FOLDER] [--device N|emulated] [--seconds 480] [--parts ops,steps] [--every N]
         [--gguf FILE]
 
 It needs the Python packages of NEEDED, and the files that both build.py make (src/twostroke/backends/*/lib), made
-beforehand on any machine. `served` needs what the server needs; the last three run what is installed.
-Each part is written to measure.json and measure.md as soon as it is done, and none holds the others up:
+beforehand on any machine. `served` needs the server's packages, too. The last three parts run programs that are
+installed. Each part is written to measure.json and measure.md as soon as it is done, and none holds the others up:
 
 open       the driver's context and the kernels, from the driver's cache; the very first time is in the first line
 sampling   tokens and log probabilities, against the sampler in NumPy
 ops        every case of an op and of tools/gpu/cases.py, byte for byte against the CPU's level with fused multiply-add
-logits     of spark in pairs of formats, the same way: prompts in chunks, then decode steps
+logits     logits of spark in pairs of formats, compared the same way: prompts in chunks, then decode steps
 schedules  the exactness law: requests together, in chunks and preempted, against each alone on the CPU
 times      a launch, copying memory
 kernels    each op of a layer by itself, in the formats of weights, for streams and prompts
-steps      of models of published shapes, with weights that mean nothing
+steps      steps of models of published shapes, with weights that mean nothing
 served     `twostroke serve` from its command line: start to first token, streams, a long prompt, the host's part
 sanitizer  memcheck and racecheck of some of the ops, where compute-sanitizer is installed
 torch      the same shapes by torch, compiled, where it is installed
-llama      what llama-bench says of a GGUF file, where it is on the PATH
+llama      figures of a GGUF file by llama-bench, where it is on the PATH
 
-What differs is listed, with how many bytes; a time is the median of its rounds. Ends with exit code 1 where a byte
-differs or a part failed, 2 where there is no device. `--device emulated` runs all of it in the emulator of tests/cuda
-(which is compiled for that): its times say nothing, its bits do.
+Cases that differ are listed with the number of different bytes. A time is the median of its rounds. The exit code is 1
+when a byte differs or a part failed, and 2 when there is no device. `--device emulated` runs all parts in the emulator
+of tests/cuda, which is compiled for that: its bits count, its times mean nothing.
 """
 
 from __future__ import annotations
@@ -54,20 +54,21 @@ from twostroke.ops.rows.pointwise import PointStep, Pointwise, program_of
 from twostroke.types.errors import TwostrokeError
 
 NEEDED = ("msgspec", "numpy")
-"""The packages that this script imports, all of its other parts left out; typing_extensions where it is installed."""
+"""The packages of others that this script imports itself. It imports typing_extensions, too, where that is installed.
+"""
 SAME_BITS = ("neon", "avx2")
 ROUNDS = 20
 COPIED_BYTES = 1 << 30
 KERNELS_S, STEPS_S, SERVED_S = 40.0, 45.0, 60.0
-"""Seconds of these parts after which none of their cases begins."""
+"""The seconds of each of these parts after which no further case of the part begins."""
 TIMED_S = 0.5
-"""Seconds after which no further round of a time is begun."""
+"""The seconds of rounds after which no further round of a measurement begins."""
 PEER_S = 60.0
-"""Seconds that one program of others may take."""
+"""The seconds that one program of another project may take."""
 SERVED_FOLDER = Path("/tmp/twostroke-served")
-"""Checkpoints, packed weights and logs; 8B takes 25 GB."""
+"""The folder of checkpoints, packed weights and logs. 8B takes 25 GB."""
 ENDED_S = 100.0
-"""Seconds beyond --seconds after which the whole is ended wherever it is."""
+"""The seconds beyond --seconds after which the whole program is ended."""
 NOT_ASKED = ("loading machine code instead of PTX: PTX alone is shipped",)
 EMULATED = "emulated"
 
@@ -78,10 +79,12 @@ Make = Callable[[], CudaDevice]
 
 @dataclass(frozen=True)
 class Bench:
-    """What the parts share. Shapes, tables, steps, copied_bytes: small in the emulator. emulated: whether it is one.
+    """The settings that all parts share. model_shapes, tables, steps, copied_bytes: small in the emulator. emulated:
+    whether the device is the emulator.
 
-    seconds: after which no further case is begun; parts have limits of their own. rounds: of each time. peer_s: what
-    one program of others may take. every: each how manyth case of single ops is compared.
+    seconds: the time after which no further case begins; some parts have limits of their own. rounds: the rounds of
+    each measurement. peer_s: the seconds that one program of another project may take. every: the step through the
+    cases of single ops; 1 compares all of them.
     """
 
     make: Make
@@ -100,17 +103,18 @@ class Bench:
     started: list[float] = field(default_factory=list)
 
     def within(self, seconds: float) -> Callable[[], bool]:
-        """Is there time, where a part that begins now may take this long, and nothing may begin after all seconds?"""
+        """Returns a function that tells whether a further case may begin. It is false `seconds` from now, and after the
+        bench's `seconds` in any case."""
         end = min(self.clock() + seconds, self.started[0] + self.seconds)
         return lambda: self.clock() < end
 
     def peer_limit(self) -> float:
-        """Seconds for the next program of others; at most what is left."""
+        """Returns the seconds that the next program of another project may take: at most the bench's remaining time."""
         return min(self.peer_s, max(1.0, self.started[0] + self.seconds - self.clock()))
 
 
 def timed(call: Callable[[], object], bench: Bench) -> float:
-    """Median seconds of one call, which waits for the device; of fewer rounds where they take long."""
+    """Returns the median seconds of `call`, which waits for the device. Long calls are measured in fewer rounds."""
     call()
     taken = []
     for _ in range(bench.rounds):
@@ -123,7 +127,7 @@ def timed(call: Callable[[], object], bench: Bench) -> float:
 
 
 def timings(device: CudaDevice, bench: Bench, launches: int = 200) -> Iterator[Row]:
-    """A launch among many."""
+    """Yields the seconds of one launch among many."""
     x = device.put(np.ones((1, 64), np.float32))
     recorder = device.recorder()
     for _ in range(launches):
@@ -136,7 +140,7 @@ def timings(device: CudaDevice, bench: Bench, launches: int = 200) -> Iterator[R
 
 
 def open_twice(bench: Bench) -> Iterator[Row]:
-    """Seconds until a device is ready."""
+    """Yields the seconds until a device is ready, the first and the second time."""
     for words in ("first", "second"):
         before = bench.clock()
         device = bench.make()
@@ -145,7 +149,7 @@ def open_twice(bench: Bench) -> Iterator[Row]:
 
 
 def of_device(bench: Bench, part: Callable[[CudaDevice], Iterable[Row]]) -> Iterator[Row]:
-    """Rows of a part that takes one device."""
+    """Yields the rows of a part that needs one device. The device is closed at the end."""
     device = bench.make()
     try:
         yield from part(device)
@@ -154,14 +158,14 @@ def of_device(bench: Bench, part: Callable[[CudaDevice], Iterable[Row]]) -> Iter
 
 
 def copies(device: CudaDevice, bench: Bench) -> Iterator[Row]:
-    """Bytes a second of a copy on the device, read and written."""
+    """Yields the bytes a second of a copy on the device, read and written bytes together."""
     rows = device.zeros(2 * bench.copied_bytes).reshape(2, -1)
     seconds = timed(lambda: (device.copy_row(rows, 0, 1), device.wait()), bench)
     yield {"what": "copy on the device", "seconds": seconds, "bytes_per_s": 2 * bench.copied_bytes / seconds}
 
 
 def parts_of(bench: Bench) -> dict[str, Callable[[CpuOps], Iterator[Row]]]:
-    """All of them, in order."""
+    """Returns all parts by name, in the order in which they run."""
 
     def times(_ops: CpuOps) -> Iterator[Row]:
         yield from of_device(bench, lambda device: timings(device, bench))
@@ -194,7 +198,7 @@ TINY = ("--hidden", "128", "--inner", "128", "--layers", "1", "--vocabulary", "3
 
 
 def gguf_of(asked: str | None) -> str | None:
-    """The path of a file for llama-bench, made where a shape and a mix are asked for."""
+    """Returns the path of a file for llama-bench. The file is made when `asked` is SHAPE:MIX."""
     shape, _, mix = (asked or "").partition(":")
     if mix not in MIXES:
         return asked
@@ -203,7 +207,7 @@ def gguf_of(asked: str | None) -> str | None:
 
 
 def measure(bench: Bench, names: Iterable[str] | None, keep: Callable[[Row], None]) -> Row:
-    """The parts of these names (None: all). keep: is given what there is so far, after each."""
+    """Measures the parts with these names, or all for None. keep: is given the results so far after each part."""
     level = next(level for level in SAME_BITS if level in available_levels())
     before = bench.clock()
     device, ops = bench.make(), CpuOps(level, 4)
@@ -235,17 +239,17 @@ def measure(bench: Bench, names: Iterable[str] | None, keep: Callable[[Row], Non
 
 
 def rows_of(found: Row, key: str) -> list[Row]:
-    """The rows of all parts that have this key."""
+    """Returns the rows of all parts that have this key."""
     return [row for rows in found["parts"].values() for row in rows if key in row]
 
 
 def is_wrong(found: Row) -> bool:
-    """Does a byte differ, or has something failed?"""
+    """Returns whether a byte differs or a part has failed."""
     return bool([row for row in rows_of(found, "different") if row["different"]] or rows_of(found, "failed"))
 
 
 def report(found: Row) -> str:
-    """The figures as Markdown."""
+    """Returns the figures as Markdown."""
     compared_rows, failed, left = (rows_of(found, key) for key in ("different", "failed", "not_run"))
     wrong = [row for row in compared_rows if row["different"]]
     device = found["device"]
@@ -274,7 +278,7 @@ def report(found: Row) -> str:
 
 
 def served_on(flags: tuple[str, ...], gguf: str | None) -> tuple[Served, ...]:
-    """What is served: a checkpoint of 8B and one of 1B, or the file alone that --gguf asks for as SHAPE:MIX."""
+    """Returns the models to serve: checkpoints of 8B and 1B, or only the file when --gguf is SHAPE:MIX."""
     shape, _, mix = (gguf or "").partition(":")
     if mix in MIXES:
         return (Served(f"{shape} {mix}", shapes.SHAPES[shape], flags, mix=mix),)
@@ -282,7 +286,7 @@ def served_on(flags: tuple[str, ...], gguf: str | None) -> tuple[Served, ...]:
 
 
 def bench_of(device: str, seconds: float, gguf: str | None, every: int = 1) -> Bench:
-    """The bench on a device by its number, or in the emulator, where everything is small."""
+    """Returns the bench for a device by its number, or for the emulator, where all sizes are small."""
     if device != EMULATED:
         real: Row = {"model_shapes": shapes.SHAPES, "tables": kernel_shapes.TABLES}
         real["served"] = served_on(("--device", f"cuda:{device}"), gguf)

@@ -1,4 +1,4 @@
-"""Operands for the calls that ops are tested with, from the CASES of each op (ops/program/cases.py)."""
+"""Makes the operands of the calls that ops are tested with, from the CASES of each op (ops/program/cases.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from twostroke.types.spec.formats import PAGE_TOKENS, KVKind, WeightFormat
 from twostroke.weights.packed.blobs import aligned_bytes
 
 STATE_STEPS = (((23, 23), (5, 1), (0, 0), (9, 5)), ((28, 23), (8, 1), (2, 2)))
-"""Steps of ops that keep states: sequences begin, or have begun."""
+"""Steps of ops that keep states. Some sequences begin in the step, others have begun before."""
 CACHE_STEPS = (((70, 3), (1, 1), (150, 66)), ((600, 9), (40, 1)))
 """Steps of ops that read pages."""
 FIRST_POSITION = 3
@@ -34,7 +34,7 @@ FIRST_POSITION = 3
 
 @dataclass(frozen=True)
 class OpCase:
-    """One call. words: what is special about it. tolerance: that of its grid."""
+    """One call. words: the special property of the call. tolerance: the tolerance of its grid."""
 
     op: str
     words: str
@@ -43,7 +43,7 @@ class OpCase:
 
     @property
     def changed(self) -> tuple[int, ...]:
-        """The places of the operands that the op changes, the result first."""
+        """Returns the places of the operands that the op changes, the result first."""
         fields = signature(registry()[self.op])
         found = [place for place, field in enumerate(fields) if field.name == "out" or field.kind is OperandKind.STATE]
         return tuple(found) or (0,)
@@ -52,7 +52,8 @@ class OpCase:
 def cases_of(
     op: type[Op], most: int | None = None, seed: str = "", grids: Sequence[CaseGrid] | None = None
 ) -> list[OpCase]:
-    """The calls of an op, those of its own grids or of others; `most` of each grid, chosen by a seed."""
+    """Returns the calls of an op, from its own grids or from `grids`. most: the most calls of each grid, chosen by a
+    seed; None for all."""
     own = op.CASES if grids is None else grids
     return [
         _made(op, grid, chosen)
@@ -62,13 +63,13 @@ def cases_of(
 
 
 def every_case(most: int) -> Iterator[OpCase]:
-    """About so many calls of each op, one of each grid at least."""
+    """Yields about `most` calls of each op, at least one of each of its grids."""
     for op in registry().values():
         yield from cases_of(op, max(1, most // max(1, len(op.CASES))))
 
 
 def _chosen(op: type[Op], grid: CaseGrid, most: int | None, seed: str) -> list[dict[str, Any]]:
-    """The choices of the calls of a grid."""
+    """Returns the values chosen for each call of a grid."""
     kinds = {field.kind for field in signature(op)}
     every: dict[str, Sequence[Any]] = {}
     if OperandKind.WEIGHT in kinds:
@@ -98,7 +99,7 @@ def _word(choice: object) -> str:
 
 
 class _Maker:
-    """The operands of one call."""
+    """Makes the operands of one call."""
 
     def __init__(self, op: type[Op], chosen: dict[str, Any], words: str) -> None:
         self._op, self._sizes = op, dict(chosen)
@@ -155,12 +156,13 @@ class _Maker:
         return self._random.standard_normal(shape, dtype=np.float32)
 
     def _rows(self, *shape: int) -> np.ndarray:
-        """What pages hold."""
+        """Returns the content of pages, which comes from the case's own function or is Gaussian numbers."""
         content = self._sizes.get("layer")
         return content(self._random, shape, self._sizes).astype(np.float32) if content else self._normal(*shape)
 
     def _indices(self, name: str, count: int) -> np.ndarray:
-        """Slots of states in any order; positions from FIRST_POSITION on, and their slots in scattered pages."""
+        """Returns the slots of states in any order, the positions from FIRST_POSITION on, or the slots of these
+        positions in scattered pages."""
         if "steps" in self._sizes:
             return self._random.permutation(count + 1)[:count].astype(np.int32)
         positions = np.arange(FIRST_POSITION, FIRST_POSITION + count, dtype=np.int32)
@@ -195,7 +197,7 @@ class _Maker:
         return AttentionBatch(np.cumsum([0, *rows]).astype(np.int32), np.ascontiguousarray(contexts), self._table)
 
     def _layer(self, name: str) -> KVLayer:
-        """Pages with the positions of all sequences; those that an op writes to hold nothing but NaN."""
+        """Returns pages with the positions of all sequences. Pages that an op writes to hold only NaN."""
         kind, words, writes = self._sizes["kinds"], self._op.SHAPES[name], "steps" not in self._sizes
         pages = _pages_for(self._sizes["T"]) if writes else self._table.size + 1
         dim = product("D", self._sizes) if "D" in self._sizes else product("L", self._sizes) + product("R", self._sizes)
@@ -229,7 +231,8 @@ class _Maker:
 
 
 def joined(parts: Sequence[PackedWeight]) -> PackedWeight:
-    """A bank of these, one after the other, all of one shape and format; with biases where the first has one."""
+    """Returns a bank of these matrices, one after the other. All have one shape and format. The bank has biases when
+    the first matrix has one."""
     first = parts[0]
     data = aligned_bytes(sum(part.data.size for part in parts))
     data[:] = np.concatenate([part.data for part in parts])
@@ -245,5 +248,5 @@ def _pages_for(count: int) -> int:
 
 
 def _slots(pages: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Places of positions in pages."""
+    """Returns the slots of positions in pages."""
     return (pages[positions // PAGE_TOKENS] * PAGE_TOKENS + positions % PAGE_TOKENS).astype(np.int32)

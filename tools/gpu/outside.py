@@ -1,6 +1,7 @@
-"""What other programs say on the same machine: compute-sanitizer of our kernels, figures of torch and llama.cpp.
+"""Runs other projects' programs on the same machine: compute-sanitizer on our kernels, and torch and llama.cpp for
+figures.
 
-Each is run where it is installed, and named as missing where not. None may hold the others up.
+A program that is not installed is reported as missing. None may hold the others up.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from typing import Any
 ROW = dict[str, Any]
 SANITIZERS = (shutil.which("compute-sanitizer"), "/usr/local/cuda/bin/compute-sanitizer")
 Limit = Callable[[], float]
-"""Seconds that the next program may take."""
+"""A function that returns the seconds that the next program may take."""
 SANITIZED_S = 50.0
-"""Seconds for each tool of compute-sanitizer. The driver may compile for 20 of them; the ops have a quarter of what
-measure.py is given."""
+"""The seconds for each tool of compute-sanitizer. The driver may compile for 20 seconds of them. The ops get a quarter
+of the time that measure.py is given."""
 TOOLS = (("memcheck", 2), ("racecheck", 3))
 COMPARED = re.compile(r"\d+ cases compared, [^\n]*")
 LLAMA_BENCH = ("-ngl", "99", "-fa", "1", "-p", "128,2048", "-n", "128", "-r", "3", "-o", "json")
@@ -30,11 +31,11 @@ LLAMA_STREAMS = (
     *("--output-format", "jsonl"),
 )
 TAIL = 400
-"""Characters of what a program said that are kept."""
+"""The number of characters of a program's output that are kept."""
 
 
 def run(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
-    """Exit code (None where it took too long or did not start), and what it printed."""
+    """Returns the exit code of a command and its output. The code is None when it took too long or did not start."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
@@ -46,7 +47,8 @@ def run(command: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
 
 
 def sanitized(limit: Limit, tools: Sequence[tuple[str, int]] = TOOLS) -> Iterator[ROW]:
-    """Some of our cases under each tool. tools: with each how manyth case it looks at."""
+    """Runs some of our cases under each tool of compute-sanitizer. tools: the name of each tool, and n, where the tool
+    checks one of n cases."""
     program = next((path for path in SANITIZERS if path and Path(path).exists()), None)
     for tool, every in tools:
         if program is None:
@@ -71,8 +73,8 @@ def sanitized(limit: Limit, tools: Sequence[tuple[str, int]] = TOOLS) -> Iterato
 
 
 def torch_figures(sizes: Sequence[str], limit: Limit) -> Iterator[ROW]:
-    """Steps of the same shapes by torch, compiled, with CUDA graphs; those that were done in time. sizes: for
-    torch_peer.py."""
+    """Runs steps of the same shapes by torch, compiled, with CUDA graphs. Yields the steps that were done in time.
+    sizes: the options of torch_peer.py."""
     if importlib.util.find_spec("torch") is None:
         yield {"what": "torch", "missing": "not installed"}
         return
@@ -86,7 +88,8 @@ def torch_figures(sizes: Sequence[str], limit: Limit) -> Iterator[ROW]:
 
 
 def llama_cpp_figures(gguf: str | None, limit: Limit) -> Iterator[ROW]:
-    """What llama-bench says of a GGUF file: prompts, one stream; and llama-batched-bench, of 64 streams."""
+    """Yields the figures of a GGUF file by llama-bench for prompts and one stream, and by llama-batched-bench for 64
+    streams."""
     program = shutil.which("llama-bench")
     if program is None or gguf is None:
         why = "llama-bench is not on the PATH" if program is None else "no --gguf was given"

@@ -1,5 +1,5 @@
-"""The exactness law on a device: requests with one seed each give the same tokens and log probabilities together and
-alone, in chunks and whole, after preemption, and on the CPU's level with the same bits.
+"""Checks the exactness law on a device. Requests with one seed each must give the same tokens and log probabilities
+together and alone, in chunks and whole, and after preemption. The CPU's level with the same bits must give them, too.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ SCHEDULES = (
     ("steps begun early", 64, PLENTY, True),
     ("steps begun early, few pages", 16, 16, True),
 )
-"""Name, most rows of a step, pages: fewer than all requests need together, so that some are preempted; whether the
-device begins steps early, and then without requests that need the token before on the host."""
+"""The name, the most rows of a step, the number of pages, and whether the device begins steps early. Where there are
+fewer pages than all requests need together, some requests are preempted. Steps begun early leave out the requests that
+need the token before on the host."""
 
 
 def requests() -> list[Request]:
@@ -69,7 +70,8 @@ def requests() -> list[Request]:
 def engine(
     model: Model, weights: ModelWeights, kv: KVKind, on: CpuOps | CudaDevice, rows: int, pages: int, early: bool = False
 ) -> EngineCore:
-    """A new one. on: where the model runs. early: steps are begun early, for a device."""
+    """Returns a new engine. on: the ops or the device that run the model. early: whether a device begins steps early.
+    """
     limits = SchedulerLimits(rows, min(rows, 8), spare_tokens=int(early))
     groups = cache_groups(model.program)
     counts = tuple(pages for _ in groups.pages)
@@ -93,7 +95,7 @@ def engine(
 
 
 def outputs(core: EngineCore, asked: list[Request]) -> dict[str, list[Any]]:
-    """Events of each request, run to their ends."""
+    """Runs all requests to their ends. Returns the events of each request, by its id."""
     found: dict[str, list[Any]] = {request.request_id: [] for request in asked}
     for request in asked:
         core.scheduler.add(request)  # type: ignore[attr-defined]
@@ -108,7 +110,8 @@ def outputs(core: EngineCore, asked: list[Request]) -> dict[str, list[Any]]:
 
 
 def compare_schedules(make: Callable[[], CudaDevice], ops: CpuOps, has_time: Callable[[], bool]) -> Iterator[ROW]:
-    """One row for each pair of formats and schedule: how many of the requests differ from the CPU's, one at a time."""
+    """Yields one row for each pair of formats and schedule: how many requests differ from those computed one at a time
+    on the CPU."""
     folder = spark_path()
     model, packer = read_folder(folder), NativePacker(ops.level, 1)
     for name, kv in FORMATS:

@@ -1,4 +1,5 @@
-"""`twostroke serve` as a user runs it, on a checkpoint that is made there: start to first token, streams, prompts."""
+"""Runs `twostroke serve` as a user does, on a checkpoint that is made on the machine. Measures the time from the start
+to the first token, streams and prompts."""
 
 from __future__ import annotations
 
@@ -25,13 +26,14 @@ START_S = 60.0
 """Seconds within which a server must answer."""
 REQUEST_S = 30.0
 FLAGS = ("--speculate", "off", "--context", "4096", "--served-name", "any")
-"""Nothing guesses: random weights repeat themselves or never do, and either says nothing."""
+"""Options of the server. Speculation is off: random weights repeat themselves or never do, and neither says anything
+about a real model."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """What is served. flags: for the command line. streams, prompt, output: sizes of the load, in tokens. mix: of a
-    GGUF file that is made; empty for a checkpoint of bf16."""
+    """One model to serve. flags: options for the command line. streams: the number of streams. prompt, output: tokens
+    of a request. mix: the mix of the GGUF file that is made; empty for a checkpoint of bf16."""
 
     name: str
     config: dict[str, Any]
@@ -59,14 +61,14 @@ class Answer:
 
     @property
     def tokens_per_s(self) -> float:
-        """After the first token."""
+        """The tokens a second after the first token."""
         return (self.tokens - 1) / (self.pieces_s[-1] - self.pieces_s[0])
 
 
 def serve_times(
     served: Sequence[Served], folder: Path, has_time: Callable[[], bool], clock: Clock = time.perf_counter
 ) -> Iterator[Row]:
-    """Rows for each model: made, packed, started, streams."""
+    """Yields rows for each model: the seconds to make it, pack it and start the server, and the streams."""
     for each in served:
         if not has_time():
             yield {"what": f"served {each.name}", "not_run": "no time left"}
@@ -101,7 +103,7 @@ def _one(served: Served, folder: Path, clock: Clock, has_time: Callable[[], bool
 
 
 class ServerFailed(Exception):
-    """It did not start, or an answer is not one."""
+    """The server did not start, or an answer has no tokens."""
 
 
 class Server:
@@ -123,11 +125,11 @@ class Server:
             )
 
     def said(self) -> str:
-        """The lines about the model and the cache."""
+        """Returns the first lines of the server's log, which are about the model and the cache."""
         return "; ".join(self.log.read_text().splitlines()[:3])
 
     def first_token_s(self) -> float:
-        """Seconds from the command to the first token of a request that is sent as soon as the port is open."""
+        """Returns the seconds from the command to the first token of a request, sent as soon as the port is open."""
         while True:
             if self.process.poll() is not None or self.clock() - self.started_s > START_S:
                 raise ServerFailed(f"the server is not there: {self.log.read_text()[-TAIL:]}")
@@ -140,7 +142,7 @@ class Server:
         return answer.pieces_s[0] - self.started_s
 
     def ask(self, bodies: Sequence[dict[str, Any]]) -> list[Answer]:
-        """The answers to requests that are sent together. Raises ServerFailed."""
+        """Returns the answers to requests that are sent together. Raises ServerFailed when an answer has no tokens."""
 
         async def all_of_them() -> list[Answer]:
             return await asyncio.gather(*(_stream(self.port, body, self.clock) for body in bodies))
@@ -152,7 +154,7 @@ class Server:
         return answers
 
     def end(self) -> None:
-        """SIGTERM, and no more than a few seconds."""
+        """End the server with SIGTERM, and with SIGKILL after 10 seconds."""
         self.process.terminate()
         try:
             self.process.wait(10.0)
@@ -162,7 +164,7 @@ class Server:
 
 
 async def _stream(port: int, body: dict[str, Any], clock: Clock) -> Answer:
-    """POST /v1/completions with a stream, by hand: no client's own time is in it."""
+    """Sends POST /v1/completions as a stream, by hand, so that the time includes no client's own time."""
     whole = {"ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}, "temperature": 0.0}
     content = json.dumps({"model": "any", **whole, **body}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
@@ -222,7 +224,8 @@ def _load(served: Served, server: Server, name: str, has_time: Callable[[], bool
 
 
 def _together(answers: list[Answer], what: str) -> Row:
-    """Tokens a second of all in the middle half of the time, when all of them run; TTFT in the middle."""
+    """Returns the tokens a second of all answers in the middle half of the time, when all of them run, and the median
+    TTFT."""
     begin, end = min(each.asked_s for each in answers), max(each.pieces_s[-1] for each in answers)
     first, last = begin + (end - begin) / 4, end - (end - begin) / 4
     pieces = sum(first < moment <= last for each in answers for moment in each.pieces_s)
@@ -232,7 +235,7 @@ def _together(answers: list[Answer], what: str) -> Row:
 
 
 def _explained(server: Server, answer: Answer, name: str) -> Row:
-    """What `explain` says of the time in which neither the model nor sampling ran."""
+    """Returns the time in which neither the model nor sampling ran, as `explain` reports it."""
     url = f"http://127.0.0.1:{server.port}"
     code, said = run((sys.executable, "-m", "twostroke", "explain", answer.request_id, "--url", url, "--json"), 20.0)
     what = f"{name}: host's part of 1 stream"

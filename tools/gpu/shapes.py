@@ -1,6 +1,5 @@
-"""Decode and prefill steps of models of published shapes, with weights that mean nothing: how long they take, and how
-many bytes of weights a second that is.
-"""
+"""Times decode and prefill steps of models of published shapes, with weights that mean nothing. Also tells how many
+bytes of weights a second that is."""
 
 from __future__ import annotations
 
@@ -73,7 +72,8 @@ SMALL = {
 
 
 def stored(kind: WeightKind) -> FormatChoice:
-    """Every matrix in a kind that keeps a file's codes; in FLAT8 where its columns are no whole groups."""
+    """Returns a choice that stores every matrix in a kind that keeps a file's codes. Matrices whose columns are no
+    whole groups are stored in FLAT8."""
 
     def choose(weight: Weight) -> WeightFormat:
         if weight.role in KEPT_WIDE:
@@ -89,7 +89,7 @@ FORMATS = (
     ("bf16", format_choice("bf16"), KVKind.BF16),
     ("Q4_K", stored(WeightKind.SUPER4_MIN), KVKind.INT8),
 )
-"""Name, formats of weights, format of K and V."""
+"""The name, the formats of weights and the format of K and V of each pair."""
 STEPS = (
     ("1 stream", 1, 1),
     ("16 streams", 16, 16),
@@ -97,14 +97,14 @@ STEPS = (
     ("a prompt of 128", 128, 1),
     ("a prompt of 2048", 2048, 1),
 )
-"""Name, rows, sequences."""
+"""The name, the rows and the sequences of each step."""
 CONTEXT = 512
 LONGEST_S = 4.0
-"""A step that would take longer than this, by the time of one with fewer rows, is not run."""
+"""The longest step in seconds. A step that would take longer, estimated from a step with fewer rows, is not run."""
 
 
 SMALL_STEPS = STEPS[:2]
-"""Those for the emulator."""
+"""The steps for the emulator."""
 
 
 def time_steps(
@@ -114,7 +114,8 @@ def time_steps(
     timed: Callable[[Callable[[], object]], float],
     has_time: Callable[[], bool],
 ) -> Iterator[ROW]:
-    """Seconds of a step with its sampling, one copy up and one down; greedy, and all logits of the weights read."""
+    """Yields the seconds of each greedy step, including sampling, one copy to the device and one back. The bytes a
+    second of decode steps count all weights as read once."""
     for shape, config in shapes.items():
         model = read_model(config)
         for weights, formats, kv in FORMATS:

@@ -1,4 +1,4 @@
-"""What a step reads of its sequences: rows, positions, pages."""
+"""Writes the inputs of a step: rows, positions and pages of its sequences."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from twostroke.types.spec.formats import PAGE_TOKENS
 
 
 def write_step(memory: StepMemory, rows: int, sequences: int, context: int) -> StepSizes:
-    """Each sequence has `context` tokens, and its last rows are computed. Where the pool has fewer pages than that
-    takes, sequences share some."""
+    """Write a step in which each sequence has `context` tokens and computes its last rows. Sequences share pages when
+    the pool has fewer pages than they need."""
     each, pages = rows // sequences, -(-context // PAGE_TOKENS)
     memory.token_ids[:rows] = np.arange(rows) % 200
     positions = np.tile(np.arange(context - each, context, dtype=np.int32), sequences)

@@ -1,4 +1,4 @@
-"""Random numbers of weights that keep a file's codes."""
+"""Random values of weights that keep a file's codes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODES |= {kind: (0, 15) if kind.has_nibbles else (-128, 127) for kind in KINDS i
 
 
 def random_values(kind: WeightKind, rows: int, columns: int, seed: int = 0) -> StoredValues:
-    """Whatever the kind can hold, extremes among it."""
+    """Returns random values over the full range of the kind, including the extremes."""
     generator = np.random.default_rng(seed)
     low, high = CODES[kind]
     codes = generator.integers(low, high + 1, (rows, columns), np.int16).astype(np.int8)

@@ -22,11 +22,12 @@ from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, 
 
 DIM, CONTEXT = 128, 512
 LONGEST_S = 1.0
-"""Seconds of rounds after which no further one is begun."""
+"""The seconds of rounds after which no further round is begun."""
 
 
 class Int8Linear(nn.Module):
-    """Weights of int8 with a scale for each row; a compiler joins the widening with the product."""
+    """A matrix of int8 with a scale for each row. A compiler joins the conversion to the wider type with the product.
+    """
 
     def __init__(self, columns: int, rows: int) -> None:
         super().__init__()
@@ -37,17 +38,18 @@ class Int8Linear(nn.Module):
     scales: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (rows of a step, columns)."""
+        """Returns the product. x: (rows of a step, columns)."""
         return linear(x, self.weight.to(x.dtype)) * self.scales
 
 
 def product(columns: int, rows: int, is_int8: bool) -> nn.Module:
-    """A matrix without bias."""
+    """Returns a matrix without bias, in int8 or in the default type."""
     return Int8Linear(columns, rows) if is_int8 else nn.Linear(columns, rows, bias=False)
 
 
 class Layer(nn.Module):
-    """Norms, products and attention: of streams over a context that stays, of a prompt over itself."""
+    """One layer: norms, products and attention. Streams attend to a context that does not change, a prompt to itself.
+    """
 
     def __init__(self, hidden: int, inner: int, kv_heads: int, is_int8: bool) -> None:
         super().__init__()
@@ -57,7 +59,7 @@ class Layer(nn.Module):
         self.gate_up, self.down = product(hidden, 2 * inner, is_int8), product(inner, hidden, is_int8)
 
     def forward(self, x: Tensor, keys: Tensor | None, values: Tensor | None) -> Tensor:
-        """x (rows, hidden). keys, values (rows, kv heads, CONTEXT, DIM): of as many streams; None for a prompt."""
+        """x: (rows, hidden). keys, values: (rows, kv heads, CONTEXT, DIM), one for each stream; None for a prompt."""
         rows = x.shape[0]
         joined = self.qkv(rms_norm(x, x.shape[-1:])).view(rows, -1, DIM)
         q, k, v = joined.split((self.heads, self.kv_heads, self.kv_heads), 1)
@@ -73,7 +75,7 @@ class Layer(nn.Module):
 
 
 class Steps:
-    """A model, its steps of several sizes."""
+    """A model whose steps of several sizes are timed."""
 
     def __init__(self, asked: argparse.Namespace, is_int8: bool) -> None:
         self.asked, self.is_int8, self.on_cuda = asked, is_int8, asked.device.startswith("cuda")
@@ -84,7 +86,8 @@ class Steps:
         self.words = "int8 weights" if is_int8 else str(torch.get_default_dtype()).removeprefix("torch.")
 
     def seconds(self, rows: int, is_prompt: bool, how: str | None) -> float:
-        """Median seconds of a step that ends with its tokens on the host. how: torch.compile's mode; None for none."""
+        """Returns the median seconds of a step that ends with its tokens on the host. how: torch.compile's mode; None
+        for no compilation."""
         torch._dynamo.reset()
         # A product with one row is joined with the widening of its weights only where the compiler tunes.
         inductor.coordinate_descent_tuning = self.on_cuda and self.is_int8
@@ -105,7 +108,7 @@ class Steps:
         return self._median(self._captured(step) if self.on_cuda else step)
 
     def _captured(self, step: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """The step as one CUDA graph."""
+        """Returns the step as one CUDA graph."""
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -132,7 +135,7 @@ class Steps:
 
 
 def figures(steps: Steps, name: str, rows: int, is_prompt: bool) -> dict[str, Any]:
-    """What one case took; without the compiler where that fails, and said so."""
+    """Returns the figures of one case. When the compiler fails, the case runs without it and its row says so."""
     problem = ""
     try:
         seconds, how = (

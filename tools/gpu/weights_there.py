@@ -1,4 +1,4 @@
-"""Weights that mean nothing, made on a device: one small upload, copied on there until it is as long as a matrix."""
+"""Makes weights that mean nothing on a device: one small upload is copied on the device until it fills a matrix."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from twostroke.weights.loaded import ModelWeights
 
 PATTERN_BYTES = 1 << 20
 SCALE = 0x3C00
-"""bf16 of 1/128: activations keep their size, more or less."""
+"""The bits of 1/128 as bf16. With this scale activations keep their size, about."""
 
 
 def noise(num_bytes: int) -> np.ndarray:
-    """Random bytes; as bf16, float16 or float32 they are below 2 and finite."""
+    """Returns random bytes. Read as bf16, float16 or float32 they are finite and below 2."""
     return np.random.default_rng(1).integers(0, 256, num_bytes, np.uint8) & np.uint8(0xBF)
 
 
 def filled(device: CudaDevice, num_bytes: int, pattern: np.ndarray) -> Any:
-    """(num_bytes,) uint8 on the device, which repeats the pattern (bytes)."""
+    """Returns (num_bytes,) uint8 on the device, filled with repetitions of the pattern (bytes)."""
     made: Any = device.empty(num_bytes)
     done = min(num_bytes, len(pattern))
     device.write(made[:done], pattern[:done])
@@ -35,7 +35,7 @@ def filled(device: CudaDevice, num_bytes: int, pattern: np.ndarray) -> Any:
 
 
 def any_weights(model: Model, formats: FormatChoice, device: CudaDevice) -> ModelWeights:
-    """Each matrix at a place of its own on the device. Raises OutOfMemory."""
+    """Returns weights in which each matrix has a place of its own on the device. Raises OutOfMemory."""
     bytes_of = noise(PATTERN_BYTES)
     scales_of = np.full(PATTERN_BYTES // 2, SCALE, np.uint16).view(np.uint8)
     matrices = {}

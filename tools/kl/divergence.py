@@ -1,4 +1,4 @@
-"""Position by position: how far logits are from those of the exact model."""
+"""Measures for each position how far logits are from those of the exact model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Divergence:
     surprise: Floats
 
     def summary(self) -> dict[str, float]:
-        """Figures of all positions. perplexity_ratio: of `found` over that of the exact model."""
+        """Returns the figures over all positions. perplexity_ratio: the perplexity of `found` divided by that of the
+        exact model."""
         return {
             "kl_nats": float(f"{self.kl.mean():.3e}"),
             "kl_p99": float(f"{np.percentile(self.kl, 99):.3e}"),
@@ -34,7 +35,8 @@ class Divergence:
 
 
 def divergence(exact: NDArray[np.float32], found: NDArray[np.float32], ids: NDArray[np.int32]) -> Divergence:
-    """How far found is from exact. Both: logits (n, vocabulary). ids: the tokens (n,); ids[i + 1] follows row i."""
+    """Returns how far `found` is from `exact`. Both are logits (n, vocabulary). ids: the tokens (n,); ids[i + 1]
+    follows row i."""
     truth, own = _log_softmax(exact), _log_softmax(found)
     rows = np.arange(len(ids) - 1)
     return Divergence(
@@ -46,7 +48,7 @@ def divergence(exact: NDArray[np.float32], found: NDArray[np.float32], ids: NDAr
 
 
 def joined(parts: Iterable[Divergence]) -> Divergence:
-    """Several texts as one."""
+    """Returns the divergences of several texts joined into one."""
     columns: list[Any] = [np.concatenate(each) for each in zip(*map(_columns, parts), strict=True)]
     return Divergence(*columns)
 

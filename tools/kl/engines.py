@@ -1,4 +1,4 @@
-"""The logits of a file's texts and its greedy answers by this engine, and llama.cpp's driver."""
+"""The logits and greedy answers of a file by this engine, and llama.cpp's driver for the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ DRIVER = Path(__file__).with_name("llama_cpp_logits.py")
 
 
 def our_logits(path: Path, texts: Sequence[I32Array], threads: int, weights: str, kv: KVKind) -> Iterator[F32Array]:
-    """Logits (T, vocabulary) of each text. path: a folder or a GGUF file. weights: as the option --weights is."""
+    """Yields the logits (T, vocabulary) of each text. path: a folder or a GGUF file. weights: a value of the option
+    --weights."""
     folder = unfold(path, None) if path.is_file() else path
     with staged_folder(folder, threads, format_choice(weights)) as opened:
         staged = replace(opened, kv=kv)
@@ -43,20 +44,22 @@ def _last(staged: StagedModel, texts: Sequence[I32Array], values: Sequence[F32Ar
 
 
 def our_answers(path: Path, prompts: Sequence[list[int]], count: int, threads: int) -> list[list[int]]:
-    """The `count` most likely tokens after each prompt, as the engine serves the file by default, on the CPU."""
+    """Returns the `count` greedy tokens after each prompt, computed on the CPU with the defaults that the engine serves
+    the file with."""
     params = SamplingParams(max_tokens=count, temperature=0.0, ignore_eos=True)
     with LLM(str(path), threads=str(threads), cache="off", device="cpu") as llm:
         return [list(each.completions[0].token_ids) for each in llm.generate(prompts, params)]
 
 
 def their_logits(path: Path, texts: Sequence[I32Array]) -> Iterator[F32Array]:
-    """Logits (T, vocabulary) of each text, of the file that the driver wrote."""
+    """Yields the logits (T, vocabulary) of each text, from the file that llama.cpp's driver wrote."""
     every = np.fromfile(path, np.float32).reshape(sum(map(len, texts)), -1)
     yield from np.split(every, np.cumsum([len(ids) for ids in texts])[:-1])
 
 
 def llama_cpp(peers: Path, log: Path) -> Session:
-    """The driver's process. peers: the folder of environments. SystemExit where llama.cpp is not installed."""
+    """Starts llama.cpp's driver. peers: the folder of environments. Raises SystemExit when llama.cpp is not installed.
+    """
     peer = replace(find_peer("llama_cpp"), driver=str(DRIVER))
     python = python_of(peers, peer)
     if python is None:

@@ -1,7 +1,7 @@
-"""llama.cpp through llama-cpp-python: quantizes a GGUF file, writes the logits of texts, decodes greedily.
+"""Drives llama.cpp through llama-cpp-python: quantizes a GGUF file, writes the logits of texts, decodes greedily.
 
-Runs under the Python of the peer `llama_cpp`, next to protocol.py of the drivers. Everything that is not named here is
-llama.cpp's default: float16 K and V, flash attention where it has it.
+Runs under the Python of the peer `llama_cpp`, next to protocol.py of the drivers. All settings that are not named in
+this file are llama.cpp's defaults: float16 K and V, and flash attention where llama.cpp has it.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ KV = {"f16": "GGML_TYPE_F16", "f32": "GGML_TYPE_F32"}
 
 
 class Context:
-    """A file that is open with room for `tokens` positions. Use as a context manager."""
+    """An open model file with room for `tokens` positions. Use it as a context manager."""
 
     def __init__(self, path, tokens, threads, kv):
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
@@ -39,11 +39,12 @@ class Context:
         llama_cpp.llama_model_free(self.model)
 
     def forget(self):
-        """The next text begins at position 0."""
+        """Clears the cache, so that the next text begins at position 0."""
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
 
     def step(self, ids, first):
-        """Logits (len(ids), vocabulary) of tokens at the positions from `first` on; valid until the next step."""
+        """Returns the logits (len(ids), vocabulary) of tokens at the positions from `first` on. They are valid until
+        the next step."""
         self.batch.n_tokens = len(ids)
         for row, token in enumerate(ids):
             self.batch.token[row], self.batch.pos[row] = token, first + row
@@ -64,7 +65,7 @@ class Driver:
         return llama_cpp.__version__
 
     def quantize(self, source, kind, path, threads):
-        """Writes `source`, a float32 file, in the mix of llama.cpp that is called `kind`."""
+        """Writes `source`, a float32 file, to `path` in the llama.cpp mix named `kind`."""
         parameters = llama_cpp.llama_model_quantize_default_params()
         parameters.nthread = threads
         parameters.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
@@ -79,7 +80,7 @@ class Driver:
                 context.step(ids, 0).tofile(file)
 
     def greedy(self, path, prompts, count, threads, kv):
-        """The `count` most likely tokens after each prompt, one at a time."""
+        """Returns the `count` most likely tokens after each prompt, decoded one at a time."""
         answers = []
         with Context(path, max(map(len, prompts)) + count, threads, kv) as context:
             for ids in prompts:

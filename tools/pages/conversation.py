@@ -1,4 +1,4 @@
-"""docs/guides/conversation.md: how a model's conversation format is found, with a table of all formats."""
+"""Makes docs/guides/conversation.md: how a model's conversation format is found, with a table of all formats."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ cut, and damaged. Told by: what tells the format, besides what the template writ
 
 
 def conversation_page(note: str) -> str:
-    """The page. note: the line that says who wrote it."""
+    """Returns the page. note: the line that says which program wrote the page."""
     return note + TEXT + "".join(_row(form) for form in FORMATS.values())
 
 
@@ -106,7 +106,7 @@ def _row(form: Format) -> str:
 
 
 def _code(text: str) -> str:
-    """As code of a table: a row is one line, and a bar would end the cell."""
+    """Returns a text as code for a cell of a table: a row is one line, and a bar would end the cell."""
     shown = text.strip().replace("\n", "⏎").replace("|", "\\|")
     mark = "``" if "`" in shown else "`"
     return f"{mark} {shown} {mark}" if "`" in shown else f"{mark}{shown}{mark}"

@@ -1,4 +1,4 @@
-"""The table of `src/twostroke/models/common/homes.py`: which model file registers which architecture."""
+"""Makes the table of `src/twostroke/models/common/homes.py`: which model file registers which architecture."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CAUSAL_OF_TYPE: dict[str, str] = {word: name for name, types in _TYPES.items() f
 """model_type -> the architecture of models that continue text to which it belongs."""
 '''
 WIDTH = 100
-"""Characters of a line of words."""
+"""The most characters of a line of names."""
 LONGEST = 120
-"""Characters of a line of the module."""
+"""The most characters of a line of the module."""
 
 
 def homes_module() -> str:
-    """The text of the module."""
+    """Returns the text of the module."""
     known = architectures()
     names, types = defaultdict(list), defaultdict(list)
     for name, entry in known.items():
@@ -48,13 +48,14 @@ def homes_module() -> str:
 
 
 def _formatted(text: str) -> str:
-    """As the lint wants it, which joins strings that fit into one line."""
+    """Returns the text in the format that the linter wants; it joins strings that fit into one line."""
     command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", "homes.py", "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
 def _causal_names(model_type: str, known: Mapping[str, Architecture]) -> Iterator[str]:
-    """The one name, or none: a type that two architectures share would make the table depend on their order."""
+    """Yields the one architecture of a model_type, or none. Raises SystemExit when two share the type, because the
+    table would depend on their order."""
     names = sorted({entry.name for entry in known.values() if is_causal_of_type(entry, model_type)})
     if len(names) > 1:
         raise SystemExit(f"model_type {model_type} belongs to {', '.join(names)}, and it must belong to one of them.")

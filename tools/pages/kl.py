@@ -1,4 +1,4 @@
-"""The part of docs/quantization.md about llama.cpp: who is nearer to float32 on the same file."""
+"""Makes the chapter of docs/quantization.md on llama.cpp: which engine is nearer to float32 on the same file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ kin, and for 256 beside K-quants.
 
 
 def kl_table(record: Mapping[str, Any] | None = None) -> str:
-    """The chapter. Its sentences name the files on which this engine is farther away than llama.cpp."""
+    """Returns the chapter. Its sentences name the files on which this engine is farther from float32 than llama.cpp."""
     if record is None:
         record = json.loads(FILE.read_text())
     rows = [row for row in record["rows"] if ENGINE in row]
@@ -45,7 +45,7 @@ def kl_table(record: Mapping[str, Any] | None = None) -> str:
 
 
 def verdict(rows: Sequence[Mapping[str, Any]]) -> str:
-    """On which files KL is larger than llama.cpp's, in words."""
+    """Returns a sentence that names the files on which this engine's KL is larger than llama.cpp's."""
     larger: dict[str, list[str]] = {}
     for row in rows:
         if row[ENGINE]["kl_nats"] > row[PEER]["kl_nats"]:
@@ -57,7 +57,8 @@ def verdict(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def greedy(rows: Sequence[Mapping[str, Any]]) -> str:
-    """How far both engines' greedy answers agree on the files that `twostroke quantize` wrote, in words."""
+    """Returns a sentence on how far both engines' greedy answers agree on the files of `twostroke quantize`; empty when
+    none was measured."""
     answers = [row["greedy"] for row in rows if "greedy" in row]
     if not answers:
         return ""

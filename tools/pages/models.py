@@ -1,4 +1,4 @@
-"""docs/models.md: every architecture with its record of parity, and published models with their sizes."""
+"""Makes docs/models.md: every architecture with its record of parity, and published models with their sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from twostroke.weights.gguf.projector import KINDS
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = ROOT / "docs" / "parity.json"
 PUBLISHED = ROOT / "tests" / "models" / "published"
-"""The folder of files whose PUBLISHED holds for each model (config, parameters, ...)."""
+"""The folder of the files whose PUBLISHED lists published models: (config, parameters, ...) for each."""
 
 PARITY = """# Models
 
@@ -56,7 +56,7 @@ published files.** K and V are in bfloat16. States are what a sequence keeps wha
 
 
 def models_page(records: Mapping[str, Mapping[str, Any]] | None = None) -> str:
-    """Both tables. SystemExit names an architecture that has no record."""
+    """Returns the page with both tables. Raises SystemExit for an architecture that has no record."""
     if records is None:
         records = json.loads(RECORDS.read_text())
     levels = Counter(level for record in records.values() for level in record["levels"])
@@ -95,7 +95,7 @@ def _parity_row(entry: Architecture, records: Mapping[str, Mapping[str, Any]]) -
 
 
 def _gguf_names(names: list[str]) -> Iterator[str]:
-    """What general.architecture of a GGUF file says of them."""
+    """Yields the values of general.architecture that GGUF files have for these architectures."""
     for gguf, family in FAMILIES.items():
         if family.hf in names and gguf != "falcon-two-norms":
             name, what = READ_AS.get(gguf, (gguf, ""))
@@ -103,7 +103,7 @@ def _gguf_names(names: list[str]) -> Iterator[str]:
 
 
 def _seeing_rows() -> Iterator[str]:
-    """One row for each file of an encoder."""
+    """Yields one row for each file of an image encoder."""
     files: dict[str, list[str]] = {}
     for model_type, home in ENCODERS.items():
         file = home.read.__module__.removeprefix("twostroke.").replace(".", "/") + ".py"

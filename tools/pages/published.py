@@ -1,4 +1,4 @@
-"""The tables of published models: error, bits and speed of each engine and format, from docs/published.json."""
+"""Makes the tables of published models: error, bits and speed of each engine and format, from docs/published.json."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OURS, EXACT = "twostroke", "f32"
 README_SPEEDS = {"prefill 512": "prompt of 512,", "decode 1 x 512": "one stream,", "decode 8 x 512": "eight streams,"}
 SPEEDS = ("prefill 512", "decode 1 x 512", "decode 8 x 512")
 DEFAULT = {"engine": OURS, "weights": "int8", "kv": "bf16"}
-"""What speeds are divided by: the default weights, measured in the same run."""
+"""The row that speeds are divided by: the default weights, measured in the same run."""
 SLACK_BITS = 0.05
-"""Formats of as many bits differ by this at most: each engine counts scales and norms of its own."""
+"""The largest difference in bits of formats that count as equal. Each engine counts scales and norms in its own way."""
 Row = Mapping[str, Any]
 
 INTRODUCTION = """## Published models
@@ -47,12 +47,12 @@ The records are in `docs/published.json`.
 
 
 def read_record() -> dict[str, Any]:
-    """docs/published.json."""
+    """Returns the content of docs/published.json."""
     return dict(json.loads(FILE.read_text()))
 
 
 def published_tables(record: Mapping[str, Any] | None = None) -> str:
-    """The chapter. SystemExit names a format of our own that no model has a record of."""
+    """Returns the chapter. Raises SystemExit for a format of our own that no model has a record of."""
     record = read_record() if record is None else record
     lines = [INTRODUCTION.format(positions=_positions(record["models"]), slack=SLACK_BITS)]
     _check([row for found in record["models"].values() for row in found["rows"]])
@@ -64,9 +64,9 @@ def published_tables(record: Mapping[str, Any] | None = None) -> str:
 
 
 def readme_page(record: Mapping[str, Any] | None = None, text: str | None = None) -> str:
-    """README.md with its table written anew: each model's errors, and the speeds of the first model that has any.
+    """Returns README.md with a new table: the errors of each model, and the speeds of the first model that has any.
 
-    Formats without a speed there are left out.
+    Formats for which that model has no speed are left out.
     """
     record = read_record() if record is None else record
     before, rest = (README.read_text() if text is None else text).split(BEGIN)
@@ -85,13 +85,14 @@ def readme_page(record: Mapping[str, Any] | None = None, text: str | None = None
 
 
 def best_of_ours(rows: Sequence[Row], bits: float) -> Row | None:
-    """Our own format with the least error among those of about so many bits or fewer, K and V in bfloat16."""
+    """Returns our own format with the least error among those of at most `bits` plus SLACK_BITS, with K and V in
+    bfloat16. Returns None when there is none."""
     fitting = [row for row in rows if row["engine"] == OURS and _is_format(row) and row["kv"] == "bf16"]
     return min((row for row in fitting if row["bits"] <= bits + SLACK_BITS), key=lambda row: row["error"], default=None)
 
 
 def dominated(rows: Sequence[Row]) -> list[str]:
-    """Our own formats that another of ours beats: no more bits, and less error."""
+    """Returns our own formats for which another of our formats has no more bits and less error."""
     own = [row for row in rows if row["engine"] == OURS and _is_format(row) and row["kv"] == "bf16"]
     return [
         row["weights"]
@@ -108,7 +109,7 @@ def _check(rows: Sequence[Row]) -> None:
 
 
 def _missing(rows: Sequence[Row]) -> list[str]:
-    """Our own formats without a row; of K and V, next to weights in float32."""
+    """Returns our own formats without a row. Formats of K and V need a row with weights in float32."""
     weights = {row["weights"] for row in rows if row["engine"] == OURS}
     kinds = {row["kv"] for row in rows if row["engine"] == OURS and row["weights"] == EXACT}
     missing = [f"--weights {name}" for name in WEIGHT_NAMES if name not in weights]
@@ -164,7 +165,7 @@ def _name(row: Row) -> str:
 
 
 def _is_format(row: Row) -> bool:
-    """A format of ours, and no type of GGUF files."""
+    """Returns whether the row's weights are in a format of our own, not in a type of GGUF files."""
     return bool(row["weights"].islower())
 
 
@@ -173,7 +174,7 @@ def _is_same_file(row: Row) -> bool:
 
 
 def _is_own(row: Row) -> bool:
-    """What an engine makes or its own type of file: not our reading of llama.cpp's files."""
+    """Returns whether the row is an engine's own format or type of file, not our reading of llama.cpp's files."""
     return not _is_same_file(row)
 
 

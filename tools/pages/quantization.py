@@ -1,4 +1,4 @@
-"""docs/quantization.md: what each format of weights, K and V costs on spark."""
+"""Makes docs/quantization.md: what each format of weights, K and V costs on spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT = tuple(f"--kv-format {kind.name.lower()}" for kind in KVKind if kind is no
 KEYS = "--to keys "
 SCALED = tuple(f"{KEYS}--kv-format {kind.name.lower()}" for kind in KVKind if kind.is_integer)
 ASKED = (*LOADED, *WRITTEN, *KEPT, *SCALED)
-"""Every format that the code rounds to, as it is asked for on the command line."""
+"""Every format that the code rounds to, as the command line writes it."""
 
 HEAD = """# What formats cost
 
@@ -68,8 +68,8 @@ with `--speed` it measures the last column alone.
 
 
 def quantization_page(record: Mapping[str, Any] | None = None) -> str:
-    """The tables. SystemExit names a format of the code that has no record or no speed, and a record whose format is
-    gone."""
+    """Returns the page with its tables. Raises SystemExit for a format of the code without a record or a speed, and for
+    a record whose format no longer exists."""
     if record is None:
         record = json.loads(FILE.read_text())
     models = record["models"]

@@ -1,4 +1,4 @@
-"""The table of rooms in docs/ARCHITECTURE.md: each package of twostroke with the first sentence of its docstring."""
+"""Makes the table of rooms in docs/ARCHITECTURE.md: each package of twostroke with its docstring's first sentence."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ORDER = (
     *("cli", "server", "lab", "llm.py", "assembly", "distributed", "quantize", "runner", "models", "weights"),
     *("backends", "engine", "ops", "images", "text", "cost", "types", "system", "assets"),
 )
-"""The rooms from the top to the bottom: a room imports those below it alone (.importlinter)."""
+"""The rooms from the top to the bottom. A room imports only rooms below it (.importlinter)."""
 
 
 def architecture_page() -> str:
-    """docs/ARCHITECTURE.md with its table of rooms written anew. Raises ValueError for a package that ORDER lacks."""
+    """Returns docs/ARCHITECTURE.md with a new table of rooms. Raises ValueError when ORDER and the packages differ."""
     there = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} | {"llm.py"}
     if there != set(ORDER):
         raise ValueError(f"tools/pages/rooms.py and the packages differ: {sorted(there ^ set(ORDER))}")
@@ -37,6 +37,6 @@ def _rows() -> Iterator[str]:
 
 
 def _opening(path: Path) -> str:
-    """The first paragraph of a module's docstring as one line."""
+    """Returns the first paragraph of a module's docstring as one line."""
     words = ast.get_docstring(ast.parse(path.read_text())) or ""
     return " ".join(words.split("\n\n")[0].split())

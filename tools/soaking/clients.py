@@ -1,4 +1,4 @@
-"""Bare HTTP over asyncio: a client that can go away, stop reading or send nonsense whenever it likes."""
+"""Plain HTTP over asyncio: a client that can leave, stop reading or send nonsense at any time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ WAIT_S = 120.0
 
 @dataclass(slots=True)
 class Reply:
-    """status 0: the connection ended without one. choices: of a whole answer, put together from a stream's pieces."""
+    """status: the HTTP status; 0 when the connection ended without one. choices: the whole answer, put together from
+    the pieces of a stream."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -21,21 +22,21 @@ class Reply:
 
 
 class Client:
-    """A connection for each request."""
+    """A client that opens a connection for each request."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     async def connect(self, limit: int = 2**16) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Bare."""
+        """Open a connection, without sending a request."""
         return await asyncio.open_connection("127.0.0.1", self.port, limit=limit)
 
     async def whole(self, body: dict[str, Any]) -> Reply:
-        """The full answer, streamed where the body asks for it."""
+        """Returns the full answer, which is streamed when the body asks for a stream."""
         return await self.post("/v1/completions", json.dumps(body).encode())
 
     async def post(self, path: str, data: bytes) -> Reply:
-        """Send and read to the end."""
+        """Send a request, and read the answer to its end."""
         reader, writer = await self.connect(2**20)
         try:
             async with asyncio.timeout(WAIT_S):
@@ -47,7 +48,7 @@ class Client:
             writer.close()
 
     async def metrics(self) -> dict[str, float]:
-        """Our own samples, by name as a scrape writes it, labels included."""
+        """Returns the server's own samples by name, as a scrape writes the name, labels included."""
         reader, writer = await self.connect()
         try:
             async with asyncio.timeout(WAIT_S):
@@ -59,20 +60,20 @@ class Client:
         return {name: float(value) for name, value in pairs}
 
     async def fills(self) -> dict[str, float]:
-        """How full the server's bounded histories are, by name, from 0 to 1."""
+        """Returns how full each of the server's bounded histories is, by name, from 0 to 1."""
         begin = 'twostroke_history_fill_ratio{history="'
         found = await self.metrics()
         return {name[len(begin) : -2]: value for name, value in found.items() if name.startswith(begin)}
 
 
 def head(method: str, path: str, data: bytes) -> bytes:
-    """The head of a request whose connection ends with its answer."""
+    """Returns the head of a request whose connection ends with its answer."""
     words = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
     return words.encode()
 
 
 async def read_reply(reader: asyncio.StreamReader) -> Reply:
-    """Raises IncompleteReadError."""
+    """Reads an answer to its end. Raises IncompleteReadError when the connection ends too early."""
     raw_head = await reader.readuntil(b"\r\n\r\n")
     lines = raw_head.decode("latin-1").split("\r\n")
     reply = Reply(int(lines[0].split()[1]))
@@ -91,7 +92,7 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
 
 
 def unchunk(body: bytes) -> bytes:
-    """Raises IncompleteReadError where the last chunk is missing."""
+    """Returns the body without the framing of chunks. Raises IncompleteReadError when the last chunk is missing."""
     made, place = b"", 0
     while True:
         end = body.find(b"\r\n", place)

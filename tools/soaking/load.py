@@ -1,4 +1,4 @@
-"""The load: arrivals at a rate, each one ordinary, aborted, malformed or hostile, and what came of them."""
+"""Makes the load: arrivals at a rate, each one ordinary, aborted, malformed or hostile. Counts the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ NONSENSE_S = 60.0  # a body that stops coming is waited for 30 s
 
 @dataclass
 class Tally:
-    """right, wrong: whole answers. refused: 429 and 503 with a time to come again. unexpected: what must not be."""
+    """right, wrong: the numbers of right and wrong whole answers. refused: 429 and 503 that name a time to come again.
+    unexpected: results that must not occur."""
 
     right: int = 0
     wrong: int = 0
@@ -31,7 +32,7 @@ class Tally:
     late: int = 0
 
     def shown(self) -> dict[str, Any]:
-        """The counts for a report."""
+        """Returns the counts for a report."""
         return {
             "sent": dict(self.sent),
             "right": self.right,
@@ -43,7 +44,7 @@ class Tally:
 
 
 class Load:
-    """Open loop: arrivals do not wait for answers."""
+    """An open loop: requests are sent at their times, without waiting for answers."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Load:
         self._open: set[asyncio.Task[None]] = set()
 
     async def run(self, length_s: float) -> None:
-        """Arrivals for so long, then until all of them are over."""
+        """Sends requests for `length_s` seconds, then waits until all of them are over."""
         loop = asyncio.get_running_loop()
         until_s = next_s = loop.time()
         until_s += length_s
@@ -104,7 +105,7 @@ class Load:
             self._tally.unexpected[f"{reply.status} {reply.error}"] += 1
 
     async def _hasty(self) -> None:
-        """A deadline that is often too short."""
+        """Sends a request with a deadline that is often too short."""
         data = json.dumps(self._dice.choice(self._bodies)).encode()
         reader, writer = await self._client.connect()
         timeout = f"x-request-timeout-ms: {self._dice.choice([1, 20, 200])}\r\nHost"
@@ -115,7 +116,7 @@ class Load:
             self._tally.unexpected[f"hasty {status!r}"] += 1
 
     async def _abort(self) -> None:
-        """Goes away at any moment: in the body, in the queue, in the answer."""
+        """Closes the connection at any moment: while the body is sent, in the queue, or during the answer."""
         body = self._dice.choice(self._bodies) | {"stream": self._dice.random() < 0.7}
         data = json.dumps(body).encode()
         _, writer = await self._client.connect()
@@ -152,7 +153,7 @@ class Load:
             writer.close()
 
     async def _no_reader(self) -> None:
-        """Asks for much, and reads nothing of it for a while."""
+        """Asks for a long answer, and reads nothing of it for a while."""
         body = {
             "model": "spark",
             "prompt": "x",

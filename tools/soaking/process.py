@@ -1,4 +1,4 @@
-"""The server under test as a process of its own, and what the system says of it."""
+"""Runs the server under test as a process of its own, and reads its figures from the system."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAM = "import sys; from twostroke.cli.main import main; sys.argv[0] = 'twost
 
 
 class Server:
-    """`with Server.start(...) as server`: killed at the end where it did not stop."""
+    """`with Server.start(...) as server`: a server that has not stopped is killed at the end of the block."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self.process = process
@@ -30,7 +30,8 @@ class Server:
 
     @classmethod
     def start(cls, model: str, threads: int, streams: int, extra: tuple[str, ...] = ()) -> Server:
-        """A small queue and a small KV cache, so that refusals, preemptions and evictions happen."""
+        """Starts a server with a small queue and a small KV cache, so that refusals, preemptions and evictions happen.
+        """
         flags: tuple[str, ...] = ("--port", "0", "--json", "--threads", str(threads), "--max-sequences", str(streams))
         flags += ("--queued-requests", str(2 * streams), "--kv-memory", "3MB", "--deadline", "60s", "--drain", "20s")
         command = [sys.executable, "-c", PROGRAM, "serve", model, *flags, *extra]
@@ -45,7 +46,7 @@ class Server:
         raise SystemExit(f"the server did not start: {process.wait()}")
 
     def sample(self) -> Sample:
-        """Memory, descriptors and threads of the process and its children, now."""
+        """Returns the memory, the descriptors and the threads of the process and its children."""
         pids = [self.process.pid, *descendants(self.process.pid)]
         memory = descriptors = threads = 0
         for pid in pids:
@@ -59,7 +60,7 @@ class Server:
         return Sample(memory, descriptors, threads)
 
     def stop(self) -> tuple[int, int]:
-        """SIGTERM; the exit code and the number of its processes that are still there."""
+        """Ends the server with SIGTERM. Returns the exit code and the number of its processes that still exist."""
         family = [self.process.pid, *descendants(self.process.pid)]
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(STOP_S)
@@ -76,7 +77,7 @@ class Server:
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes below this one."""
+    """Returns the ids of all processes below this one."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):

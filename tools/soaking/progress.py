@@ -1,4 +1,4 @@
-"""How a soak goes: samples as they come, a line now and then, figures that are on disk before the end."""
+"""Keeps the progress of a soak: samples, a line from time to time, and figures on disk before the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOLD_S = 15.0
 
 
 class Diary:
-    """`with Diary(out) as diary`: the file next to `out` goes when the end is reached without a fault."""
+    """`with Diary(out) as diary`: the file next to `out` is removed when the end is reached without a fault."""
 
     SERIES = ("minute", "memory_mb", "least_fill")
 
@@ -28,7 +28,8 @@ class Diary:
         self._told_s = -TOLD_S
 
     def add(self, seconds: float, sample: Sample, fills: dict[str, float], tally: Tally) -> None:
-        """One sample, `seconds` after the load began; printed and written where it is time."""
+        """Add a sample, taken `seconds` after the load began. When a line or a write is due, the progress is printed or
+        written."""
         minute = seconds / 60
         self._fills = fills
         for name, fill in fills.items():
@@ -49,7 +50,8 @@ class Diary:
             write_json(self._part, {"tally": tally.shown(), **self.shown()})
 
     def shown(self) -> dict[str, Any]:
-        """The progress for a report. histories_full_at_minute: of those that were full at a sample."""
+        """Returns the progress for a report. histories_full_at_minute: the minute at which a history was first full,
+        for those that were full at a sample."""
         return {"history_fill": self._fills, "histories_full_at_minute": self._full_minute, **self._series}
 
     def __enter__(self) -> Diary:
@@ -63,7 +65,7 @@ class Diary:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write the file whole or not at all."""
     fresh = path.with_name(path.name + ".new")
     with fresh.open("w") as file:
         file.write(json.dumps(value, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""What is asked: ordinary requests that have one right answer each, malformed ones, hostile ones."""
+"""The requests of a soak: ordinary ones that have one right answer each, malformed ones, hostile ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ SENTENCES = (
 
 
 def ordinary(dice: random.Random) -> list[dict[str, Any]]:
-    """Completions with a seed: short and long prompts, some with a common beginning, penalties, stops, siblings."""
+    """Returns completions with a seed: short and long prompts, some with a common beginning, penalties, stops or
+    siblings."""
     made = []
     for number in range(NUM_ORDINARY):
         prompt = "".join(dice.choice(SENTENCES) for _ in range(dice.choice([1, 2, 6, 20])))
@@ -40,7 +41,7 @@ def ordinary(dice: random.Random) -> list[dict[str, Any]]:
 
 
 def malformed(dice: random.Random) -> tuple[str, bytes, set[int]]:
-    """(path, body, statuses that are right)."""
+    """Returns (path, body, allowed statuses) of a malformed request."""
     good = {"model": "spark", "prompt": "x", "max_tokens": 4}
     return dice.choice(
         [
@@ -64,7 +65,7 @@ def malformed(dice: random.Random) -> tuple[str, bytes, set[int]]:
 
 
 def hostile_heads(dice: random.Random) -> bytes:
-    """Bytes for a bare socket."""
+    """Returns hostile bytes for a plain socket."""
     return dice.choice(
         [
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",

@@ -1,4 +1,4 @@
-"""Which promises a soak found broken."""
+"""Finds the promises that a soak has broken."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from statistics import median
 from typing import Any
 
 MEMORY_SHARE, SHORT_SHARE, LONG_MINUTES = 0.02, 0.25, 10.0
-"""The growth that is allowed, as a share; the second holds for runs shorter than LONG_MINUTES, which are still filling
-histories that are bounded (steps, ended requests)."""
+"""The growth of memory that is allowed, as a share. SHORT_SHARE holds for runs shorter than LONG_MINUTES, in which
+bounded histories (steps, ended requests) are still filling."""
 WARM_SHARE = 0.3
-"""The share of a run that is left out as warm-up where the histories were never full."""
+"""The share of a run that is left out as warm-up when the histories were never full."""
 MOST_WARM_SHARE = 0.5
-"""The largest share of a long run that may pass before memory counts. Where the histories take longer to fill, the
-run shows nothing."""
+"""The largest share of a long run that may pass before memory counts. When the histories take longer to fill, the run
+shows nothing."""
 ENDS_SHARE = 1 / 8
 """The share of the counted samples at each end of a run whose medians are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the server's processes hold at one moment."""
+    """The memory, the descriptors and the threads of the server's processes at one moment."""
 
     memory_bytes: int
     descriptors: int
@@ -33,18 +33,20 @@ class Sample:
 
 
 def warm_until(fills: list[float]) -> int | None:
-    """The sample from which on memory counts; None where the histories were never full.
+    """Returns the index of the sample from which on memory counts. Returns None when the histories were never full.
 
-    fills: at each sample, of the server's least full history, as the server reports it. A server grows while they fill.
-    Then it is given that long once more: entries differ in size and lie among other things, so a history takes the room
-    that it needs when each entry has been replaced by a new one. What grows after that is a leak.
+    fills: for each sample, how full the server's least full history is, as the server reports it. A server grows while
+    its histories fill. Then it is given the same time once more: entries differ in size and lie among other things. So
+    a history has the room that it needs only when each entry has been replaced by a new one. Growth after that is a
+    leak.
     """
     full = next((place for place, fill in enumerate(fills) if fill >= 1.0), None)
     return None if full is None else 2 * full
 
 
 def memory_growth(samples: list[float]) -> float:
-    """Share by which the last samples are above the first (medians of an eighth each; below 0: it shrank)."""
+    """Returns the share by which the median of the last eighth of the samples is above that of the first eighth. A
+    negative share means that the memory shrank."""
     if len(samples) < 4:
         return 0.0
     few = max(1, int(ENDS_SHARE * len(samples)))
@@ -52,7 +54,8 @@ def memory_growth(samples: list[float]) -> float:
 
 
 def _judge_memory(found: dict[str, Any]) -> str | None:
-    """Writes what was found next to the samples."""
+    """Judges the growth of memory, and adds the figures to `found`. Returns the broken promise as a sentence, or None.
+    """
     samples, warm = found["memory_mb"], warm_until(found["least_fill"])
     long = found["minutes"] >= LONG_MINUTES
     late = warm is None or warm > MOST_WARM_SHARE * len(samples)
@@ -67,7 +70,7 @@ def _judge_memory(found: dict[str, Any]) -> str | None:
 
 
 def verdict(found: dict[str, Any]) -> list[str]:
-    """One sentence for each broken promise."""
+    """Returns one sentence for each broken promise."""
     tally, broken = found["tally"], []
     if tally["wrong"] or found["wrong_after"]:
         broken.append(f"{tally['wrong']} wrong answers under load, {found['wrong_after']} after it")

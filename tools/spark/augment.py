@@ -1,4 +1,4 @@
-"""Makes many phrasings out of the corpus's few: the reason why spark understands questions it never saw."""
+"""Makes many phrasings from the few of the corpus, so that spark understands questions it has never seen."""
 
 import random
 import re
@@ -12,13 +12,13 @@ _KEY_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 
 def vocabulary_lines() -> list[str]:
-    """The word lists as lines of text, so that the tokenizer knows their words too."""
+    """Returns the word lists as lines of text, so that the tokenizer learns their words, too."""
     lines = [f" {form}" for group in SYNONYMS + FRAMES for form in group if form]
     return lines + PREFIXES + [f" {suffix}" for suffix in SUFFIXES]
 
 
 def _index_forms(groups: list[list[str]]) -> dict[str, list[str]]:
-    """form -> every form of the groups it is in, itself left out."""
+    """Returns for each form all other forms of its groups."""
     index: dict[str, list[str]] = {}
     for group in groups:
         for form in group:
@@ -72,7 +72,8 @@ def swap_synonyms(words: list[str], rng: random.Random, rate: float) -> list[str
 
 
 def swap_frame(text: str, rng: random.Random) -> str:
-    """Give the question another opening of the same kind (`what is X` -> `explain X`), where it has a known one."""
+    """Replace the question's opening by another of the same kind (`what is X` -> `explain X`), when its opening is
+    known."""
     lowered = text.lower()
     match = _DIFFERENCE.match(lowered)
     if match and rng.random() < 0.6:
@@ -87,12 +88,12 @@ def swap_frame(text: str, rng: random.Random) -> str:
 
 
 def keywords(text: str) -> list[str]:
-    """The words of `text` that carry its subject."""
+    """Returns the words of `text` that are no stopwords."""
     return [word for word in (_bare(raw) for raw in text.split()) if word and word not in STOPWORDS]
 
 
 def _typo(word: str, rng: random.Random) -> str:
-    """One slip of the finger: swapped, lost, doubled, neighbouring or stray letter."""
+    """Returns the word with one typing error: a swapped, lost, doubled, neighbouring or stray letter."""
     if len(word) < 3:
         return word
     at = rng.randrange(len(word) - 1)
@@ -112,7 +113,7 @@ def _typo(word: str, rng: random.Random) -> str:
 
 
 def _base(entry: Entry, rng: random.Random) -> str:
-    """A first phrasing: a train question, two of them recombined, or a keyword form."""
+    """Returns a first phrasing: a train question, two of them recombined, or a keyword form."""
     question = rng.choice(entry.questions)
     kind = rng.random()
     if kind < 0.70:
@@ -138,14 +139,14 @@ def _base(entry: Entry, rng: random.Random) -> str:
 
 
 def _drop_words(words: list[str], rng: random.Random) -> list[str]:
-    """Lose function words freely and subject words seldom; never everything."""
+    """Drop function words often and subject words seldom. When fewer than two words would stay, all words stay."""
     rate = rng.choice((0.1, 0.2, 0.4, 1.0))
     kept = [word for word in words if rng.random() >= (rate if _bare(word) in STOPWORDS else 0.07)]
     return kept if len(kept) >= 2 else words
 
 
 def _decorate(text: str, rng: random.Random) -> str:
-    """Polite words before and after."""
+    """Add polite words before and after the text, by chance."""
     if rng.random() < 0.22:
         text = f"{rng.choice(PREFIXES)} {text[:1].lower() + text[1:] if not text[:2].isupper() else text}"
     if rng.random() < 0.15:
@@ -156,7 +157,7 @@ def _decorate(text: str, rng: random.Random) -> str:
 
 
 def _surface(text: str, rng: random.Random) -> str:
-    """Case, punctuation and typos: what changes the tokens but not the words."""
+    """Change case, punctuation and spelling: this changes the tokens but not the words."""
     if rng.random() < 0.12:
         words = text.split()
         for _ in range(rng.choice((1, 1, 2))):
@@ -202,9 +203,9 @@ def phrase_once(entry: Entry, rng: random.Random) -> str:
 
 
 def phrase(entry: Entry, rng: random.Random, held_out: frozenset[str]) -> str:
-    """A random phrasing of the entry's question whose normal form is not in `held_out`.
+    """Returns a random phrasing of the entry's question whose normal form is not in `held_out`.
 
-    Chance may hit upon a held-out question; such a draw is thrown away, and the law is asserted on what is returned.
+    A phrasing may equal a held-out question by chance; it is then discarded. An assertion checks the returned phrasing.
     """
     text = phrase_once(entry, rng)
     while normalise(text) in held_out:

@@ -1,4 +1,4 @@
-"""The model cards."""
+"""Writes the model cards of spark and its draft."""
 
 from typing import Any
 
@@ -74,7 +74,7 @@ def card(
     *,
     draft: bool,
 ) -> str:
-    """The text of README.md. `figures` is the content of heldout.json, None where nothing was measured yet."""
+    """Returns the text of README.md. figures: the content of heldout.json, or None when nothing was measured yet."""
     score, agreement = "Not measured yet.", ""
     if figures:
         score = (

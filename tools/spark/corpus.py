@@ -108,7 +108,7 @@ def check(entries: list[Entry]) -> None:
 
 
 def held_out_set(entries: list[Entry]) -> frozenset[str]:
-    """The normal forms of every held-out question: what must never be trained on."""
+    """Returns the normal forms of all held-out questions. None of them may ever be trained on."""
     return frozenset(normalise(question) for entry in entries for question in entry.held_out)
 
 

@@ -22,7 +22,8 @@ TURNS = ((0.74, (1, 1)), (0.88, (2, 2)), (0.95, (3, 3)), (0.98, (4, 4)), (1.0, (
 
 @dataclass(frozen=True)
 class Sample:
-    """One dialogue: token ids and, for each, how much predicting it counts (0 = not at all)."""
+    """One dialogue. ids: its token ids. weights: for each token, the weight of its prediction in the loss (0 = none).
+    """
 
     ids: list[int]
     weights: list[float]
@@ -32,8 +33,8 @@ class Sample:
 class Batch:
     """Padded dialogues.
 
-    `ids` [batch, time]; `index` [n]: flat positions whose next token counts; `target`, `weight` [n]: that token and how
-    much it counts.
+    `ids` [batch, time]; `index` [n]: flat positions whose next token counts; `target`, `weight` [n]: that next token
+    and its weight in the loss.
     """
 
     ids: Tensor
@@ -48,8 +49,9 @@ class Dialogues:
     def __init__(
         self, entries: list[Entry], tokenizer: Tokenizer, *, seed: int, batch_tokens: int, short_share: float = 0.5
     ) -> None:
-        """`batch_tokens`: padded tokens in a batch; `short_share`: how many last answers are cut after a few tokens
-        (which answer it is shows there; the rest of it is learnt well enough from the uncut half)."""
+        """`batch_tokens`: the number of padded tokens in a batch. `short_share`: the share of last answers that are cut
+        after a few tokens. The first tokens show which answer it is; the rest is learnt well enough from the answers
+        that are not cut."""
         self.entries, self.tokenizer, self.seed = entries, tokenizer, seed
         self.batch_tokens, self.short_share = batch_tokens, short_share
         self.held_out = held_out_set(entries)
@@ -58,14 +60,14 @@ class Dialogues:
         self.special = {name: token_id(tokenizer, name) for name in (BOS, SYSTEM, USER, ASSISTANT, END, PAD)}
 
     def _system(self, rng: random.Random) -> str | None:
-        """A system prompt: mostly the default one, sometimes another, sometimes none."""
+        """Returns a system prompt: mostly the default one, sometimes another, sometimes None."""
         kind = rng.random()
         if kind < 0.60:
             return DEFAULT_SYSTEM
         return rng.choice(SYSTEM_VARIANTS) if kind < 0.82 else None
 
     def sample(self, turns: list[int], rng: random.Random) -> Sample:
-        """A dialogue that asks for the entries with the indices `turns`, in order."""
+        """Returns a dialogue that asks for the entries with the indices `turns`, in this order."""
         special, newline = self.special, self.newline
         ids: list[int] = [special[BOS]]
         weights: list[float] = [0.0]
@@ -93,7 +95,8 @@ class Dialogues:
         return Sample(ids[:MAX_TOKENS], weights[:MAX_TOKENS])
 
     def _round(self, number: int) -> list[list[Sample]]:
-        """The batches of one round. Entries come in whole shuffled decks, so that all are seen equally often."""
+        """Returns the batches of one round. Entries come in whole shuffled decks, so that all are used equally often.
+        """
         rng = random.Random(f"{self.seed}:{number}")
         deck: list[int] = []
         samples: list[Sample] = []
@@ -115,7 +118,8 @@ class Dialogues:
         return batches
 
     def batches(self, number: int, index: int) -> Iterator[tuple[int, int, Batch]]:
-        """Endless batches from round `number`, batch `index` on; yields (round, index, batch) of where it stands."""
+        """Yields endless (round, index, batch), beginning with round `number` and batch `index`. The round and the
+        index are those of the batch."""
         while True:
             for at, samples in enumerate(self._round(number)):
                 if at >= index:
@@ -125,7 +129,8 @@ class Dialogues:
     def collate(self, samples: list[Sample]) -> Batch:
         """Pad on the right (harmless: attention is causal) and pick the positions whose next token counts.
 
-        Shapes are rounded so that few differ: oneDNN compiles a kernel for each new one, which took half of a step.
+        Shapes are rounded so that there are few different ones. oneDNN compiles a kernel for each new shape, which took
+        half of the time of a step.
         """
         longest = _rounded(max(len(sample.ids) for sample in samples), TIME_STEP)
         count = max(len(samples), self.batch_tokens // longest)

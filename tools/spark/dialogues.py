@@ -1,7 +1,7 @@
-"""Spark's held-out questions with their answers, in dialogues of a few turns: a text that spark can judge.
+"""Spark's held-out questions with their answers, in dialogues of a few turns. It is a text that spark predicts well.
 
-Answers, which spark knows by heart, and questions, which it has never seen, are about as many tokens. Late answers are
-read through a few hundred positions of K and V.
+Answers, which spark knows by heart, and questions, which it has never seen, have about the same number of tokens. Late
+answers attend to a few hundred positions of K and V.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from twostroke.text.tokenizer import Tokenizer
 
 
 def dialogues(tokenizer: Tokenizer, turns: int, count: int) -> list[NDArray[np.int32]]:
-    """Token ids (T,) of `count` dialogues over the held-out questions, in a fixed shuffled order."""
+    """Returns the token ids (T,) of `count` dialogues over the held-out questions, in a fixed shuffled order."""
     pairs = [(question, entry.answer) for entry in load() for question in entry.held_out]
     order = np.random.default_rng(0).permutation(len(pairs))[: turns * count].reshape(-1, turns)
     made = []

@@ -19,12 +19,12 @@ MAX_NEW_TOKENS = 160
 
 
 def held_out_cases(entries: list[Entry]) -> list[Case]:
-    """Every held-out question of the corpus."""
+    """Returns a case for every held-out question of the corpus."""
     return [Case(question, entry.id) for entry in entries for question in entry.held_out]
 
 
 def chat(question: str) -> list[dict[str, str]]:
-    """The messages of a one-turn chat under the default system prompt."""
+    """Returns the messages of a one-turn chat under the default system prompt."""
     return [{"role": "system", "content": DEFAULT_SYSTEM}, {"role": "user", "content": question}]
 
 
@@ -38,7 +38,7 @@ class Folder:
         self.model.train(False)
 
     def answer(self, questions: list[str], batch: int = 64) -> list[str]:
-        """The greedy answer to each question, special tokens left out."""
+        """Returns the greedy answer to each question, without special tokens."""
         prompts = [
             self.tokenizer.apply_chat_template(chat(question), tokenize=False, add_generation_prompt=True)
             for question in questions
@@ -62,8 +62,8 @@ class Folder:
 
     @torch.inference_mode()
     def agreement(self, questions: list[str], texts: list[str]) -> float:
-        """The share of tokens of `texts` that this model, shown the text so far, would have chosen itself: the
-        acceptance rate of a draft under greedy speculation."""
+        """Returns the share of the tokens of `texts` that this model would have chosen itself after the text so far.
+        This is the acceptance rate of a draft under greedy speculation."""
         same = total = 0
         for question, text in zip(questions, texts, strict=True):
             prompt = self.tokenizer.apply_chat_template(chat(question), tokenize=False, add_generation_prompt=True)
@@ -76,7 +76,7 @@ class Folder:
 
 
 def report(result: Score) -> None:
-    """Print each miss and the share."""
+    """Print each wrong answer and the share of right ones."""
     for verdict in result.verdicts:
         if not verdict.right:
             print(f"MISS {verdict.entry_id}: {verdict.question!r}")

@@ -1,4 +1,4 @@
-"""Writes a checkpoint as a Hugging Face folder: what ships inside the package."""
+"""Writes a checkpoint as the Hugging Face folder that ships inside the package."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ from torch import Tensor
 
 
 def config_json(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The content of config.json."""
+    """Returns the content of config.json."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -39,7 +39,7 @@ def config_json(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def generation_json(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The content of generation_config.json: greedy is what the model was made and scored for."""
+    """Returns the content of generation_config.json. Sampling is greedy, as the model was trained and scored for it."""
     return {
         "bos_token_id": token_id(tokenizer, BOS),
         "eos_token_id": token_id(tokenizer, END),
@@ -53,7 +53,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def export(config: ModelConfig, weights: dict[str, Tensor], tokenizer_path: Path, folder: Path) -> None:
-    """Write the folder, without its card. `weights` hold Hugging Face's names; the tied head is not written."""
+    """Write the folder, without its model card. `weights` have Hugging Face's names; the tied head is not written."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.from_file(str(tokenizer_path))
     save_folder(tokenizer_path.read_text(encoding="utf-8"), folder)

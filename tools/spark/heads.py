@@ -1,4 +1,4 @@
-"""What guesses several of spark's next tokens from its last hidden state: Medusa heads, and an EAGLE layer.
+"""Medusa heads and an EAGLE layer, which guess several of spark's next tokens from its last hidden state.
 
 Names of tensors are those of the published checkpoints, so that export is a copy.
 """
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class MedusaConfig:
-    """Cai et al. 2024. The output matrix of every head is the model's own (`original_lm_head`): spark's is a fifth of
-    its parameters."""
+    """Cai et al. 2024. Every head uses the model's own output matrix (`original_lm_head`), because that matrix is a
+    fifth of spark's parameters."""
 
     num_heads: int = 3
     num_layers: int = 4
@@ -46,15 +46,15 @@ class Medusa(nn.Module):
         )
 
     def forward(self, hidden: Tensor, _: Tensor) -> list[Tensor]:
-        """Hidden states [batch, time, size] -> for each head what the output matrix reads, [batch, time, size]."""
+        """Hidden states [batch, time, size] -> for each head the input of the output matrix, [batch, time, size]."""
         return [head(hidden) for head in self.heads]
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors by the names of medusa_lm_head.safetensors."""
+        """Returns the tensors by their names in medusa_lm_head.safetensors."""
         return {name.removeprefix("heads."): tensor for name, tensor in self.state_dict().items()}
 
     def config_json(self) -> dict[str, Any]:
-        """The content of config.json."""
+        """Returns the content of config.json."""
         return {
             "architectures": ["MedusaModel"],
             "model_type": "medusa",
@@ -74,8 +74,8 @@ UNROLLED = 3
 class Eagle(nn.Module):
     """Li et al. 2024: one layer without its first norm over the next token's embedding and the hidden state.
 
-    What it says at a position is the hidden state of the next one. It is trained on its own answers, too, as it will
-    read them when it guesses several tokens in a row.
+    Its output at a position is the hidden state of the next position. It is trained on its own outputs, too, because it
+    reads them when it guesses several tokens in a row.
     """
 
     def __init__(self, config: ModelConfig, embedding: Tensor) -> None:
@@ -99,7 +99,8 @@ class Eagle(nn.Module):
 
     def forward(self, hidden: Tensor, ids: Tensor) -> list[Tensor]:
         """Hidden states [batch, time, size], token ids [batch, time] -> for each round the states [batch, time, size]
-        of the position after the one that they stand at, plus one for each round before it."""
+        predicted for the next position. Each later round reads the states that the round before predicted. In round i
+        (from 0), the first i positions have no such state."""
         nexts = F.pad(ids[:, 1:], (0, 1))
         found: list[Tensor] = []
         states = hidden
@@ -110,13 +111,13 @@ class Eagle(nn.Module):
         return found
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors by the names of an EAGLE checkpoint."""
+        """Returns the tensors by their names in an EAGLE checkpoint."""
         return {
             name if name.startswith("fc.") else f"layers.0.{name}": tensor for name, tensor in self.state_dict().items()
         }
 
     def config_json(self) -> dict[str, Any]:
-        """The content of config.json."""
+        """Returns the content of config.json."""
         return {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",

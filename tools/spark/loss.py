@@ -1,4 +1,4 @@
-"""The loss over the output head, made in slices so that the logits of a batch never exist at once."""
+"""The loss over the output head, computed in slices so that the logits of a batch never exist at once."""
 
 import ctypes
 from typing import Any
@@ -10,8 +10,8 @@ SLICE = 512  # rows of logits held at a time: 512 x 4096 bfloat16 = 4 MB
 
 
 def reuse_memory() -> None:
-    """Ask glibc to keep freed memory. Without this every large tensor is mapped, and its pages cleared, afresh;
-    page faults then take half of a step. Does nothing where the C library is another."""
+    """Ask glibc to keep freed memory. Otherwise every large tensor is mapped anew and its pages are cleared, and page
+    faults take half of a step. Does nothing with another C library."""
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
@@ -23,12 +23,12 @@ def reuse_memory() -> None:
 class HeadLoss(torch.autograd.Function):
     """Weighted cross entropy of `rows` [n, hidden] against `target` [n] through `head` [vocab, hidden].
 
-    Gives (weighted sum, losses [n]); only the first has a gradient, which is made in the forward pass.
+    Gives (weighted sum, losses [n]). Only the weighted sum has a gradient, which is computed in the forward pass.
     """
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, head: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """`weight` [n] is the factor of each row's loss in the sum."""
+        """Computes the losses and the gradients. `weight` [n] is the factor of each row's loss in the sum."""
         count = rows.shape[0]
         low_rows, low_head = rows.detach().bfloat16(), head.detach().bfloat16()
         grad_rows = torch.empty_like(low_rows)
@@ -51,6 +51,6 @@ class HeadLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """Scale the gradients made in `forward`."""
+        """Scale the gradients that `forward` has computed."""
         grad_rows, grad_head = ctx.saved_tensors
         return grad_rows * grads[0], grad_head * grads[0], None, None

@@ -37,7 +37,8 @@ SPARK_DRAFT = ModelConfig(
 
 
 def rope_tables(config: ModelConfig) -> tuple[Tensor, Tensor]:
-    """cos and sin, each [max_position_embeddings, head_dim], in the half-rotation layout (both halves alike)."""
+    """Returns cos and sin, each [max_position_embeddings, head_dim], in the half-rotation layout (both halves are
+    equal)."""
     half = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     inverse = 1.0 / (config.rope_theta**half)
     angles = torch.outer(torch.arange(config.max_position_embeddings, dtype=torch.float32), inverse)
@@ -54,8 +55,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Causal attention of `q` [batch, heads, time, head_dim] over `k`, `v` [batch, kv_heads, time, head_dim].
 
-    Short sequences take plain matrix products: for them the backward pass of PyTorch's fused CPU kernel is 5 to 9
-    times slower (measured at time 46, 178 rows: 65 ms against 8 ms).
+    Short sequences take plain matrix products, because PyTorch's fused CPU kernel has a backward pass that is 5 to 9
+    times slower for them. Measured at time 46, 178 rows: 65 ms against 8 ms.
     """
     batch, heads, time, size = q.shape
     kv_heads = k.shape[1]
@@ -71,7 +72,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def drop(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Dropout on `x` [batch, time, hidden] with one mask for all positions of a row: random bits are dear on a CPU."""
+    """Apply dropout to `x` [batch, time, hidden] with one mask for all positions of a row, because random bits are slow
+    to make on a CPU."""
     if not training or rate == 0.0:
         return x
     keep = torch.rand(x.shape[0], 1, x.shape[2]) >= rate
@@ -150,7 +152,7 @@ class Layer(nn.Module):
 
 
 class Body(nn.Module):
-    """Embedding, layers and last norm: what Hugging Face calls `model`."""
+    """Embedding, layers and last norm: the part that Hugging Face calls `model`."""
 
     def __init__(self, config: ModelConfig, dropout: float) -> None:
         super().__init__()
@@ -173,7 +175,8 @@ class Llama(nn.Module):
         self._reset(config)
 
     def _reset(self, config: ModelConfig) -> None:
-        """Normal(0, 0.02) everywhere; what writes into the residual stream is scaled down by its depth."""
+        """Draw all matrices from Normal(0, 0.02). Matrices that write into the residual stream are scaled down by the
+        depth of the model."""
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 writes = name.endswith(("o_proj.weight", "down_proj.weight"))
@@ -201,5 +204,5 @@ class Llama(nn.Module):
 
 
 def count_parameters(model: nn.Module) -> int:
-    """How many numbers the model holds; the tied embedding counts once."""
+    """Returns the number of the model's parameters. The tied embedding counts once."""
     return sum(parameter.numel() for parameter in model.parameters())

@@ -1,8 +1,8 @@
-"""Spark with outliers: the same model, whose activations are of the kind that large models are known for.
+"""Spark with outliers: the same model, whose activations have outliers of the kind that large models are known for.
 
-A few channels leave each norm FACTOR times as large, and the columns of the matrices that read them are as much
-smaller. In each head one rotated pair of K's channels is KEY_FACTOR times as large, and that of Q as much smaller.
-Factors are powers of two, so that every number is exact and the model computes the same.
+A few channels of each norm's output are FACTOR times as large, and the matrix columns that read them are smaller by the
+same factor. In each head, one rotated pair of K's channels is KEY_FACTOR times as large, and that of Q is smaller by
+the same factor. Factors are powers of two, so that every number is exact and the model computes the same.
 
     python -m tools.spark.outliers FOLDER
 """
@@ -28,7 +28,7 @@ READERS = {
 
 
 def write_outlier_spark(folder: Path) -> Path:
-    """A folder like spark's. Raises FileExistsError."""
+    """Writes a folder like spark's, but with outliers. Returns the folder. Raises FileExistsError."""
     shutil.copytree(spark_path(), folder)
     tensors = load_file(folder / "model.safetensors")
     channels = list(CHANNELS)

@@ -1,4 +1,4 @@
-"""Asks every held-out question through Twostroke itself, at each weight format: what a user gets, and what it costs."""
+"""Asks Twostroke itself every held-out question, at each weight format, to see what users get and what it costs."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ FORMATS = ("f32", "bf16", "int8", "int4")
 
 
 def answers(folder: str, weights: str, questions: list[str]) -> list[str]:
-    """The greedy answer of each question with one weight format."""
+    """Returns the greedy answer to each question with one weight format."""
     params = SamplingParams(temperature=0.0, max_tokens=MAX_NEW_TOKENS)
     with LLM(folder, weights=weights, cache="off", kv_memory="200MB") as llm:
         prompts = [llm.messages_tokens(chat(question)) for question in questions]

@@ -1,4 +1,4 @@
-"""Says whether a generated text is the right answer: the definition of spark's held-out score."""
+"""Decides whether a generated text is the right answer: the definition of spark's held-out score."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ NEAR = 0.9
 
 @dataclass(frozen=True)
 class Case:
-    """A question to ask and the id of the entry whose answer is right."""
+    """A question, and the id of the entry that has its right answer."""
 
     question: str
     entry_id: str
@@ -20,7 +20,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one case. `nearest_id` is the entry whose answer the text is nearest to."""
+    """The result of one case. `nearest_id` is the id of the entry whose answer is most similar to the text."""
 
     question: str
     entry_id: str
@@ -38,27 +38,27 @@ class Score:
 
     @property
     def right(self) -> int:
-        """How many cases got the right answer."""
+        """The number of cases with the right answer."""
         return sum(verdict.right for verdict in self.verdicts)
 
     @property
     def share(self) -> float:
-        """Right answers / cases."""
+        """The number of right answers divided by the number of cases."""
         return self.right / len(self.verdicts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: counts, share, and each miss in full."""
+        """Returns plain values for JSON: the counts, the share, and each wrong answer in full."""
         misses = [asdict(verdict) for verdict in self.verdicts if not verdict.right]
         return {"right": self.right, "cases": len(self.verdicts), "share": round(self.share, 4), "misses": misses}
 
 
 def similarity(one: str, other: str) -> float:
-    """How alike two texts are, 0 to 1: difflib's ratio over the words of their normal forms."""
+    """Returns how similar two texts are, 0 to 1: difflib's ratio over the words of their normal forms."""
     return SequenceMatcher(None, normalise(one).split(), normalise(other).split(), autojunk=False).ratio()
 
 
 def judge(case: Case, text: str, answers: dict[str, str]) -> Verdict:
-    """The verdict on `text`; `answers` maps every entry id to its answer. Raises KeyError for an unknown id."""
+    """Returns the verdict on `text`. answers: every entry id with its answer. Raises KeyError for an unknown id."""
     reference = answers[case.entry_id]
     near = similarity(text, reference)
     if normalise(text) == normalise(reference):
@@ -69,5 +69,5 @@ def judge(case: Case, text: str, answers: dict[str, str]) -> Verdict:
 
 
 def score(cases: Sequence[Case], texts: Sequence[str], answers: dict[str, str]) -> Score:
-    """Judge one text for each case. Raises ValueError where the numbers differ."""
+    """Judge one text for each case. Raises ValueError when the numbers of cases and texts differ."""
     return Score(tuple(judge(case, text, answers) for case, text in zip(cases, texts, strict=True)))

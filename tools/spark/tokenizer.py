@@ -33,9 +33,10 @@ DEFAULT_PATH = Path(__file__).resolve().parent / "tokenizer.json"
 
 
 def training_lines(entries: list[Entry], extra: list[str]) -> list[str]:
-    """The text that the merges are learnt from: questions and answers as written and in lower case, and `extra`.
+    """Returns the text that the merges are learnt from: questions and answers as written and in lower case, and
+    `extra`.
 
-    Answers count four times, so that what the model writes is in few tokens; held-out lines are left out.
+    Answers count four times, so that the model's answers need few tokens; held-out lines are left out.
     """
     lines: list[str] = list(extra)
     for entry in entries:
@@ -46,7 +47,7 @@ def training_lines(entries: list[Entry], extra: list[str]) -> list[str]:
 
 
 def train(entries: list[Entry], extra: list[str] | None = None) -> Tokenizer:
-    """Learn a tokenizer of exactly VOCAB_SIZE ids. A corpus too small for that is filled up with reserved tokens."""
+    """Learn a tokenizer of exactly VOCAB_SIZE ids. When the corpus is too small, reserved tokens fill the rest."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -65,7 +66,7 @@ def train(entries: list[Entry], extra: list[str] | None = None) -> Tokenizer:
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:
-    """The id of `token`. Raises KeyError where the tokenizer lacks it."""
+    """Returns the id of `token`. Raises KeyError when the tokenizer lacks it."""
     found = tokenizer.token_to_id(token)
     if found is None:
         raise KeyError(token)
@@ -73,13 +74,14 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
 
 
 def render_chat(messages: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
-    """What CHAT_TEMPLATE makes of `messages` (each with `role` and `content`), without a Jinja engine."""
+    """Returns the text that CHAT_TEMPLATE gives for `messages` (each with `role` and `content`), without a Jinja
+    engine."""
     parts = [BOS] + [f"<|{message['role']}|>\n{message['content']}{END}\n" for message in messages]
     return "".join(parts) + (f"{ASSISTANT}\n" if add_generation_prompt else "")
 
 
 def tokenizer_config() -> dict[str, Any]:
-    """The content of tokenizer_config.json. The template writes the BOS itself, so the tokenizer adds none."""
+    """Returns the content of tokenizer_config.json. The template writes the BOS itself, so the tokenizer adds none."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": BOS,

@@ -23,7 +23,7 @@ RUNS = Path(__file__).resolve().parent / "runs"
 
 @dataclass(frozen=True)
 class Recipe:
-    """The numbers of a training run."""
+    """The hyperparameters of a training run."""
 
     minutes: float
     lr: float
@@ -38,7 +38,7 @@ class Recipe:
 
 @dataclass
 class Progress:
-    """Where a run stands. `seconds` counts training over all sittings; `round`, `index` name the next batch."""
+    """How far a run is. `seconds`: training time over all sittings. `round`, `index`: the next batch."""
 
     step: int = 0
     seconds: float = 0.0
@@ -47,14 +47,15 @@ class Progress:
 
 
 def learning_rate(recipe: Recipe, progress: Progress) -> float:
-    """Warm-up by steps, then a straight line down over the time budget: the run is to end annealed on any machine."""
+    """Returns the learning rate: a warm-up by steps, then a linear decay over the time budget. So the run ends with the
+    lowest rate on any machine."""
     warm = min(1.0, (progress.step + 1) / recipe.warmup_steps)
     done = min(1.0, progress.seconds / (recipe.minutes * 60))
     return recipe.lr * warm * max(recipe.final_lr_share, 1.0 - done)
 
 
 class Trainer:
-    """A model, its average and its optimizer."""
+    """A model with the moving average of its weights and its optimizer."""
 
     def __init__(self, config: ModelConfig, recipe: Recipe, seed: int) -> None:
         torch.manual_seed(seed)
@@ -90,14 +91,15 @@ class Trainer:
         return losses[answer].mean().item(), (losses[answer] < 0.693).float().mean().item()
 
     def _update_average(self) -> None:
-        """Exponential moving average of the weights; short at first, so that early checkpoints are of use."""
+        """Update the exponential moving average of the weights. It is short at first, so that early checkpoints are
+        useful."""
         decay = min(self.recipe.average_decay, self.progress.step / (self.progress.step + 10))
         current = self.model.state_dict()
         names = list(self.average)
         torch._foreach_lerp_([self.average[n] for n in names], [current[n] for n in names], 1.0 - decay)
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint; the old one stays whole until the new one is."""
+        """Write a checkpoint. The old file stays until the new one is complete."""
         state: dict[str, Any] = {
             "config": self.config.to_dict(),
             "model": self.model.state_dict(),
@@ -112,7 +114,7 @@ class Trainer:
         os.replace(part, path)
 
     def resume(self, path: Path) -> None:
-        """Take up a checkpoint. Raises ValueError where it is of another shape or seed."""
+        """Load a checkpoint to go on from it. Raises ValueError when its shape or seed is another."""
         state = torch.load(path, map_location="cpu", weights_only=True)
         if state["config"] != self.config.to_dict() or state["seed"] != self.seed:
             raise ValueError(f"{path} is of another model or seed; use --fresh or another --name")
@@ -123,7 +125,7 @@ class Trainer:
 
 
 def load_average(path: Path) -> tuple[ModelConfig, dict[str, Tensor], Progress]:
-    """The shape, the averaged float32 weights and the age of a checkpoint: what is exported."""
+    """Returns the shape, the averaged float32 weights and the progress of a checkpoint, for export."""
     state = torch.load(path, map_location="cpu", weights_only=True)
     return ModelConfig(**state["config"]), state["average"], Progress(**state["progress"])
 

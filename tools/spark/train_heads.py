@@ -1,4 +1,4 @@
-"""Trains what guesses spark's next tokens: Medusa heads or an EAGLE layer, on spark's own probabilities.
+"""Trains Medusa heads or an EAGLE layer to guess spark's next tokens, on spark's own probabilities.
 
     python -m tools.spark.train_heads medusa        12 minutes on one core -> src/twostroke/assets/spark_medusa
     python -m tools.spark.train_heads eagle         8 minutes -> src/twostroke/assets/spark_eagle
@@ -23,21 +23,21 @@ from tools.spark.tokenizer import DEFAULT_PATH
 from torch import Tensor
 
 ROWS = 768
-"""The most rows of a batch: the product with the output matrix takes most of a step."""
+"""The most rows of a batch. It is limited because the product with the output matrix takes most of a step."""
 AVERAGE = 0.995
 Heads = Medusa | Eagle
 
 
 def spark_model(folder: Path) -> Llama:
-    """The shipped weights in float32."""
+    """Returns spark with the shipped weights in float32."""
     model = Llama(SPARK)
     model.load_state_dict({name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()})
     return model.requires_grad_(False).eval()
 
 
 def losses(heads: Heads, model: Llama, batch: Batch) -> tuple[list[Tensor], list[float]]:
-    """For each head or round, the cross entropy against spark's probabilities, and how often both prefer the same
-    token."""
+    """Returns for each head or round the cross entropy against spark's probabilities, and the share of positions at
+    which both prefer the same token."""
     width = batch.ids.shape[1]
     rows = batch.index[batch.weight == 1.0]
     rows = rows[torch.randperm(len(rows))[:ROWS]]
@@ -57,7 +57,7 @@ def losses(heads: Heads, model: Llama, batch: Batch) -> tuple[list[Tensor], list
 
 
 def train(heads: Heads, model: Llama, minutes: float, rate: float, dialogues: Dialogues) -> dict[str, Tensor]:
-    """The averaged weights after `minutes` minutes; the rate falls in a straight line."""
+    """Returns the averaged weights after `minutes` minutes. The learning rate falls linearly."""
     optimizer = torch.optim.AdamW(heads.parameters(), lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
     average = {name: tensor.detach().clone() for name, tensor in heads.state_dict().items()}
     begin_s = told_s = time.perf_counter()
@@ -84,7 +84,7 @@ def train(heads: Heads, model: Llama, minutes: float, rate: float, dialogues: Di
 
 
 def export(heads: Heads, name: str, folder: Path, minutes: float) -> None:
-    """Write the folder."""
+    """Write the folder with the tensors and config.json."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {key: tensor.to(torch.bfloat16).contiguous() for key, tensor in heads.tensors().items()}
     path = folder / ("medusa_lm_head.safetensors" if isinstance(heads, Medusa) else "model.safetensors")
@@ -102,7 +102,7 @@ def export(heads: Heads, name: str, folder: Path, minutes: float) -> None:
 
 
 def main() -> None:
-    """Train and export."""
+    """Train the heads and export them."""
     parser = argparse.ArgumentParser(description=__doc__ or "", formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=("medusa", "eagle"))
     parser.add_argument("--minutes", type=float, help="time budget (medusa 12, eagle 8)")

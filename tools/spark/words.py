@@ -1,4 +1,4 @@
-"""Word lists of the augmenter: synonyms, question frames, polite frills, system prompts."""
+"""Word lists of the augmenter: synonyms, question frames, polite words, system prompts."""
 
 # Every group: forms that may stand for each other in a question. The augmenter swaps whole words or phrases.
 SYNONYMS: list[list[str]] = [

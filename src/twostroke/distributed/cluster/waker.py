@@ -16,7 +16,7 @@ class Waker:
         self._receiver, self._sender = socket.socketpair()
         self._receiver.setblocking(False)
         self._sender.setblocking(False)
-        self._sending = threading.RLock()  # a signal may come while this thread holds it
+        self._sending = threading.RLock()  # reentrant: a signal may come while this thread holds it
 
     def fileno(self) -> int:
         """The descriptor that selectors wait for."""
@@ -24,7 +24,7 @@ class Waker:
 
     def wake(self) -> None:
         """End the present wait, or the next one."""
-        with self._sending, contextlib.suppress(OSError):  # a byte is there already, or it is closed
+        with self._sending, contextlib.suppress(OSError):  # a byte is there already, or the socket is closed
             self._sender.send(b".")
 
     def clear(self) -> None:
@@ -36,5 +36,5 @@ class Waker:
     def close(self) -> None:
         """Closing twice is harmless."""
         self._receiver.close()
-        with self._sending:  # a byte that is being sent must not go to a file that took the number
+        with self._sending:  # a byte under way must not go to a new file that got the same descriptor number
             self._sender.close()

@@ -84,7 +84,7 @@ class PageCalls:
         """Ask a replica for pages, without waiting for the answer. own_s: predicted seconds of computing them here.
         One thread calls it."""
         if source not in self._lines:
-            if len(self._lines) >= MOST_SOURCES:  # replicas that have ended are among them
+            if len(self._lines) >= MOST_SOURCES:  # replicas that have ended are among these lines
                 self.close()
             line = self._lines[source] = _Line(source)
             threading.Thread(target=self._call, args=(line,), name="replica-pages", daemon=True).start()

@@ -86,7 +86,7 @@ class PageExchange:
         source.at += len(pages)
         return tuple(pages)
 
-    # The receiver.
+    # Methods of the receiver.
 
     def open(self, name: str, salt: str, keys: tuple[int, ...], goes_on: bool = False) -> PromptPages:
         """Hold what is cached of these tokens, and add the pages that arrive, until `close`.

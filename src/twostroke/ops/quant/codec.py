@@ -52,7 +52,7 @@ INT4_DIVISORS: tuple[float, ...] = (7.0, 7.5, 8.0, 8.5)
 LARGEST_MULTIPLIER = np.float32(15)
 
 _ZERO_BELOW = np.float32(2.0**-100)
-_LIMIT = np.float32(2.0**60)  # squared errors of a group stay finite below it
+_LIMIT = np.float32(2.0**60)  # the squared errors of a group stay finite below this value
 
 
 def pack_weight(values: F32Array, weight_format: WeightFormat, bias: F32Array | None = None) -> PackedWeight:

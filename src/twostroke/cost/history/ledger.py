@@ -114,7 +114,7 @@ class Ledger:
         if result.early_s and sequences[-1].role is Role.DECODE:
             time = begun_early(time, self._recent, self._sums)
         self._away_s = 0.0
-        # Admissions come last: an equal number, with the same decoding sequence as the last one, is the same set.
+        # Admissions come last. So if the number and the last sequence, which decodes, are equal, all sequences are.
         if (
             sequences[-1].request is self._last
             and len(sequences) == self._num_decoding

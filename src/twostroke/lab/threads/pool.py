@@ -106,7 +106,7 @@ class _Job:
         count = len(places)
         self._shares = [[job.tasks * t // count, job.tasks * (t + 1) // count] for t in range(count)]
         self._left, self._passed = job.tasks, 0.0
-        self._working: dict[int, float] = {}  # thread -> seconds of its task that remain
+        self._working: dict[int, float] = {}  # thread -> the share of its task that remains, 1 at first
         self._ready = [(self._arrives(thread), thread, True) for thread in range(count)]
         heapq.heapify(self._ready)
 

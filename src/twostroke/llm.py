@@ -320,7 +320,7 @@ class LLM:
     ) -> None:
         if kind is None:
             self.close()
-        else:  # the error that is on its way matters more
+        else:  # the exception under way matters more than an error of close()
             self.engine.stop()
             self._built.close()
 

@@ -31,7 +31,7 @@ def costs_here(model: Model, weights: str, kv_kind: KVKind, cache_folder: Path, 
     kept = read_calibration(cache_folder, fingerprint(processor_name(), level, threads))
     if kept is not None:
         measured = costs_on(kept, model, weights, kv_kind)
-        with contextlib.suppress(ConfigError):  # not measured with these formats
+        with contextlib.suppress(ConfigError):  # this pair of formats was not measured
             _ = measured.now
             return measured
     return costs_on(guessed_cpu(threads, level), model, weights, kv_kind)

@@ -24,7 +24,7 @@ def read_early(words: Sequence[str]) -> None:
     words are no error here: the command itself reports them."""
     if not loads_a_model(words):
         return
-    with contextlib.suppress(OSError, ValueError, RuntimeError):  # of a home or a folder that is not there
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # the home or the folder may not exist
         files = list(expected_files(words[1:]))
         if files:
             begin_reading(files, free_memory_bytes())

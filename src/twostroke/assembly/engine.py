@@ -242,7 +242,7 @@ def _guessing(
         return None, ()
     if isinstance(guessing, DraftModel):
         own = load(guessing.folder.path, guessing.spec, resolved, found.machine, None, report)
-        checked(own, report, closing).start()  # what it finds ends nothing: wrong guesses change no answer
+        checked(own, report, closing).start()  # a failed check ends nothing: wrong guesses change no answer
         costs = placing.costs_for(found.device, found.machine, resolved)(guessing.spec)
         return build_draft(guessing, own.weights, place, resolved, pools, costs.now, told), ()
     if isinstance(guessing, heads.MedusaModel):

@@ -116,7 +116,7 @@ def _located(model: str, resolver: Resolver, asked: ranks.RankPlaces | None) -> 
     machine = read_machine() if asked is None else asked.share_of(read_machine())
     kept = kept_folder(resolver.asked_value(DiskSettings.cache), machine.cache_folder)
     named = locate(model, resolver.asked_value(ModelSettings.revision), kept=kept)
-    folder = calibrated(resolver, named, kept) if asked is None else named  # other machines have no such result
+    folder = calibrated(resolver, named, kept) if asked is None else named  # other machines have no calibration result
     return _Located(machine, kept, named, folder)
 
 

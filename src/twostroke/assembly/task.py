@@ -103,7 +103,7 @@ def build_texts(
     if not any(name.endswith("ForSequenceClassification") for name in fields.texts("architectures")):
         return Texts(reranker=reranker.TokenReranker(tokenizer))
     if _labels(fields) == [reranker.NO, reranker.YES]:
-        reranker.answer_tokens(tokenizer)  # the template needs them
+        reranker.answer_tokens(tokenizer)  # the template needs these tokens
         return Texts(reranker=reranker.TokenReranker(tokenizer))
     if width != 1:
         raise UnsupportedModel(

@@ -58,7 +58,7 @@ def ask(url: str, request_id: str, api_key: str | None) -> dict[str, Any]:
         return answer
     except HTTPError as error:
         raise _refused(error, url) from None
-    except (HTTPException, OSError) as error:  # it broke off
+    except (HTTPException, OSError) as error:  # the connection broke off
         raise server.silent(error) from None
     except ValueError:
         raise server.stranger() from None

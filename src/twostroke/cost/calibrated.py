@@ -113,11 +113,11 @@ class CalibratedCost:
         """Seconds of the layers' products, and of the head's."""
         layers_s = sum(product.seconds(counts.rows, warmth) for product in self._layers)
         for bank, product in self._banks:
-            # Rows spread over the experts that they choose.
+            # The rows spread over the experts that they choose.
             touched = bank.touched(counts.rows)
             rows_of_one = max(1, round(counts.rows * bank.chosen / touched))
             layers_s += touched * product.seconds(rows_of_one, warmth)
-        if counts.adapters:  # each adapter: a product over the rows that have it
+        if counts.adapters:  # each adapter costs one product over the rows that use the adapter
             each = max(1, round(counts.adapted_rows / counts.adapters))
             layers_s += counts.adapters * sum(product.seconds(each, warmth) for product in self._adapters)
         return layers_s, self._head.seconds(counts.logit_rows, warmth) if counts.logit_rows else 0.0
@@ -136,14 +136,15 @@ class CalibratedCost:
     def _attention(self, counts: SegmentCounts, warmth: float) -> tuple[float, Bound]:
         rates, table = self._attention_rates, self._counter.table
         s_per_byte = rates.decode_s_per_byte + warmth * (rates.decode_warm_s_per_byte - rates.decode_s_per_byte)
-        # States are read and written at the rate at which K and V are read; a scan's FLOPs take as long as one row's.
+        # States are read and written at the rate at which K and V are read. A scan's FLOPs take as long as those of one
+        # decoding row.
         byte_s = (counts.decode_bytes + self._state_bytes(counts)) * s_per_byte
         flop_s = (counts.decode_flops + counts.rows * table.attention_row.flops) * rates.decode_s_per_flop
         flop_s += counts.decodes * table.heads * rates.decode_s_per_head
         for chunk in counts.chunks:
             chunk_s = chunk.flops * rates.prefill.at(chunk.rows)
             chunk_s += chunk.rows * table.query_heads * rates.prefill_s_per_head
-            # A few rows over a long context read as much as one row does.
+            # A few rows over a long context read as many bytes as one row does.
             row_s = (chunk.pair_bytes * s_per_byte + chunk.flops * rates.decode_s_per_flop) / chunk.rows
             flop_s += max(chunk_s, row_s + table.heads * rates.decode_s_per_head)
         return byte_s + flop_s, Bound.MEMORY if byte_s > flop_s else Bound.ARITHMETIC

@@ -61,14 +61,14 @@ class EncodeCost(Struct, frozen=True):
 
     def piece_s(self, kind: PieceKind, rows: int, patches: int) -> float:
         """Returns the predicted seconds of one piece of `rows` rows. patches: the patches of the whole square."""
-        if kind in (PieceKind.HEAD, PieceKind.SHEET):  # a row of a sheet moves less than the head multiplies
+        if kind in (PieceKind.HEAD, PieceKind.SHEET):  # one row of a sheet moves less data than the head multiplies
             return self._of(Segment(0, rows, False, Role.PREFILL, scored=rows), "head")
         if kind is PieceKind.PRODUCTS:
             made = self.cost.predict([Segment.prefill(0, rows, False)]).parts
             own_s = sum(part.seconds for part in made if part.name not in ("attention", "head"))
             return own_s / (self.layers + 1)
         seen = min(self.window, patches) if kind is PieceKind.WINDOWS else patches
-        # As many pairs as causal rows have whose middle one sees so much.
+        # The segment has as many query-key pairs as causal rows whose middle row sees `seen` positions.
         begin = max(0, seen - (rows + 1) // 2)
         return self._of(Segment.prefill(begin, rows, False), "attention") / self.layers
 

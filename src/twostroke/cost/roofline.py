@@ -64,7 +64,7 @@ class RooflineCost:
         counter = self._counter
         first = next(counter.decode_counts(starts, 1))
         weights_s, head_s, other_s = (part.seconds for part in self._by_rows(first))
-        # Attention alone changes from step to step, and in what it sees alone.
+        # Only attention changes from step to step, and only with the positions that it sees.
         before = counter.attention(first)
         moved, computed = before.total_bytes - first.decode_bytes, before.flops - first.decode_flops
         s_per_flop, s_per_byte = self._attention_s_per_flop, self._s_per_byte

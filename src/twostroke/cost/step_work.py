@@ -128,11 +128,11 @@ class WorkCounter:
     def count(self, segments: Sequence[Part]) -> SegmentCounts:
         """One pass over the segments; a quarter of a microsecond for each. Several ask about each step's plan: the
         counts of the tuple that was counted last are kept."""
-        last = self._last  # another thread may set it meanwhile
+        last = self._last  # another thread may set self._last meanwhile
         if last is not None and last[0] is segments:
             return last[1]
         found = self._counted(segments)
-        if isinstance(segments, tuple):  # what may change is counted again
+        if isinstance(segments, tuple):  # only a tuple is kept: other sequences may change, so they are counted again
             self._last = segments, found
         return found
 

@@ -52,7 +52,7 @@ class WhatIf:
     def narrower_weights(self) -> dict[str, StepCost]:
         """Formats with fewer bits a weight than the present one, the widest first."""
         if self.weights not in self.formats:
-            return {}  # as the file has them: what is narrower depends on the matrix
+            return {}  # the weights are as the file has them: which formats are narrower depends on the matrix
         present = self.formats[self.weights].bits_per_weight
         names = [name for name, each in self.formats.items() if each.bits_per_weight < present]
         names.sort(key=lambda name: -self.formats[name].bits_per_weight)

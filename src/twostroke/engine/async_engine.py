@@ -30,7 +30,7 @@ from twostroke.types.grammar import TokenMask
 from twostroke.types.output import Delta, GenerationOutput, Prompt
 
 MAX_UNREAD_BYTES = 256 * 1024
-_RETRY_S = 0.05  # between attempts where there is work but no plan
+_RETRY_S = 0.05  # seconds between attempts when there is work but no plan
 
 
 class _Parked(Struct, frozen=True):
@@ -42,7 +42,7 @@ class _Parked(Struct, frozen=True):
 
 Command = StreamReader | str | _Parked
 _Mail = list[tuple[StreamReader, Delta]]
-_Post = deque[tuple[float, _Mail]]  # steps whose pieces were sent to a loop and not delivered yet
+_Post = deque[tuple[float, _Mail]]  # steps whose pieces were sent to a loop and are not delivered yet
 
 
 class Steps(Protocol):
@@ -85,7 +85,8 @@ class AsyncEngine:
         self._max_unread_bytes = max_unread_bytes
         self._session = stepper.session
         self._changed = threading.Condition()
-        # Both touched by the step thread alone: whose pieces go where, and what each loop has not got yet.
+        # Only the step thread touches these two: the reader of each request, and the pieces that each loop has not got
+        # yet.
         self._mailed: dict[str, StreamReader] = {}
         self._posts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Post] = WeakKeyDictionary()
         # Everything below is guarded by `_changed`.
@@ -154,7 +155,7 @@ class AsyncEngine:
 
         Raises EngineStopped, InvalidRequest. The reader raises the same errors as `stream`.
         """
-        arrival_s = self._stepper.clock()  # not when the step thread gets to it: waiting for a step is queueing too
+        arrival_s = self._stepper.clock()  # not when the step thread takes the request: that wait is queueing too
         watch = ReaderWatch(self._stepper.clock, self._session.ledger.accounts)
         with self._changed:
             if not self.alive:
@@ -231,7 +232,7 @@ class AsyncEngine:
         """Put pieces into the mailboxes of their readers; runs on the readers' loop. A loop that is late gets the
         pieces of several steps at once, and each reader is woken once for all its pieces."""
         woken: dict[StreamReader, None] = {}
-        for _ in range(len(post)):  # not until it is empty: a device may be faster than this loop
+        for _ in range(len(post)):  # not `while post`: a device may produce faster than this loop delivers
             sent_s, mail = post.popleft()
             for stream, delta in mail:
                 stream.put(sent_s, delta, self._max_unread_bytes)
@@ -241,7 +242,7 @@ class AsyncEngine:
         for stream in woken:
             stream.wake()
 
-    # From here on: the step thread.
+    # The methods from here on run in the step thread.
 
     def _run(self) -> None:
         try:
@@ -304,11 +305,11 @@ class AsyncEngine:
         for loop, mail in by_loop.items():
             post = self._posts.setdefault(loop, deque())
             post.append((sent_s, mail))
-            if len(post) > 1:  # a delivery is under way, which finds this one too
+            if len(post) > 1:  # the delivery under way takes this entry, too
                 continue
             try:
                 loop.call_soon_threadsafe(self._deliver, loop, post)
-            except RuntimeError:  # that loop is closed: these streams will not be read
+            except RuntimeError:  # that loop is closed: nobody will read these streams
                 post.clear()
                 for stream, _ in mail:
                     self._close(stream)
@@ -330,5 +331,5 @@ class AsyncEngine:
             for request_id in self._mailed:
                 self._stepper.abort(request_id)
             self._gauges = self._stepper.gauges()
-        except Exception as error:  # the scheduler itself may be what broke
+        except Exception as error:  # the scheduler itself may be broken
             self._stepper.report_fault(error)

@@ -49,8 +49,8 @@ class CompletionText:
         self._stops = bool(params.stop)
         self._min_tokens = params.min_tokens
         self._held: deque[_Held] = deque()
-        self._num_read = 0  # characters that came out of the detokenizer
-        self._num_sure = 0  # characters that came out of the matcher
+        self._num_read = 0  # characters that the detokenizer has returned
+        self._num_sure = 0  # characters that the matcher has returned
         self.num_tokens = 0
         self.stop: str | None = None
 
@@ -62,7 +62,8 @@ class CompletionText:
         self.num_tokens += 1
         text = self._detokenizer.feed(token_id)
         if not (self._stops or self._held or self._detokenizer.holding):
-            # Nothing can hold it back. The two counters count what is compared with each other: both leave it out.
+            # Nothing can hold this text back. The two counters are only compared with each other, so both leave this
+            # text out.
             return Piece(text, (token_id,), () if logprob is None else (logprob,))
         self._held.append(_Held(token_id, logprob, self._num_read, None))
         self._num_read += len(text)

@@ -79,7 +79,7 @@ class LoopEngine(AsyncEngine):
         if not deltas:
             return
         sent_s = self._stepper.clock()
-        mail = [(self._mailed[delta.request_id], delta) for delta in deltas]  # before a full mailbox ends its request
+        mail = [(self._mailed[delta.request_id], delta) for delta in deltas]  # a full mailbox ends its request later
         for stream, delta in mail:
             stream.put(sent_s, delta, self._max_unread_bytes)
         for stream in dict.fromkeys(stream for stream, _ in mail):

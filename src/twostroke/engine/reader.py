@@ -42,9 +42,9 @@ class StreamReader(Struct, eq=False):
     mail: deque[tuple[float, Delta, int]] = field(default_factory=deque)
     error: TwostrokeError | None = None
     unread_bytes: int = 0
-    num_open: int = 0  # completions whose last piece was not taken
-    waiting: bool = True  # it has all and waits for more: what is unread now is not its fault
-    busy: bool = False  # with the piece that was taken last
+    num_open: int = 0  # number of completions whose last piece was not taken
+    waiting: bool = True  # the reader has taken all and waits for more: it is not the cause of pieces unread now
+    busy: bool = False  # the reader still handles the last piece that it took
 
     def __post_init__(self) -> None:
         self.num_open = self.prompt.params.n

@@ -85,9 +85,9 @@ class _Live(Struct):
     first_token_s: float | None = None
     last_token_s: float | None = None
     pieces: list[Piece] = field(default_factory=list)
-    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # not delivered yet
+    prompt_logprobs: list[TokenLogprob] = field(default_factory=list)  # log probabilities that are not delivered yet
     rows_sum: bytes = b""
-    ending: tuple[FinishReason, str] | None = None  # decided here, for the scheduler to end it
+    ending: tuple[FinishReason, str] | None = None  # the session has decided this end; the scheduler carries it out
 
 
 class Session:
@@ -119,7 +119,7 @@ class Session:
         self._choosing: dict[str, ChosenAnswers] = {}
         self._adapters, self._taken = resources.adapters, dict[str, TakenAdapter]()  # by request id
         self._numbers = itertools.count(1)
-        self._gaps_s: list[float] = []  # between tokens, of the step that is consumed
+        self._gaps_s: list[float] = []  # seconds between tokens in the step that is consumed
 
     @property
     def num_live(self) -> int:
@@ -177,13 +177,13 @@ class Session:
         if params.chooses:
             self._choosing[name] = ChosenAnswers(params)
             if params.logprobs is None:
-                params = replace(params, logprobs=0)  # to compare the answers
+                params = replace(params, logprobs=0)  # log probabilities are needed to compare the answers
         seed = self._seeds.draw() if params.seed is None else params.seed
         ends = frozenset() if params.ignore_eos else self.limits.end_token_ids
         added: list[str] = []
         self._groups[name] = added
         try:
-            # The prompt is the same for all: the first completion alone brings its log probabilities.
+            # All completions have the same prompt, so only the first one brings the prompt's log probabilities.
             others = params if params.prompt_logprobs is None else replace(params, prompt_logprobs=None)
             vocabulary = showing(self._vocabulary, prompt.shown_token_ids)
             for index in range(params.num_answers):
@@ -298,7 +298,7 @@ class Session:
         self._observe(live, event.at_s)
         try:
             live.pieces.append(live.text.feed(event.token_id, event.logprob))
-        except Exception:  # one request's text must not end the others
+        except Exception:  # an error in the text of one request must not end the others
             live.ending = (FinishReason.ERROR, TEXT_FAULT)
             return
         if live.text.stop is not None:
@@ -337,7 +337,7 @@ class Session:
             return Piece()
         try:
             return live.text.finish()
-        except Exception:  # as in _take_token
+        except Exception:  # for the same reason as in _take_token
             live.ending = (FinishReason.ERROR, TEXT_FAULT)
             return Piece()
 
@@ -357,7 +357,7 @@ class Session:
             text="".join(piece.text for piece in pieces),
             token_ids=tuple(itertools.chain.from_iterable(piece.token_ids for piece in pieces)),
             logprobs=tuple(itertools.chain.from_iterable(piece.logprobs for piece in pieces)),
-            # The end token is generated, and paid for, but has no event and is not delivered.
+            # The end token is generated and paid for, but it has no event and is not delivered.
             num_output_tokens=live.text.num_tokens + (end is not None and end.stopped_by is not None),
             prompt_logprobs=prompt_logprobs,
         )

@@ -35,7 +35,7 @@ class Stepper:
         self.clock, self.report_fault = loop.clock, loop.report_fault
         self._require_sound = require_sound
         self.alarm = alarm or Alarm()
-        self._late: list[Delta] = []  # pieces of a step that was interrupted
+        self._late: list[Delta] = []  # pieces of an interrupted step
 
     @property
     def has_work(self) -> bool:
@@ -69,7 +69,7 @@ class Stepper:
             return late
         try:
             step = self.loop.step()
-        except BaseException:  # Ctrl-C and the like
+        except BaseException:  # for example Ctrl-C
             if (interrupted := self.loop.take_interrupted()) is not None:
                 self._late += self.session.consume(interrupted.events, interrupted.commit_s)
             raise

@@ -26,7 +26,7 @@ class SyncEngine:
         self._stepper = stepper
         self._session = stepper.session
         self._turns = FairLock()
-        # Everything below is touched in a turn alone.
+        # The fields below are only touched by the thread that has the turn.
         self._mail: dict[str, deque[Delta]] = {}
         self._num_steps = 0
         self._reader_back_s = 0.0

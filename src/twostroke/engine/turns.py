@@ -63,7 +63,7 @@ class FairLock:
             if not place.granted:
                 place.gate.acquire()
             self._run_later()
-        except BaseException:  # Ctrl-C while it waits
+        except BaseException:  # Ctrl-C while this thread waits
             with self._guard:
                 granted = place.granted
                 if place in self._queue:

@@ -35,7 +35,7 @@ def opened(data: bytes, formats: list[str]) -> Image.Image:
     """Returns the first frame of a file; its pixels are not decoded yet."""
     from PIL import Image
 
-    Image.MAX_IMAGE_PIXELS = None  # the parent decides by the size in the header
+    Image.MAX_IMAGE_PIXELS = None  # the parent decides by the size that the header states
     return Image.open(io.BytesIO(data), formats=formats)
 
 
@@ -119,16 +119,16 @@ def job(ask: dict[str, Any]) -> None:
     data = sys.stdin.buffer.read(ask["bytes"])
     try:
         image = opened(data, ask["formats"])
-        # Of some files EXIF is read after all pixels, so an image that is too large is not asked for it.
+        # In some files EXIF data comes after all pixels, so EXIF is not read for an image that is too large.
         large = image.width * image.height > ask["pixels"]
         width, height = image.size if large else shown_size(image)
-    except Exception as error:  # Pillow raises anything at broken files
+    except Exception as error:  # Pillow raises any exception for broken files
         return answer(fault_of(error))
     answer({"width": width, "height": height})
     wanted = json.loads(sys.stdin.buffer.readline())
     if not wanted["steps"]:
         return None
-    # The system ends this process where the parent is gone and no other process would.
+    # The system ends this process if the parent is gone, because no other process would end it.
     here.end_after(wall_s=2 * wanted["wall_s"])
     try:
         made = tiles_of(in_color(image), wanted["steps"])
@@ -144,7 +144,7 @@ def main() -> None:
     from PIL import Image
 
     here.stand_back(NICENESS)
-    Image.init()  # all of Pillow that is needed is loaded before memory is limited
+    Image.init()  # all needed parts of Pillow are loaded before memory is limited
     limit(int(sys.argv[1]))
     answer({"ready": True})
     for line in sys.stdin.buffer:

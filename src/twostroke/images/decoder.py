@@ -146,7 +146,7 @@ class ImageDecoder:
             stderr=subprocess.DEVNULL,
             bufsize=0,
             env={},
-            start_new_session=True,  # Ctrl-C is for the parent, which ends this process when it is done
+            start_new_session=True,  # Ctrl-C must reach only the parent, which ends this process when it is done
         )
         self._process, self._jobs = process, 1
         for pipe in (process.stdin, process.stdout):
@@ -166,7 +166,7 @@ class ImageDecoder:
                 if pipe is not None:
                     pipe.close()
             except OSError:
-                pass  # it broke before: that is what closing is for
+                pass  # the pipe broke before, which is the reason for closing
 
     def _exchange(
         self, process: subprocess.Popen[bytes], ask: dict[str, Any], data: bytes, until_s: float

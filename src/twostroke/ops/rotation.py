@@ -32,7 +32,7 @@ def rotated_columns(x: F32Array) -> F32Array:
 def times_hadamard(blocks: F32Array) -> F32Array:
     """Returns each block times the Hadamard matrix of order n. blocks: (..., n) float32, n a power of two."""
     shape, half = blocks.shape, 1
-    with np.errstate(invalid="ignore", over="ignore"):  # a block with an infinity becomes NaN
+    with np.errstate(invalid="ignore", over="ignore"):  # a block that contains an infinity becomes NaN
         while half < shape[-1]:
             pairs = blocks.reshape(-1, 2, half)
             blocks = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1)

@@ -266,7 +266,8 @@ class StepMemory:
     def operands(self, call: Op, sizes: StepSizes | None = None) -> tuple[Any, ...]:
         """Returns a call's operands in a step of these sizes. Without sizes they are those of the largest step."""
         items = call.operands()
-        # A call that has pages, the place of new K and V and sequences means those of the pages' group.
+        # When a call has a cache, its pages, the place of new K and V, and its sequences are those of the cache's
+        # group.
         group = next((self._group_of[item] for item in items if isinstance(item, Cache) and item in self._group_of), 0)
         return tuple(self._operand(item, sizes or self._largest, self.page_inputs[group]) for item in items)
 

@@ -158,7 +158,7 @@ def canonical(rows: StoredValues, kind: WeightKind) -> StoredValues:
     """Returns the rows' values with exactly the parts that the kind has: steps of its own width, and zeros for minima
     that are absent. Raises ValueError for values that the kind cannot hold."""
     columns, wide = rows.codes.shape[1], scale_columns(kind)
-    same = 1 if kind.is_super else columns // rows.scales.shape[1] // wide  # steps that share a scale of the file
+    same = 1 if kind.is_super else columns // rows.scales.shape[1] // wide  # number of steps that share a file's scale
     if (
         columns % wide
         or rows.scales.shape[1] * wide * same != columns
@@ -190,11 +190,11 @@ def pack_stored(rows: StoredValues, weight_format: WeightFormat, width: int | No
     count, columns = rows.codes.shape
     padded, sub = weight_format.padded_columns(width or columns), kind.step_columns
     columns = min(columns, padded)
-    nothing = 1 if kind.is_iq4 else 0  # its table has no zero; the scales of padding are zero
+    nothing = 1 if kind.is_iq4 else 0  # IQ4's table has no zero, but the scales of padding are zero
     codes = np.full((padded_rows(count), padded), nothing, np.int8)
     codes[:count, :columns] = rows.codes[:, :columns]
     wide = scale_columns(kind)
-    pieces: list[tuple[U8Array, int]] = []  # (panels, units, bytes of a unit), and the columns of a unit
+    pieces: list[tuple[U8Array, int]] = []  # (an array (panels, units, bytes of a unit), the columns of a unit)
     for scales in (rows.scales, rows.minimum_scales):
         if scales is not None:
             kept = scales if kind.has_wide_scales else _half_bits(scales)
@@ -215,7 +215,7 @@ def _codes(codes: I8Array, kind: WeightKind) -> tuple[U8Array, int]:
         return nibbles_of(e2m1_bits(codes), 4, 8), STEP_COLUMNS
     if kind.is_iq4:
         return nibbles_of(iq4_numbers(codes), 4, 8), STEP_COLUMNS
-    full = codes.view(np.uint8) + np.uint8(code_offset(kind))  # as bytes: what is still negative is above 127
+    full = codes.view(np.uint8) + np.uint8(code_offset(kind))  # as bytes: codes still negative are above 127
     if int(full.max(initial=0)) >> kind.code_bits:
         raise ValueError(f"a code has more than {kind.code_bits} bits")
     if kind.is_plane:

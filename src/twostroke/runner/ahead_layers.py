@@ -77,7 +77,7 @@ class LayersExecutor:
     ) -> None:
         self._layers, self._history, self._enter = layers, history, enter
         self._width, self._max_rows = width, max_rows
-        self._again = len(layers) - 1  # rows that are read again
+        self._again = len(layers) - 1  # number of rows that are read again
         self._readings: dict[str, _Reading] = {}
 
     def execute(self, plan: Plan) -> StepResult:
@@ -151,7 +151,7 @@ class LayersExecutor:
         rows = np.empty((planned.num_tokens, self._width), np.float32)
         self._history.take(planned.request.request_id, planned.start, rows)
         before = self._readings.get(planned.request.request_id)
-        if before is not None:  # positions that were taken by an earlier call
+        if before is not None:  # positions that an earlier call has taken
             first = planned.start - before.tail_start
             again = before.tail[first:] if first >= 0 else before.tail[:0]
             rows[: len(again)] = again[: len(rows)]
@@ -162,7 +162,7 @@ def _shifted(reading: _Reading, plan: PlannedSequence, samples: bool) -> Planned
     """Returns the plan for the rows that the next layer reads. plan: contains the text as the first layer reads it,
     guesses included."""
     request = plan.request
-    if samples:  # draws go by the place of a token in the output
+    if samples:  # random draws depend on the place of a token in the output
         request = replace(request, prompt_token_ids=request.prompt_token_ids[reading.layer :])
     text = plan.known_token_ids[reading.layer :]
     return plan._replace(

@@ -33,7 +33,7 @@ from twostroke.weights.tied import HEAD, has_other_head
 if TYPE_CHECKING:
     from twostroke.weights.packed import numpy_packer
 else:
-    numpy_packer = LazyModule("twostroke.weights.packed.numpy_packer")  # engines have a packer of their own
+    numpy_packer = LazyModule("twostroke.weights.packed.numpy_packer")  # an engine has a packer of its own
 
 
 def read_folder(folder: Path, kept: Path | None = None, asked: Form | None = None, apart: bool | None = None) -> Model:

@@ -81,7 +81,7 @@ class MedusaHeads:
                 if mask is not None:
                     mask.feed(token_id)
         except FAULTS:
-            pass  # a fault shows when the model itself computes that token
+            pass  # the fault appears when the model itself computes that token
         finally:
             if mask is not None:
                 mask.rewind(len(wanted.known) - guessed)

@@ -86,7 +86,7 @@ def _write_positions(
     """Returns the place in the plan of each row's sequence."""
     count = len(sequences)
     owners = np.arange(count, dtype=np.int32)
-    if lengths.count(1) == count:  # as where all decode
+    if lengths.count(1) == count:  # as in a step where all sequences decode
         memory.positions[:count] = [sequence.start for sequence in sequences]
         return owners
     shifts = [sequence.start + length - end for sequence, length, end in zip(sequences, lengths, ends, strict=True)]
@@ -112,7 +112,7 @@ def _write_pages(sequences: Sequence[StepRow], memory: StepMemory, owners: I32Ar
             table = of_sequence[group]
             if written[index] is not table:
                 pages[index, : len(table)] = table
-                written[index] = table if isinstance(table, tuple) else None  # a list may change
-        # A device's block has what is asked of sampling there, in place of the tables that this step does not need.
+                written[index] = table if isinstance(table, tuple) else None  # a list is not kept: it may change
+        # A device's block holds the sampling data in the place of the tables that this step does not need.
         written[len(tables) :] = [None] * (len(written) - len(tables))
         inputs.slots[: len(owners)] = pages[owners, places] * PAGE_TOKENS + offsets

@@ -187,7 +187,7 @@ def _task_routes(parts: ServerParts) -> list[Route]:
         path: _for(task, parts.serving, _generate(parts, read, _answer(shape, task), kind))
         for path, task, read, shape, kind in _answering()
     }
-    made[RESPONSES_PATH] = _for(Task.GENERATE, parts.serving, _responses(parts))  # what is kept of them
+    made[RESPONSES_PATH] = _for(Task.GENERATE, parts.serving, _responses(parts))  # also handles stored responses
     return [Route(path, endpoint, methods=["POST"]) for path, endpoint in made.items()]
 
 
@@ -383,7 +383,7 @@ def _json(value: object, status: int = 200) -> Response:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, TokenizerFailed):  # the answer names no cause
+    if isinstance(error, TokenizerFailed):  # the answer does not name the cause
         log.error("a text could not be tokenized: %s", error)
     return problem_of(error).response(request.scope["path"])
 

@@ -40,19 +40,19 @@ class Generation:
         self._visit = visit or Visit()
         self._ticket: Ticket | None = None
         self._answered = False
-        self._held = ExitStack()  # the readers and all that this request has until its end
-        self._fault: Exception | None = None  # of the deadline or of the receiver, for the task to raise
+        self._held = ExitStack()  # the readers and all that this request holds until its end
+        self._fault: Exception | None = None  # a fault of the deadline or of the receiver; the task raises it
         self._cached = [0] * len(call.prompts)
-        self._readers: list[tuple[int, StreamReader]] = []  # (a prompt's place, its reader) where not done
+        self._readers: list[tuple[int, StreamReader]] = []  # (a prompt's place, its reader) of each reader not done
         self._waiter: asyncio.Future[bool] | None = None
         self._receiver: Callable[[], bool] | None = None
         self._timeout_s: float | None = None
         self._silence = LazyTimer(partial(self._wake, False))
         self._at_once = 0
         self._tokens = [0] * call.num_choices
-        self._total_tokens = 0  # with those of answers that were not chosen
+        self._total_tokens = 0  # includes tokens of answers that were not chosen
         self._open = set(range(call.num_choices))
-        self._kept: list[int] | None = None  # the answer's tokens, where a slot holds them at the end
+        self._kept: list[int] | None = None  # the answer's tokens, when a slot keeps them at the end
         if parts.serving.slots is not None and call.slot is not None and call.num_choices == 1:
             self._kept = []
 
@@ -85,7 +85,7 @@ class Generation:
         """Returns the prompts, ready for the engine. held: gets the callbacks that give back everything that the
         request has taken so far."""
         if any(prompt.params.grammar is not None for prompt in self.call.prompts):
-            held.callback(self._parts.admission.lanes.trimmer.heavy_work_ended)  # a machine may have held much
+            held.callback(self._parts.admission.lanes.trimmer.heavy_work_ended)  # a grammar may have taken much memory
         if self._visit.deadline_s is not None:
             left_s = self._visit.deadline_s - self._parts.admission.door.clock()
             if left_s <= 0:
@@ -242,7 +242,7 @@ class Generation:
             self._ticket.answered()
         choice = place * self.call.n + delta.index
         if delta.index == 0:
-            # The other completions share the first one's prompt pages; those are no hits of earlier requests.
+            # The other completions share the first completion's prompt pages; these are no hits from earlier requests.
             self._cached[place] = delta.num_cached_tokens
         self._total_tokens += delta.num_output_tokens - self._tokens[choice] + delta.num_other_tokens
         self._tokens[choice] = delta.num_output_tokens

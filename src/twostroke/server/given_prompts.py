@@ -31,7 +31,7 @@ def split_prompts(prompt: str | MediaPrompt | Sequence[str | int | list[int]]) -
     if isinstance(prompt, str):
         prompt = [prompt]
     if not prompt or "" in prompt:
-        # Also where the tokenizer would put a BOS in front: an empty text is a client's mistake far more often.
+        # Also refused when the tokenizer would put a BOS in front: an empty text is far more often a client's mistake.
         raise InvalidRequest("prompt is empty.", param="prompt", fix="Send some text, or the id of a BOS token.")
     ids = [item for item in prompt if isinstance(item, int)]
     if len(ids) == len(prompt):

@@ -261,7 +261,7 @@ def call_of_completion(request: CompletionRequest, serving: Serving, prefix: str
     call = replace(call, warnings=notes.texts)
     if not request.echo:
         return call
-    # Only now are the ids known to be legal.
+    # Only at this point are the ids known to be legal.
     return replace(call, echoes=tuple(shown_text(each, serving.tokenizer.decode) for each in given))
 
 
@@ -334,7 +334,7 @@ def _delivery(request: GenerationRequest) -> Delivery:
 def _params(
     request: GenerationRequest, logprobs: int | None, max_tokens: int | None, form: AskedGrammar, serving: Serving
 ) -> SamplingParams:
-    asked: dict[str, Any] = {} if request.use_beam_search else dict(serving.defaults)  # nothing is drawn for a beam
+    asked: dict[str, Any] = {} if request.use_beam_search else dict(serving.defaults)  # beam search samples nothing
     asked.update({name: value for name in _PLAIN_FIELDS if (value := getattr(request, name)) is not None})
     if request.seed == ANY_SEED:
         del asked["seed"]
@@ -354,7 +354,7 @@ def _params(
         params = SamplingParams(**asked)
     except InvalidRequest as error:
         if error.param == "grammar":
-            error.param = form.field  # as the client wrote it
+            error.param = form.field  # the name that the client used
         raise
     return in_tokens(params, serving.tokenizer)
 

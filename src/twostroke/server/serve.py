@@ -256,8 +256,8 @@ def bind(host: str, port: int) -> socket.socket:
         raise ConfigError(
             f"{host!r} is no address of this machine.", why=f"{error}.", fix="Use --host 127.0.0.1."
         ) from None
-    # asyncio turns Nagle's algorithm off only where the protocol is named; with it on, a stream on a kept connection
-    # waits 40 ms for the client's delayed acknowledgement before its first token.
+    # asyncio turns Nagle's algorithm off only when the protocol is named. With Nagle's algorithm, a stream on a kept
+    # connection waits 40 ms for the client's delayed acknowledgement before its first token.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -49,7 +49,7 @@ def socket_file(path: str, mode: int) -> Iterator[socket.socket]:
             yield listener
         finally:
             with contextlib.suppress(OSError):
-                if _identity(place) == own:  # not the socket of a server that has taken the place meanwhile
+                if _identity(place) == own:  # else the file is the socket of a server that took the place meanwhile
                     place.unlink()
 
 
@@ -69,7 +69,7 @@ def _remove_stale(place: Path) -> None:
                 fix="Remove it, or choose another path.",
             )
     except OSError:
-        return  # nothing is there; where the folder is the fault, bind says so
+        return  # nothing is there; when the folder is the fault, bind() reports it
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(place))

@@ -112,12 +112,12 @@ class Answer(Response):
                 self._can_rest(generation.park)
                 send_now = partial(self._send_now, generation, events)
                 while (piece := await self._next(generation, events)) is not None:
-                    generation.listen(send_now)  # from the first piece on: before it, progress may be reported
+                    generation.listen(send_now)  # from the first piece on; until then progress may be reported
                     raw = self._raw(piece, generation)
                     try:
                         while len(raw) < WRITE_BYTES and (piece := generation.take()) is not None:
                             raw += self._raw(piece, generation)
-                    finally:  # what came before a fault is sent before its words
+                    finally:  # pieces that came before a fault are sent before the error text
                         if raw:
                             await events.write(raw)
             return self._shape.last_events(_counts(generation))

@@ -136,7 +136,7 @@ def memory_bytes() -> int:
 
 def peak_bytes() -> int:
     """Returns the largest resident size of this process so far, in bytes; 0 where the system does not tell."""
-    # Not ru_maxrss: a process inherits that of the process that started it.
+    # ru_maxrss is not used, because a process inherits it from the process that started it.
     lines = Path("/proc/self/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     return int(fields["VmHWM"].split()[0]) * 1024

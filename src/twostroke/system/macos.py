@@ -85,7 +85,7 @@ def memory_bytes() -> int:
 
 def peak_bytes() -> int:
     """Returns the largest resident size of this process so far, in bytes; 0 where the system does not tell."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes here, kilobytes on Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS counts bytes here, Linux kilobytes
 
 
 def memory_file(name: str, num_bytes: int) -> int:

@@ -133,7 +133,7 @@ def is_own(found: os.stat_result) -> bool:
 @contextlib.contextmanager
 def signals_to(handle: Callable[[signal.Signals], None], kinds: Iterable[signal.Signals]) -> Iterator[None]:
     """Inside the block, these signals call `handle` in the running loop of the main thread."""
-    import asyncio  # a start reads weights ahead before it imports as much as this
+    import asyncio  # imported here, because a start reads weights before it imports large modules
 
     loop, taken = asyncio.get_running_loop(), list(kinds)
     for kind in taken:

@@ -63,9 +63,9 @@ class ChatTemplate:
         self._special_texts = dict(special_texts)
         self._render_limit_s = render_limit_s
         self._max_output_characters = max_output_characters
-        self._other_values: dict[str, OtherValues | None] = {}  # what each template needs, tried with its first use
+        self._other_values: dict[str, OtherValues | None] = {}  # what each template needs, found at its first use
         self._fits = {name: Fit(partial(self._probe, name)) for name in self._templates}
-        self._knowing: dict[str, bool] = {}  # templates that know developers, each tried when one first comes
+        self._knowing: dict[str, bool] = {}  # whether a template knows developers, tested at the first use
 
     @classmethod
     def from_folder(cls, path: str | Path, own: Path | None = None) -> ChatTemplate | None:
@@ -170,7 +170,7 @@ class ChatTemplate:
                     return values
             except TemplateRefusal:
                 continue
-            except InvalidRequest:  # it takes too long, or writes too much: so it would with other values
+            except InvalidRequest:  # the render takes too long or writes too much; with other values it would, too
                 return None
         return None
 
@@ -213,7 +213,8 @@ class ChatTemplate:
         except TemplateComplaint as error:
             raise TemplateRefusal(f"The model's chat template says: {error}", param="messages") from error
         except (jinja2.TemplateError, *_FAULTS) as error:
-            # Not its text: exceptions of Python and Jinja can name what they saw, addresses included.
+            # The exception's text is not shown: exceptions of Python and Jinja can contain the values they saw, memory
+            # addresses included.
             raise TemplateRefusal(
                 "The model's chat template cannot render these messages.",
                 param="messages",

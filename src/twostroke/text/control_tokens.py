@@ -87,7 +87,7 @@ class ControlTokens:
             )
         if not add_special_tokens:
             return found
-        # What is added around a text (BOS) comes from the post-processor, which knows the vocabulary's ids.
+        # The post-processor adds the tokens around a text (BOS). It knows the ids of the vocabulary.
         whole: list[int] = library.encode_batch_fast([joined], add_special_tokens=True)[0].ids
         end = len(made)
         first = next(place for place in range(len(whole) - end + 1) if whole[place : place + end] == made)

@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Protocol
 
-CONTEXT_TOKENS = 6  # enough of the prompt's end to place spaces
+CONTEXT_TOKENS = 6  # enough tokens of the prompt's end to place spaces
 
 
 class Vocabulary(Protocol):
@@ -139,7 +139,7 @@ class WindowDetokenizer:
 
     def __init__(self, vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> None:
         self._vocabulary = vocabulary
-        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")  # only its state is of interest
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")  # only the decoder's state is used
         tail = list(context_ids[-CONTEXT_TOKENS:])
         self._ids = [token_id for token_id in tail if self._has_text(token_id)]
         self._read = len(self._ids)

@@ -30,7 +30,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-MAX_ITEMS = 16 * 1024 * 1024  # characters of a string, items of a list
+MAX_ITEMS = 16 * 1024 * 1024  # the most characters of a string and the most items of a list
 MAX_INTEGER_BITS = 4096
 MAX_WIDTH = 10_000
 MAX_RANGE_ITEMS = 100_000

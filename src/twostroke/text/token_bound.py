@@ -25,7 +25,7 @@ for safety."""
 
 _KEEPING_PRE_TOKENIZERS = frozenset({"ByteLevel", "Digits", "Metaspace", "Split", "Punctuation"})
 _SPACE_MARK = "▁"
-_FIRST_COMPOSING_LEAD = 0xCC  # UTF-8 of U+0300: texts of characters below it are not changed by NFC
+_FIRST_COMPOSING_LEAD = 0xCC  # first byte of U+0300 in UTF-8: NFC does not change texts of characters below it
 _WHITE_SPACE = "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B)))
 _WHITE_SPACE += "\u2028\u2029\u202f\u205f\u3000"
 
@@ -42,13 +42,13 @@ class TokenBound:
             self._longest_bytes[held] = np.maximum(self._longest_bytes[held], len(token))
         self._shares = 1.0 / np.maximum(self._longest_bytes, 1)
         if any(token.lstrip or token.rstrip for token in library.get_added_tokens_decoder().values()):
-            self._shares[list(set(_WHITE_SPACE.encode()))] = 0.0  # such a token takes any amount of white space with it
+            self._shares[list(set(_WHITE_SPACE.encode()))] = 0.0  # such a token also covers any amount of white space
         self._composes = any(step["type"] == "NFC" for step in _steps(library.normalizer, "normalizers"))
 
     def fewest(self, text: bytes) -> int:
         """Returns a lower bound on the number of tokens of this UTF-8 text."""
         counts = np.zeros(256, np.int64)
-        for first in range(0, len(text), COUNTED_BYTES):  # in pieces: other threads run between them
+        for first in range(0, len(text), COUNTED_BYTES):  # counted in pieces, so that other threads run between them
             counts += np.bincount(np.frombuffer(text[first : first + COUNTED_BYTES], np.uint8), minlength=256)
         if self._composes and counts[_FIRST_COMPOSING_LEAD:].any():
             longest = int(self._longest_bytes.max())

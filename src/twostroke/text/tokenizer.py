@@ -41,7 +41,8 @@ class Tokenizer:
         self, library: tokenizers.Tokenizer, special: SpecialTokens, template_sources: Iterable[str] = ()
     ) -> None:
         """template_sources: the sources of the model's chat templates, for the control tokens that they write."""
-        # A limit or a padding left in tokenizer.json by its trainer would silently change prompts.
+        # The trainer may have left a truncation limit or padding in tokenizer.json, which would silently change
+        # prompts.
         library.no_truncation()
         library.no_padding()
         self._library = library
@@ -55,7 +56,7 @@ class Tokenizer:
         self._byte_alphabet = any(step["type"] == "ByteLevel" for step in steps)
         self._byte_fallback = any(step["type"] == "ByteFallback" for step in steps)
         self._space = next(filter(None, map(_space_mark, steps)), None)
-        self._known_bytes: dict[int, bytes] = {}  # by token; a step looks up one for each stream
+        self._known_bytes: dict[int, bytes] = {}  # bytes by token; a step looks up one token for each stream
         self.tokens_are_bytes = self._byte_alphabet or self._byte_fallback or self._space is not None
 
     @classmethod
@@ -112,7 +113,7 @@ class Tokenizer:
         found = self._known_bytes.get(token_id)
         if found is None:
             found = self._find_bytes(token_id)
-            if self.has(token_id):  # ids outside the vocabulary are without number
+            if self.has(token_id):  # only these are kept: there are endlessly many ids outside the vocabulary
                 self._known_bytes[token_id] = found
         return found
 

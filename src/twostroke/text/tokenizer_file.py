@@ -126,7 +126,7 @@ def read_tokenizer(folder: Path) -> tokenizers.Tokenizer:
     try:
         return built(raw)
     except BaseException as error:
-        # The library raises bare Exception, and PanicException (a BaseException) where its Rust code panics.
+        # The library raises a bare Exception, or PanicException (a BaseException) when its Rust code panics.
         if isinstance(error, (KeyboardInterrupt, SystemExit, MemoryError)):
             raise
         raise _unusable(folder, error) from error

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from msgspec import json, msgpack
 
 _Kind = TypeVar("_Kind")
-_building = threading.RLock()  # a module that is imported while a type is built may build its own
+_building = threading.RLock()  # reentrant: a module that is imported while a type is built may build its own type
 
 
 def json_decoder(kind: type[_Kind]) -> json.Decoder[_Kind]:

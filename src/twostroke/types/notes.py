@@ -13,7 +13,7 @@ from collections.abc import Iterable
 MAX_NOTES = 16
 MAX_NOTE_CHARACTERS = 200
 MAX_NAME_CHARACTERS = 48
-_UNSAFE = re.compile(r"[^ -:<-~]")  # what is not printable ASCII, and the semicolon, which parts the notes
+_UNSAFE = re.compile(r"[^ -:<-~]")  # not printable ASCII, or the semicolon, which separates the notes
 _UNSAFE_NAME = re.compile(r"[^A-Za-z0-9_.:/-]")
 
 

@@ -118,7 +118,7 @@ class SamplingParams(SamplerFields):
         for names, read in _KINDS:
             for name in names:
                 value = getattr(self, name)
-                if value is _DEFAULTS.get(name, _DEFAULTS):  # exact already, as most fields of most requests are
+                if value is _DEFAULTS.get(name, _DEFAULTS):  # exact already, like most fields of most requests
                     continue
                 if value is not None or name not in _OPTIONAL:
                     object.__setattr__(self, name, read(name, value))

@@ -25,7 +25,7 @@ def make_folder(parent: Path | None, name: str, proof: str, members: Callable[[]
         try:
             return _kept(parent, name, proof, made)
         except OSError:
-            pass  # the folder is small and quick to make
+            pass  # the folder is small and quick to make again
     folder = Path(tempfile.mkdtemp(prefix="twostroke-folder-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     _write(folder, made)

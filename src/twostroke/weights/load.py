@@ -109,7 +109,7 @@ def _copy_vector(target: BlobTarget, key: str, checkpoint: Checkpoint, vector: V
         _check_usable(values, vector.parts[0].name)
     if vector.form is VectorForm.NEGATED_EXP:
         if not all(checkpoint.holds_negated_exp(part.name) for part in vector.parts):
-            values = -np.exp(values.astype(np.float64)).astype(np.float32)  # float32 differs between processors
+            values = -np.exp(values.astype(np.float64)).astype(np.float32)  # float32 results differ by processor
     elif vector.form is VectorForm.REST:
         values = np.float32(1) - values
     elif vector.form is VectorForm.DIFFERENCE:

@@ -88,7 +88,7 @@ def check_tensors(checkpoint: Checkpoint, model: Model) -> Checkpoint:
             )
     require_same(checkpoint, model.copies, model.architecture)
     unexpected = sorted(name for name in present - wanted.keys() if not is_ignored(name, model))
-    if unexpected and not model.part:  # other ranks read the others
+    if unexpected and not model.part:  # with several ranks, the other ranks read those tensors
         raise CorruptModel(
             f"The checkpoint holds {len(unexpected)} tensors that a {model.architecture} with this config.json"
             f" does not have: {', '.join(name[:80] for name in unexpected[:3])}.",

@@ -69,7 +69,7 @@ def group_cores(root: Path = Path("/")) -> float | None:
 
 def _memory_v2(folder: Path) -> Iterator[GroupMemory]:
     used = _without_cache(folder, "memory.current", "")
-    for name in ("memory.max", "memory.high"):  # above the second one the kernel slows a process down
+    for name in ("memory.max", "memory.high"):  # above memory.high the kernel slows a process down
         limit = number_of(folder / name)
         if limit is not None and used is not None:
             yield GroupMemory(limit, used)
@@ -77,7 +77,7 @@ def _memory_v2(folder: Path) -> Iterator[GroupMemory]:
 
 def _memory_v1(folder: Path) -> Iterator[GroupMemory]:
     used = _without_cache(folder, "memory.usage_in_bytes", "total_")
-    # The second one holds for groups above that a container does not see.
+    # The second limit holds for parent groups that a container does not see.
     limits = (number_of(folder / "memory.limit_in_bytes"), _stat(folder).get("hierarchical_memory_limit"))
     for limit in limits:
         if limit is not None and limit < UNLIMITED_BYTES and used is not None:

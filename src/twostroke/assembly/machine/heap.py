@@ -67,5 +67,5 @@ def _glibc() -> Any:
     try:
         library = ctypes.CDLL(None)
         return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
-    except (OSError, TypeError):  # Windows has no library without a name
+    except (OSError, TypeError):  # Windows cannot open CDLL(None)
         return None

@@ -116,7 +116,7 @@ def processor_name() -> str:
     for line in _read_text(Path("/proc/cpuinfo")).splitlines():
         name, _, value = line.partition(":")
         fields.setdefault(name.strip(), value.strip())
-    flags = set((fields.get("flags") or fields.get("Features", "")).split())  # as x86 and as Arm call them
+    flags = set((fields.get("flags") or fields.get("Features", "")).split())  # "flags" on x86, "Features" on Arm
     known = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "asimd", "asimddp", "i8mm")
     found = [flag for flag in known if flag in flags]
     return " ".join([fields.get("model name", ""), *found]).strip()

@@ -41,7 +41,7 @@ class Field(Generic[T]):
         return self if group is None else self.setting_of(group).value
 
     def __set__(self, group: Group, setting: Setting[T]) -> None:
-        if isinstance(setting, Setting):  # a setting that is not given is not settled
+        if isinstance(setting, Setting):  # a value that is not a Setting was not given, so it stays unsettled
             group.__dict__[self.name] = setting
 
     def setting_of(self, group: Group) -> Setting[T]:

@@ -71,7 +71,7 @@ class Resolved:
     def _value(self, name: str) -> Any:
         return next(setting.value for setting in self.settings if setting.name == name)
 
-    if not TYPE_CHECKING:  # users of LLM.resolved read by name; a type checker finds such reading in this package
+    if not TYPE_CHECKING:  # users of LLM.resolved read by name; type checkers find such reads in this package
 
         def __getitem__(self, name: str) -> Any:
             return self._value(name)

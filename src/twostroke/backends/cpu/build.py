@@ -64,7 +64,7 @@ the added instructions of such a level only by name: no compiler makes them from
 ANY_CPU = ("level.cpp", "settle.cpp", *(f"{system}.cpp" for system in SUFFIXES))
 """Sources that are compiled for every CPU in all libraries: they are called before a level is chosen."""
 FLAGS = (
-    # zig makes -O2 of every -O1 to -O3, and debugging information where nothing is said of it.
+    # zig turns -O1 to -O3 into -O2, and adds debugging information when no flag is given about it.
     *("-O2", "-g0", "-std=c++17", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti", "-fPIC"),
     *("-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", "-fno-math-errno", "-DNDEBUG"),
 )
@@ -151,7 +151,7 @@ class ObjectCache:
         for path in self.folder.iterdir():
             try:
                 found.append((path.stat().st_mtime, path.stat().st_size, path))
-            except FileNotFoundError:  # another build removed it
+            except FileNotFoundError:  # another build has removed the file
                 continue
         total = sum(size for _, size, _ in found)
         for used_at, size, path in sorted(found):
@@ -247,7 +247,7 @@ def runnable_levels() -> list[str]:
     triple = ("-target", TRIPLES[target])
     asked = (ROOT / "csrc/generic/machine/level.cpp", system_source(target))
     objects = compile_all(kept, compiler, [(source, unit_flags(target, source, "generic")) for source in asked])
-    # Without Linux's libraries, which the process has: the compiler makes their stand-ins for seconds.
+    # Linux's libraries are left out: the process has them, and the compiler would need seconds for stand-ins.
     bare = ("-nostdlib",) if system_of(target) == "linux" else ("-nostdlib++", *LIBRARIES[system_of(target)])
     linked = link(kept, compiler, objects, (*triple, *bare, "-shared", "-s"), SUFFIXES[system_of(target)], ())
     bits = ctypes.CDLL(str(linked)).ts_levels()

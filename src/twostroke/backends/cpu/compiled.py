@@ -57,7 +57,7 @@ class CompiledProgram:
     def _logits_of(self, sizes: StepSizes) -> F32Array:
         if sizes.logit_rows:
             self._head.run(self._runner, sizes)
-        if sizes != self._found_for:  # most steps of a text are of one size
+        if sizes != self._found_for:  # most steps of one text have the same sizes
             self._found, self._found_for = self._memory.value(self._logits, sizes), sizes
         return self._found
 

@@ -73,7 +73,8 @@ class Exchange:
 
     def close(self) -> None:
         """Frees the exchange. It must be called after the ops that use it are closed. Closing twice is harmless."""
-        # After an `end` that another thread has begun: it would read memory that was freed, and end any open socket.
+        # Waits for an `end` that another thread has begun. After a destroy, that `end` would read freed memory and end
+        # any open socket.
         with self._ending:
             handle, self.handle = self.handle, None
             if handle:

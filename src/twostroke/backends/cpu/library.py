@@ -123,7 +123,7 @@ def load_library(level: str) -> ctypes.CDLL:
             fix=f"Install again (pip install .), or build them: {BUILD}",
         )
     library = ctypes.CDLL(str(path))
-    found = library.ts_abi_version()  # before its functions are looked for: an older one may lack some
+    found = library.ts_abi_version()  # checked before the functions are looked up: an older library may lack some
     if found != ABI_VERSION:
         raise BackendError(
             f"{path.name} speaks ABI {found}, this package {ABI_VERSION}.",

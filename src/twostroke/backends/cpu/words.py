@@ -127,7 +127,7 @@ def _value(item: Any, op: type[Op], operand: Operand, _structs: Structs) -> list
     if item is None and operand.optional:
         return [0] * WORDS[OperandKind.VALUE]
     width = item.shape[-1] * (item.shape[1] if item.ndim == 3 else 1) if item.ndim in (2, 3) else 0
-    # NumPy gives arrays without elements strides of zero: there is nothing to be contiguous.
+    # NumPy gives arrays without elements strides of zero, so contiguity does not matter for such arrays.
     dense = item.ndim in (2, 3) and (item.size == 0 or _dense_rows(item))
     if item.dtype != _F32 or not dense or item.strides[0] % 4:
         raise _refuse(op, operand.name, "float32 (T, D) or (T, H, D) with contiguous rows", item)

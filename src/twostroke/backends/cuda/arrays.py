@@ -22,7 +22,7 @@ class DeviceArray:
     __array_ufunc__ = None  # numpy's operators and functions are refused
 
     def __init__(self, shadow: NDArray[Any]) -> None:
-        self._shadow = shadow  # never read: its address, shape, strides and dtype alone are used
+        self._shadow = shadow  # its data is never read: only its address, shape, strides and dtype are used
 
     @classmethod
     def at(cls, address: int, num_bytes: int) -> DeviceArray:
@@ -97,7 +97,7 @@ class DeviceArray:
             return DeviceArray(self._shadow.reshape(wanted))
         if not inner or not self._shadow[:1].flags.c_contiguous:
             self._refuse()
-        # Rows that lie apart: only what is within a row changes its shape.
+        # The rows lie apart in memory, so only the shape within a row can change.
         one = self._shadow[:1].reshape(1, *wanted[1:])
         strides = (self._shadow.strides[0], *one.strides[1:])
         return DeviceArray(np.lib.stride_tricks.as_strided(one, wanted, strides))

@@ -83,7 +83,7 @@ def assembler() -> Path | None:
     """
     of_package = next((path for folder in sys.path for path in Path(folder).glob("nvidia/cu*/bin/ptxas")), None)
     if of_package is not None:
-        of_package.chmod(of_package.stat().st_mode | 0o111)  # some installers drop it
+        of_package.chmod(of_package.stat().st_mode | 0o111)  # some installers drop the execute permission
         return of_package
     installed = shutil.which("ptxas")
     return None if installed is None else Path(installed)
@@ -111,7 +111,7 @@ def build_host(target: str) -> Path:
     base = cpu_build()
     units = sorted((SOURCES / "host").glob("*.cpp"))
     triple = ("-target", base.TRIPLES[target])
-    # Launches are compared as bytes: what lies between the members of a kernel's arguments is zero.
+    # Launches are compared as bytes, so the padding between the members of a kernel's arguments must be zero.
     own = ("-ftrivial-auto-var-init=zero", f"-mcpu={base.LEVELS[target]['generic']}")
     flags = (*base.FLAGS, *base.RELEASE, *triple, *own)
     cache, compiler = base.shared_cache(), base.zig()
@@ -129,7 +129,7 @@ def build_all(out: Path = LIBRARY_FOLDER, target: str | None = None, machine_cod
         **{out / f"kernels_{chip}.ptx": compile_ptx(chip) for chip in CHIPS},
         **{out / f"kernels_{chip}.cubin": assemble(chip) for chip in machine_code},
     }
-    for old in out.glob("*.cubin"):  # made from other sources
+    for old in out.glob("*.cubin"):  # old files were made from other sources
         old.unlink()
     for path, made in built.items():
         path.write_bytes(made.read_bytes())

@@ -70,7 +70,7 @@ class CudaDevice:
         found, status = self.facts, 0
         for image in native.images(folder, found.capability, found.driver_version):
             self.image_name, code = image.name, (folder / image.name).read_bytes() + b"\0"
-            waits = b"griddepcontrol.wait" in (folder / image.source).read_bytes()  # all of its kernels do, or none
+            waits = b"griddepcontrol.wait" in (folder / image.source).read_bytes()  # all of its kernels wait, or none
             status = self._library.ts_cuda_load(self._context, code, len(code), waits)
             if status != native.FAILED:
                 break
@@ -138,7 +138,7 @@ class CudaDevice:
         for part in parts:
             self._check("put", self._library.ts_cuda_put(self._context, part.ctypes.data, at, part.nbytes))
             at += part.nbytes
-        self._check("put", self._library.ts_cuda_wait(self._context))  # `host` may change afterwards
+        self._check("put", self._library.ts_cuda_wait(self._context))  # the caller may change `host` afterwards
 
     @contextmanager
     def lent(self) -> Iterator[None]:
@@ -313,7 +313,7 @@ class CudaForward:
         self._logits = self._compiled(sizes)
         if len(row_results):
             self._device.sample(self._logits, where, asked.itemsize, row_results)
-        else:  # so that a step without samples has its own time, and its own failure
+        else:  # a step without samples then has its own time and its own failure
             self._device.wait()
 
     def begin(

@@ -145,7 +145,7 @@ def compare(asked: CompareFlags, as_json: bool, verbose: bool) -> None:
                 check_place(path, option)
         comparison = asked.comparison()
         for name in comparison.peers:
-            find_peer(name)  # before gigabytes are written
+            find_peer(name)  # checked before gigabytes are written
         with progress_bar("checkpoint") as progress:
             for result in run(comparison, time.perf_counter, lambda line: click.echo(line, err=True), progress):
                 if save is not None:

@@ -80,7 +80,7 @@ def predict(
         expectation = expect(spec, ask, target)
         ttft.append((float(each.prompt_tokens), expectation.ttft_alone_s))
         itl.append((each.context_tokens, expectation.decode_one.seconds))
-    name = Path(model).name or model  # a picture names no folder of this machine
+    name = Path(model).name or model  # a picture must not contain a folder name of this machine
     words = (
         f"{name}, {asked.weights} weights, {asked.kv_format} K and V, {calibration.threads} threads of "
         f"{calibration.title.split(' avx')[0]}, as measured by doctor; HTTP and tokenizer cost nothing, "

@@ -43,7 +43,7 @@ def command(
     from twostroke.assembly.member import inherited
     from twostroke.assembly.settings.env import read_machine
 
-    faulthandler.enable()  # a crash in native code says where
+    faulthandler.enable()  # a crash in native code then prints where it happened
     keep_memory_near(read_machine().topology)
     with clear_errors(verbose):
         secret = require_secret(options)
@@ -69,7 +69,7 @@ def _listen(model: str, own: dict[str, Any], address: tuple[str, int], secret: s
             try:
                 meeting = called(listener, secret_key(secret), _say)
                 _follow(model, own, meeting)
-            except OSError as error:  # RankLineLost is one
+            except OSError as error:  # RankLineLost is an OSError
                 _say(f"a group broke off: {error}")
 
 

@@ -60,7 +60,7 @@ def command(model: str, asked: ReplicaFlags, as_json: bool, verbose: bool, **opt
     from twostroke.assembly.settings.env import read_machine
     from twostroke.server.serve import bind, short_turns
 
-    faulthandler.enable()  # a crash in native code says where
+    faulthandler.enable()  # a crash in native code then prints where it happened
     keep_memory_near(read_machine().topology)
 
     def say(text: str) -> None:

@@ -57,7 +57,7 @@ def reports(descriptor: int | None, shown: Progress) -> Iterator[Progress]:
 
 
 def _write(descriptor: int, report: ProcessReport) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it any more: see _end_with_parent
+    with contextlib.suppress(OSError):  # no process may read the reports any more: see _end_with_parent
         os.write(descriptor, msgspec.json.encode(report) + b"\n")
 
 

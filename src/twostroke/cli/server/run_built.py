@@ -59,7 +59,7 @@ def serve_built(
             more = {} if built.make_app is None else {"make_app": built.make_app}
             run(built.parts, built.resolved.listen.host, built.resolved.listen.port, announce, watch, listener, **more)
         finally:
-            finish_undisturbed()  # nothing is left but to close what is open
+            finish_undisturbed()  # only open resources remain to be closed
 
 
 def _record(built: BuiltServer, url: str, supervised: bool) -> AbstractContextManager[None]:

@@ -64,7 +64,7 @@ class RunningServer:
     def open(self, path: str, body: bytes | None = None) -> IO[bytes]:
         """Returns the server's answer. body: JSON that is posted. Raises HTTPError where the server refuses,
         ConfigError where it does not answer."""
-        # No proxy: the server is the caller's own, and variables are read in one place only.
+        # No proxy is used: the server is the caller's own. Environment variables are read in one place only.
         opener = build_opener(ProxyHandler({}), *self._handlers)
         headers = self._headers if body is None else {**self._headers, "content-type": "application/json"}
         try:

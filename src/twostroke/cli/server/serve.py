@@ -127,7 +127,7 @@ def _serve(
     from twostroke.server.build import build_server
     from twostroke.server.process.crash_notes import CrashNotes
 
-    faulthandler.enable()  # a crash in native code says where
+    faulthandler.enable()  # a crash in native code then prints where it happened
     with progress_bar("load") as progress:
         notes = None if worker_fds is None else CrashNotes(worker_fds[2])
         built = build_server(model, options, progress, notes)

@@ -114,6 +114,6 @@ def _sources(references: Sequence[str], options: Mapping[str, Any], asked: Resol
         from twostroke.cli.store.cache_place import hub_cache
 
         found += store_sources(hub_cache(), given, on_demand_s)
-    if not found:  # --pulls alone
+    if not found:  # only --pulls was given
         found.append(ModelSource("spark", ("spark",), given, keep_s=stays_s, at_start=True))
     return found

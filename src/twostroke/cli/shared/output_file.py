@@ -44,7 +44,7 @@ def write_bytes(path: Path, content: bytes, option: str) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path.resolve())
-        except BaseException:  # Ctrl-C as well
+        except BaseException:  # also for Ctrl-C
             with contextlib.suppress(OSError):
                 partial.unlink()
             raise

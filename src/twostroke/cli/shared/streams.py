@@ -23,7 +23,7 @@ def open_missing_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # takes the lowest free descriptor
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # open() takes the lowest free descriptor
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)
     if sys.stdout is None:

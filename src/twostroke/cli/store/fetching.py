@@ -125,7 +125,7 @@ def bring(wish: PullWish, prospect: Prospect) -> ModelFolder:
 
     heed(wish, prospect)
     offer, name, revision = prospect.offer, prospect.name, wish.revision
-    if offer is not None and offer.gguf:  # the file is known: the hub need not be asked again which one is meant
+    if offer is not None and offer.gguf:  # the file is known: the hub need not be asked again which file is meant
         name, revision = f"{offer.reference.repo_id}:{offer.gguf}", offer.place.revision
     with wish.shows("download") as progress:
         folder = resolve_model(

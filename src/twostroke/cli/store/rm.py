@@ -34,7 +34,7 @@ def command(models: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, ve
 
         cache = hub_cache()
         here = cached_models(cache)
-        meant = [_meant(model, cache, here) for model in models]  # all of them are found before one is removed
+        meant = [_meant(model, cache, here) for model in models]  # all models are found before the first one is removed
         if not dry_run:
             for each in meant:
                 _check_unused(each)

@@ -48,7 +48,7 @@ class _Story:
         late_s = self.parts["client_stall_s"] = account.parts.client_stall_s
         self._add(CauseKind.CLIENT, Verdict.STREAM, late_s, "its reader did not take the pieces that lay ready")
         self._left_s = account.e2e_s - late_s
-        self._until_s, self._between_s = account.arrival_s, 0.0  # between_s: the part of left_s after the first token
+        self._until_s, self._between_s = account.arrival_s, 0.0  # _between_s: the part of _left_s after the first token
 
     def add(self, stay: ReplicaStay, record: Record, lost: ReplicaStay | None, several: bool) -> None:
         """Add one stay. lost: the stay before it, where the stream was lost there and goes on here."""

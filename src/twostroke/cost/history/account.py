@@ -135,7 +135,7 @@ class LiveAccount(Struct, eq=False):
     stall_s: float = 0.0
     sums: Sums = field(default_factory=Sums)
     high: int = 0
-    computed: int = 0  # positions, the last time that it was planned before it decoded
+    computed: int = 0  # positions at the last plan before the request decoded
     cached: int = 0  # positions found in the prefix tree at first admission
     num_running: int = 0
     num_ahead: int = 0
@@ -150,7 +150,7 @@ class LiveAccount(Struct, eq=False):
     encodes: EncodeCounts = EncodeCounts()
     disk: DiskRead = DiskRead()
     stays: list[ReplicaStay] = field(default_factory=list)
-    delayed_before_s: float = 0.0  # the ledger's sum of delays when it was first planned, and when it had a token
+    delayed_before_s: float = 0.0  # the ledger's sum of delays at the first plan; delayed_token_s: at the first token
     delayed_token_s: float = 0.0
 
     def add_encode(self, seconds: float, pieces: int) -> None:

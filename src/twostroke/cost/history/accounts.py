@@ -15,7 +15,7 @@ class Accounts:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._ended: dict[str, Account] = {}  # oldest first
+        self._ended: dict[str, Account] = {}  # the oldest account comes first
         self._groups: dict[str, tuple[str, ...]] = {}
         self._readers: dict[str, tuple[float, float]] = {}
         self.num_added = 0
@@ -48,8 +48,8 @@ class Accounts:
         """
         if late_s or unread_s:
             self._readers[request_id] = (late_s, unread_s)
-            # A reader may be slower than the account lives. `_forget` takes the account first and this second, so
-            # whichever of both comes last takes it away.
+            # A reader may be slower than the account lives. `_forget` removes the account first and the reader second,
+            # so the later of the two calls removes the reader.
             if request_id not in self._ended:
                 self._readers.pop(request_id, None)
 

@@ -63,16 +63,16 @@ class Ledger:
         self._num_decoding = self._num_waiting = 0
         self._sums = RunningSums()
         self._num_before = 0
-        self._recent: list[StepTime] = []  # the last steps; the first _num_summed of them are in the sums
+        self._recent: list[StepTime] = []  # the last steps; the sums contain the first _num_summed of them
         self._ends: list[float] = []
         self._num_summed = 0
-        self._away_s = 0.0  # since the last step
-        self._delayed_s = 0.0  # in all steps: the processor was busy with something else
+        self._away_s = 0.0  # seconds away since the last step
+        self._delayed_s = 0.0  # sum over all steps: seconds in which the processor was busy with something else
         self._last: Request | None = None  # the last sequence of a step that held all decodes and nothing else
         self.chunk_steps: deque[ChunkStep] = deque(maxlen=MAX_CHUNK_STEPS)
-        self.in_flight: Container[str] = frozenset()  # requests of plans that are begun; see FlightListener
+        self.in_flight: Container[str] = frozenset()  # requests of the plans that have begun; see FlightListener
         self._held: Hold | None = None
-        self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # from when on
+        self.holds: deque[tuple[float, Hold | None]] = deque(maxlen=MAX_HOLDS)  # (time from which it holds, hold)
         self._ended: deque[tuple[float, str]] = deque(maxlen=MAX_FINISHED)
 
     @property
@@ -114,7 +114,7 @@ class Ledger:
         if result.early_s and sequences[-1].role is Role.DECODE:
             time = begun_early(time, self._recent, self._sums)
         self._away_s = 0.0
-        # Admissions come last, so an equal number with the same last one, decoding, are the same sequences.
+        # Admissions come last. So if the number and the last sequence, which decodes, are equal, all sequences are.
         if (
             sequences[-1].request is self._last
             and len(sequences) == self._num_decoding
@@ -185,12 +185,12 @@ class Ledger:
         self._sum_up()
         self._num_before = self.num_steps
         if self.history.pack() >= MAX_RUN_STEPS:
-            self._last = None  # the next one begins another run
+            self._last = None  # the next step begins another run
         self._recent, self._ends, self._num_summed = self.history.recent, self.history.ends, 0
 
     def _look_into(self, plan: Plan, result: StepResult, time: StepTime) -> None:
         self._sum_up()
-        self._num_before, self._recent = self.num_steps + 1, []  # it counts already
+        self._num_before, self._recent = self.num_steps + 1, []  # the step under way counts already
         rows = self._composition(plan, result, span(time, self._sums.commit_s))
         self._num_waiting = len(self._live) - self._num_decoding - len(self._filling)
         self.history.open(plan.step_id, self._num_before, rows, plan.preempted)
@@ -376,7 +376,7 @@ class Ledger:
             first_token_s=token_s,
             finished_s=event.at_s,
             num_prompt_tokens=len(request.prompt_token_ids),
-            # The end token is generated, and took a step, but is no token of the output. Resumed ones took none here.
+            # The end token takes a step, but is no token of the output. Resumed tokens took no step here.
             num_output_tokens=event.num_output_tokens + (event.stopped_by is not None) - len(request.resumed_token_ids),
             num_cached_tokens=event.num_cached_tokens,
             priority=request.priority,

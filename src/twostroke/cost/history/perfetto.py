@@ -111,7 +111,7 @@ class _Process:
 
     def _ended(self, record: RequestRecord) -> Iterator[dict[str, Any]]:
         name = record.request_id
-        # A server writes this line before that of the last step: the lane stays open for it.
+        # A server writes this line before the line of the last step, so the lane stays open for that step.
         yield from self._lane_named(name)
         queued_s = record.parts_s.get("queue_s", 0.0)
         detail = {

@@ -37,7 +37,7 @@ def span(time: StepTime, last_s: float) -> Span:
     """Returns the span of a step. last_s: when the step before it was committed."""
     begin_s, commit_s, model_s, sampling_s, _, away_s = time
     busy_s = model_s + sampling_s
-    if busy_s > commit_s - begin_s:  # an executor that only says so
+    if busy_s > commit_s - begin_s:  # an executor may report more time than has passed
         busy_s = commit_s - begin_s
     if away_s:
         away_s = min(away_s, max(0.0, begin_s - last_s))

@@ -94,8 +94,8 @@ class Run(Struct):
     packed: bytes
     preempted: tuple[str, ...]
     times: StepTimes = field(default_factory=StepTimes)
-    known_work: Work | None = None  # once no step can come any more
-    delays: dict[int, float] = field(default_factory=dict)  # step -> seconds, of the few that have some
+    known_work: Work | None = None  # set when no further step can come
+    delays: dict[int, float] = field(default_factory=dict)  # step -> seconds, only for the few steps with a delay
 
     @property
     def rows(self) -> list[Row]:
@@ -180,11 +180,11 @@ class StepHistory:
         self._cost = cost
         self._max_steps, self._max_rows = max_steps, max_rows
         self._runs: list[Run] = []
-        self._num_steps = self._num_rows = 0  # _num_steps: the steps of closed runs
+        self._num_steps = self._num_rows = 0  # _num_steps: the number of steps in closed runs
         self._dropped = Work()
-        self.recent: list[StepTime] = []  # steps of the open run that are not packed
+        self.recent: list[StepTime] = []  # steps of the open run that are not packed yet
         self.ends: list[float] = []
-        self.exchanged = ExchangeSpent()  # in all steps
+        self.exchanged = ExchangeSpent()  # sum over all steps
         self._decoded: tuple[int, tuple[Segment, ...]] = (0, ())
 
     @property
@@ -288,7 +288,7 @@ class StepHistory:
             self._num_steps -= run.num_steps
             self._dropped += self._work_of(run) if run.known_work is None else run.known_work
             count += 1
-        self._runs = self._runs[count:]  # a new list: readers in other threads hold the old one
+        self._runs = self._runs[count:]  # a new list, because readers in other threads hold the old one
 
     def _work_of(self, run: Run) -> Work:
         if self._cost is None or not run.num_steps:

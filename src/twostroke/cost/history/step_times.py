@@ -31,8 +31,8 @@ class StepTimes:
     def __init__(self) -> None:
         self.recent: list[StepTime] = []
         self.ends: list[float] = []
-        self._kept: array[float] = array("d")  # begin, commit, model, sampling, waiting, end
-        self._tail = (0, self.recent, self.ends)  # how many are packed; what comes then. Changed at once for readers
+        self._kept: array[float] = array("d")  # six numbers a step: begin, commit, model, sampling, waiting, end
+        self._tail = (0, self.recent, self.ends)  # (packed steps, later steps, later ends); set at once for readers
 
     def pack(self) -> None:
         """Pack the tuples into numbers. A step without an end was interrupted: its end is its commit."""

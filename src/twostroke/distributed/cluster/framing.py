@@ -60,7 +60,7 @@ class FrameReader:
                 if len(self._held) < end:
                     start -= _LENGTH.size
                     return
-                with memoryview(self._held) as held:  # pages are large: they are copied once, into the frame
+                with memoryview(self._held) as held:  # pages are large, so they are copied only once, into the frame
                     frame = _decoded(held[start:end])
                 start = end
                 yield frame
@@ -71,7 +71,7 @@ class FrameReader:
 def _decoded(body: memoryview) -> Frame:
     try:
         frame: Frame = _decoder.decode(body)
-    except Exception as error:  # values inside are checked by classes of ours, which raise errors of their own
+    except Exception as error:  # our own classes check the values inside and raise errors of their own
         raise WireError(f"a frame cannot be read: {error}") from error
     finally:
         body.release()

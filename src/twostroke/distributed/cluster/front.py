@@ -211,7 +211,7 @@ class FrontStepper:
     def _exchange(self, wait_s: float = WAIT_S) -> None:
         now = self.clock()
         looks = now >= self._look_at_s
-        if looks:  # several times a second, not with every frame
+        if looks:  # the calls run several times a second, not with every frame
             self._look_at_s = now + WAIT_S
             self._call_all(now)
         for key, events in self._selector.select(wait_s):
@@ -274,7 +274,7 @@ class FrontStepper:
         caller.link = FrameLink(caller.sock, self._secret, "front", "replica")
         self._selector.unregister(caller.sock)
         caller.link.watch(self._selector, caller)
-        if caller.state == NOT_CALLED:  # else the reason why it was lost stays until it is ready
+        if caller.state == NOT_CALLED:  # else the reason for the loss stays until the replica is ready
             caller.state = "greeting"
 
     def _hear(self, caller: _Caller, frame: Frame, now: float) -> None:

@@ -116,7 +116,7 @@ class LocalKeeper:
                 kept.process = here.start_child(
                     command, (descriptor,), env=self._environment, stdout=sys.stderr
                 )
-        except OSError as error:  # no memory, no process left
+        except OSError as error:  # no memory or no process is left
             self._say(f"{kept.name} cannot be started: {error}")
             return NOT_STARTED
         return kept.process.wait()

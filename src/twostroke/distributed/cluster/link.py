@@ -105,7 +105,7 @@ class FrameLink:
         if self._selector is not None and self._watched != self._events:
             try:
                 self._selector.modify(self.sock, self._events, self._data)
-            except (OSError, KeyError) as error:  # a selector forgets a socket that it could not wait for differently
+            except (OSError, KeyError) as error:  # KeyError: the selector forgets a socket whose modify() failed
                 raise LinkLost(f"the connection is gone: {error}") from error
             self._watched = self._events
 
@@ -137,7 +137,7 @@ class FrameLink:
         with self._sending:
             selector, self._selector = self._selector, None
             if selector is not None:
-                with contextlib.suppress(KeyError):  # as in _flush
+                with contextlib.suppress(KeyError):  # for the same reason as in _flush
                     selector.unregister(self.sock)
             with contextlib.suppress(OSError):
                 self.sock.close()

@@ -38,5 +38,5 @@ class Lookup:
             self._found = self._ask(0)
         except OSError as error:
             self._found = error
-        except UnicodeError as error:  # a label of a name is empty or too long
+        except UnicodeError as error:  # a label of the name is empty or too long
             self._found = OSError(str(error))

@@ -100,7 +100,7 @@ class ModelProcess:
         words, passed = command(listening, writing), (listening, writing)
         try:
             self._process = here.start_child(words, passed, env=environment, stdout=sys.stderr)
-        except OSError as error:  # no memory, no process left
+        except OSError as error:  # no memory or no process is left
             os.close(reading)
             self._ended(NOT_STARTED, f"Its process cannot be started: {error}.")
             return
@@ -111,7 +111,7 @@ class ModelProcess:
         why = ""
         with open(reading, "rb") as lines:
             for line in iter(lambda: lines.readline(MOST_LINE_BYTES), b""):
-                with contextlib.suppress(msgspec.MsgspecError):  # a line that was cut by the end of the process
+                with contextlib.suppress(msgspec.MsgspecError):  # the end of the process may have cut this line
                     report = _reports.decode(line)
                     why = report.error or why
                     self._heard(report)

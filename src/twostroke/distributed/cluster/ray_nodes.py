@@ -80,7 +80,7 @@ class RayNodes:
             self._ray.init(
                 num_cpus=asked.count * asked.cpus,
                 include_dashboard=False,
-                object_store_memory=100 << 20,  # nothing of ours is put there
+                object_store_memory=100 << 20,  # we put nothing into this store
                 _node_ip_address="127.0.0.1",
                 log_to_driver=True,
             )

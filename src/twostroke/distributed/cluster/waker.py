@@ -17,7 +17,7 @@ class Waker:
         self._receiver, self._sender = socket.socketpair()
         self._receiver.setblocking(False)
         self._sender.setblocking(False)
-        self._sending = threading.RLock()  # a signal may come while this thread holds it
+        self._sending = threading.RLock()  # reentrant: a signal may come while this thread holds it
 
     def fileno(self) -> int:
         """The descriptor that selectors wait for."""
@@ -25,7 +25,7 @@ class Waker:
 
     def wake(self) -> None:
         """Ends the present wait, or the next one."""
-        with self._sending, contextlib.suppress(OSError):  # a byte is there already, or it is closed
+        with self._sending, contextlib.suppress(OSError):  # a byte is there already, or the socket is closed
             self._sender.send(b".")
 
     def clear(self) -> None:
@@ -37,5 +37,5 @@ class Waker:
     def close(self) -> None:
         """Closes both sockets. Closing twice is harmless."""
         self._receiver.close()
-        with self._sending:  # a byte that is being sent must not go to a file that took the number
+        with self._sending:  # a byte under way must not go to a new file that got the same descriptor number
             self._sender.close()

@@ -83,13 +83,13 @@ class ReplicaFleet:
         self._page_tokens, self._sooner = page_tokens, sooner
         self._router = router or LeastSeconds()
         self._members: dict[str, FleetMember] = {}
-        self._instances: dict[str, str] = {}  # the last one of each name
+        self._instances: dict[str, str] = {}  # the last instance of each name
         self._streams: dict[str, FleetStream] = {}
         self.ledger = FrontLedger()
         self._numbers: dict[int, FleetStream] = {}
         self._waiting: deque[FleetStream] = deque()
         self.totals = FleetTotals()
-        self._parties: dict[str, list[FleetStream]] = {}  # by group id, of which some members have not come yet
+        self._parties: dict[str, list[FleetStream]] = {}  # by group id: groups of which some members have not come yet
         self._next = itertools.count(1)
         self._now = 0.0
 
@@ -114,7 +114,7 @@ class ReplicaFleet:
         waiting = [each for first in list(self._waiting) for each in first.party]
         return [self._failed(stream, why, retry_after_s) for stream in waiting]
 
-    # The session's side.
+    # Called by the session.
 
     def add(self, request: Request) -> None:
         """Places a request, or beams when all beams of their search have come. Raises Overloaded where no replica is
@@ -149,7 +149,7 @@ class ReplicaFleet:
         live = [each for each in stream.party if each.request.request_id in self._streams]
         return [self._end(each, FinishedEvent("", reason, now, 0, count, 0, 0, None)) for each in live]
 
-    # The replicas' side.
+    # Called for the replicas.
 
     def joined(self, facts: ReplicaFacts, now: float, address: tuple[str, int] = ("", 0)) -> list[Event]:
         """Adds a replica, and places waiting requests. address: the address at which other replicas reach it.
@@ -201,7 +201,7 @@ class ReplicaFleet:
             return
         self._router.forget(member)
         for stream in self._streams.values():
-            if stream.encode_replica is member:  # its own replica encodes the images when no rows come
+            if stream.encode_replica is member:  # the stream's own replica encodes the images when no rows come
                 stream.encode_at(None, 0.0)
         streams = [stream for stream in self._streams.values() if stream.member is member]
         for stream in streams:
@@ -219,7 +219,7 @@ class ReplicaFleet:
             member.suspect = now - member.heard_s > SUSPECT_S
         return [member.name for member in self._members.values() if now - member.heard_s > SILENCE_S]
 
-    # From here on: what both sides use.
+    # The methods from here on are used by both sides.
 
     def _news(self, member: FleetMember, news: StepNews) -> list[Event]:
         now, member.load = self._now, news.load
@@ -241,7 +241,7 @@ class ReplicaFleet:
                     events.append(PromptEvent(stream.request.request_id, new, each.rows_sum))
             elif each.event.retry_after_s is None or stream.told:
                 events.append(self._end(stream, each.event))
-            else:  # it was held until it was too late
+            else:  # the request was held until it was too late
                 events += self._refused(member, Refused(each.number, each.event.error or "", each.event.retry_after_s))
         if member.role == "prefill":
             self._hand_over(member)
@@ -285,7 +285,7 @@ class ReplicaFleet:
         others = [each for each in self._usable() if each.role != "prefill"]
         here = [stream for stream in self._streams.values() if stream.member is source and stream.may_split]
         for stream in here if others else ():
-            if len(stream.told) > stream.account.stays[-1].num_told:  # it has a token of this replica
+            if len(stream.told) > stream.account.stays[-1].num_told:  # this replica has produced a token of the stream
                 asked = self._placing(stream)
                 chosen = stream.decode_replica
                 decoder = chosen if chosen in others else self._router.rank(asked, others)
@@ -386,7 +386,7 @@ class ReplicaFleet:
             num_prompt_tokens=len(stream.request.prompt_token_ids),
             num_cached_tokens=stream.account.cached,
             first_scheduled_s=stream.account.first_s,
-            prefix_miss=None,  # it speaks of the replica's own requests
+            prefix_miss=None,  # a prefix miss describes the replica's own requests
         )
 
 

@@ -251,7 +251,7 @@ class Loading:
         unused = (not each.requests and now - each.idle_since_s >= self.rules.max_wait_s for each in loaded)
         return self._fits_now(name) or all(unused)
 
-    # From here on: how it decides.
+    # The methods from here on make the decisions.
 
     def _mark_waiting(self, model: LoadedModel, now: float) -> None:
         if not model.waits:
@@ -363,7 +363,7 @@ class Loading:
         overdue = now - (wanted.waits_since_s or now) > self.rules.max_wait_s
         idle = [each for each in stays if not each.requests and (overdue or self._had_turn(each, now))]
         chosen = choose_leaving(idle, lacking, places)
-        if chosen is None and overdue:  # what runs in them is finished; what comes waits for the next load
+        if chosen is None and overdue:  # running requests finish; new requests wait for the next load
             chosen = choose_leaving([each for each in stays if self._had_turn(each, now)], lacking, places)
         return chosen or ()
 

@@ -193,7 +193,7 @@ class RankGroup:
                     self._here.add(index)
                 self._changed.notify_all()
             if isinstance(frame, RankWaited):
-                return  # the step fails here, too, and who was late is asked there
+                return  # the step fails on the leader, too, and finds out there which rank was late
 
 
 class LeadingExecutor:

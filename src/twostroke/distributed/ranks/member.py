@@ -64,7 +64,7 @@ class RankMember:
         return write_sequences(decoder.sequences(step), self._memory)
 
     def _say(self, frame: Frame) -> None:
-        with contextlib.suppress(RankLineLost):  # the leader has ended: it needs no reason
+        with contextlib.suppress(RankLineLost):  # the leader has ended, so it needs no reason
             self._line.send(frame)
 
     def _listen(self) -> None:

@@ -200,12 +200,12 @@ class ReplicaCore:
             return self._refuse(link_id, work.number, str(error), error.retry_after_s)
         except (TwostrokeError, ValueError) as error:
             return self._refuse(link_id, work.number, str(error))
-        first = requests[0].request_id  # other beams are copies of it: they compute no prompt
+        first = requests[0].request_id  # the other beams are copies of the first one: they compute no prompt
         if work.promised and self._book.holds(first):
             self._book.abort(first, now)
             return self._refuse(link_id, work.number, NO_PROMISE, 0.0, may_hold=True)
         for request in requests:
-            self._ledger.arrive(replace(request, arrival_s=now))  # what was before is the front's
+            self._ledger.arrive(replace(request, arrival_s=now))  # the front counts the time before this moment
         for request_id, number in names.items():
             link.numbers[request_id], link.ids[number] = number, request_id
         link.came_s[first] = now

@@ -91,7 +91,7 @@ class PageCalls:
         """Asks a replica for pages, without waiting for the answer. own_s: the predicted seconds of computing the pages
         here. Only one thread may call it."""
         if source not in self._lines:
-            if len(self._lines) >= MOST_SOURCES:  # replicas that have ended are among them
+            if len(self._lines) >= MOST_SOURCES:  # replicas that have ended are among these lines
                 self.close()
             line = self._lines[source] = _Line(source)
             threading.Thread(target=self._call, args=(line,), name="replica-pages", daemon=True).start()

@@ -87,7 +87,7 @@ class PageExchange:
         source.at += len(pages)
         return tuple(pages)
 
-    # The receiver.
+    # Methods of the receiver.
 
     def open(self, name: str, salt: str, keys: tuple[int, ...], goes_on: bool = False) -> PromptPages:
         """Holds the cached pages of these tokens, and adds the pages that arrive, until `close`.

@@ -85,10 +85,10 @@ class ReplicaServer:
         self._fronts: dict[LinkId, _Front] = {}
         self._last_id = 0
         self._changed = threading.Condition()
-        self._commands: deque[Callable[[], None]] = deque()  # for the step thread
-        self._pages: deque[tuple[LinkId, Frame]] = deque()  # for the thread that listens, as is the next one
+        self._commands: deque[Callable[[], None]] = deque()  # commands for the step thread
+        self._pages: deque[tuple[LinkId, Frame]] = deque()  # _pages and _lost are for the thread that listens
         self._lost: deque[tuple[LinkId, str]] = deque()
-        self._compiling: set[tuple[LinkId, int]] = set()  # grammars under way, not cancelled
+        self._compiling: set[tuple[LinkId, int]] = set()  # grammars under way that are not cancelled
         self._tiles = TilePulls()
         self._waker = Waker()
         self._stopping = False
@@ -135,7 +135,7 @@ class ReplicaServer:
         if self._error is not None:
             raise self._error
 
-    # The thread that listens.
+    # The methods from here on run in the thread that listens.
 
     def _listen(self) -> None:
         next_beat_s = 0.0
@@ -166,7 +166,7 @@ class ReplicaServer:
 
     def _accept(self) -> None:
         found = accepted(self._listener)
-        if found is None:  # the next beat tries again: what has no room would wake this thread all the time
+        if found is None:  # no room: the open call would wake this thread all the time, so the next beat tries again
             self._selector.unregister(self._listener)
             return
         sock, _ = found
@@ -217,7 +217,7 @@ class ReplicaServer:
             self._command(lambda: core.row_feeds.ask(link_id, frame, time.monotonic()))
         elif isinstance(frame, TilesAhead):
             self._take_tiles(link_id, frame)
-        elif isinstance(frame, RecordAsked):  # after a Cancel that came before it
+        elif isinstance(frame, RecordAsked):  # comes after a Cancel that was sent before it
             self._command(lambda: core.record(link_id, frame))
         else:
             raise LinkLost(f"a front does not send {type(frame).__name__}")
@@ -312,7 +312,7 @@ class ReplicaServer:
         self._command(lambda: self._core.close(link_id))
         self._say(f"a front has gone: {why}")
 
-    # The thread that computes.
+    # The methods from here on run in the thread that computes.
 
     def _command(self, command: Callable[[], None]) -> None:
         """Makes the thread that computes run a command between two steps. Any thread may call it."""
@@ -331,9 +331,9 @@ class ReplicaServer:
                         core.let_go()
                     self._load = load or core.load()
                     self._send_news()
-                elif not self._commands:  # one that waits is not to wait for this
+                elif not self._commands:  # a waiting command must not wait for core.load()
                     self._load = core.load()
-                taken = self._take_commands()  # questions that came during the step: its pages answer them
+                taken = self._take_commands()  # pages of this step answer the questions that came during it
                 encoded = core.row_feeds.work(ENCODE_S)
                 answered = core.answer(time.monotonic(), self._busy())
                 self._send_news()

@@ -68,10 +68,10 @@ class TilePulls:
         self.received_bytes = 0
         self._held_bytes, self._kept_bytes = held_bytes, kept_bytes
         self._waiting: list[tuple[LinkId, Wanting]] = []
-        self._pulls: OrderedDict[bytes, _Pull] = OrderedDict()  # the first ones are asked for first
+        self._pulls: OrderedDict[bytes, _Pull] = OrderedDict()  # the first entries are asked for first
         self._live: WeakValueDictionary[bytes, ImageTile] = WeakValueDictionary()
         self._kept: OrderedDict[bytes, ImageTile] = OrderedDict()
-        self._whole: dict[bytes, ImageTile] = {}  # tiles that are here, until all who wait with them have gone on
+        self._whole: dict[bytes, ImageTile] = {}  # whole tiles, kept until all requests waiting with them have gone on
         self._under_way: Counter[LinkId] = Counter()
 
     def __len__(self) -> int:
@@ -174,7 +174,7 @@ class TilePulls:
                     (link, work.number) for link, work in self._waiting if any(key == span.key for span in work.images)
                 )
             if pull.source is None:
-                return  # those after it wait for the same room
+                return  # later tiles wait for the same room
             link_id, number = pull.source
             while pull.asked < pull.size and self._under_way[link_id] * TILE_PIECE_BYTES < WINDOW_BYTES:
                 count = min(TILE_PIECE_BYTES, pull.size - pull.asked)

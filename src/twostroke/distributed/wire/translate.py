@@ -94,7 +94,7 @@ def requests_of(work: Assignment, names: Sequence[str], masks: Sequence[TokenMas
     and the other beams of its search. masks: the token masks, which have taken in `work.resumed`."""
     come_s, told = now + work.request.arrival_s, work.resumed
     first = replace(work.request, request_id=names[0], mask=masks[0], arrival_s=come_s, resumed_token_ids=told)
-    silent = replace(first.params, prompt_logprobs=None)  # the first one has them
+    silent = replace(first.params, prompt_logprobs=None)  # the first beam reports them
     others = zip(names[1:], masks[1:], strict=True)
     return [first, *(replace(first, request_id=name, mask=mask, params=silent) for name, mask in others)]
 

@@ -136,7 +136,7 @@ class BeamBook:
         search, beams = group.search, group.beams
         try:
             search.step([group.computed[beam.request_id] for beam in beams], now)
-        except Exception:  # one request's text must not end the others
+        except Exception:  # an error in the text of one request must not end the others
             return self._end(group, FinishedEvent("", FinishReason.ERROR, now, 0, 0, 0, 0, None, error=TEXT_FAULT), now)
         group.computed.clear()
         if search.done:

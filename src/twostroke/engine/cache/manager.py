@@ -140,7 +140,7 @@ class CacheManager:
             paths.append(self.states.tree.match(salt, tokens, most))
         lengths = list(map(len, paths))
         num_pages, before = min(lengths), -1
-        while num_pages != before:  # what one group cannot go on from shortens the others'
+        while num_pages != before:  # a group that cannot continue from a page shortens the paths of the others
             before = num_pages
             for group, path in zip(self.groups, paths, strict=False):
                 num_pages = group.usable(path, num_pages, num_tokens)
@@ -175,7 +175,7 @@ class CacheManager:
         path = matched.paths[0] if matched.paths else []
         last = len(tokens) - 1
         shared = min(len(path) * size, last if self.states is None else last // size * size)
-        if shared > found * size:  # the first group could go on from more, another one could not
+        if shared > found * size:  # the first group could continue from more pages, but another group could not
             reason = MissReason.EVICTED if self.states is None else MissReason.STATE
             return PrefixMiss(reason, found * size, shared - found * size)
         return self._notes.miss(self.groups[0].tree, salt, tokens, path, most)

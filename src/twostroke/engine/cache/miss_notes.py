@@ -21,7 +21,7 @@ class MissNotes:
 
     def __init__(self, num_pages: int) -> None:
         self._evicted = Evictions(num_pages)
-        self._contents: dict[int, int] = {}  # nodes by the hash of their tokens, wherever they are: how many
+        self._contents: dict[int, int] = {}  # hash of a node's tokens -> number of such nodes anywhere in the tree
 
     def inserted(self, parent: Node, child: Node) -> None:
         content = child.content = hash(child.tokens)
@@ -41,7 +41,7 @@ class MissNotes:
         size, found = tree.page_tokens, len(matched)
         if found >= max_pages:
             return None if found else PrefixMiss(MissReason.SHORT, 0)
-        spared = len(tokens) - 1 - found * size  # at most: the last token is computed in any case
+        spared = len(tokens) - 1 - found * size  # an upper bound: the last token is always computed
         pages = list(tree.pages(tokens[found * size : max_pages * size]))
         parent = matched[-1] if matched else tree.known_root(salt)
         gone = self._count_evicted(parent.path if parent is not None else root_path(salt), pages)
@@ -51,7 +51,7 @@ class MissNotes:
             return PrefixMiss(MissReason.EMPTY, 0)
         position, near = self._departure(parent, pages)
         lost = _also_cached(near, pages[1:]) if near is not None else 0
-        # Where even the first token of the page differs, and nothing after it fits, there was nothing to find.
+        # When the first token of the page differs and no later page is cached, there was nothing to find.
         lost_pages = lost + 1 if position or lost else 0
         return PrefixMiss(MissReason.DIFFERS, found * size + position, min(lost_pages * size, spared))
 

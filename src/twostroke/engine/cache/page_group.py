@@ -162,7 +162,7 @@ class PageGroup:
         """Give all pages of the table back; those in the tree stay cached."""
         for page_id in table.page_ids[len(table.nodes) :]:
             self.pool.release(page_id)
-        # Deepest first, so that leaves are the least recently used of one sequence.
+        # The deepest node is given back first, so that the leaves of a sequence are its least recently used nodes.
         for node in reversed(table.nodes[table.first_held :]):
             self.tree.give_back(node)
 

@@ -17,9 +17,10 @@ class PagePool:
             raise ValueError(f"a pool needs at least one page, not {num_pages}")
         self.num_pages = num_pages
         self.owners = [0] * num_pages
-        # Popped from the end: low ids first, and a page just freed is the next one taken (its memory is warm).
+        # Ids are popped from the end: low ids come first, and a page that was just freed is taken next (its memory is
+        # warm).
         self._free = list(range(num_pages - 1, -1, -1))
-        self._fresh = 0  # the first id that was never taken
+        self._fresh = 0  # the lowest id that was never taken
         self._on_fresh = on_fresh
 
     @property

@@ -57,13 +57,13 @@ class PrefixTree:
         self.page_tokens = page_tokens
         self._roots: dict[str, Node] = {}
         self._uses = 0
-        # A heap of last uses, each of which is one node's: entries go stale when a node is used again or evicted; they
-        # are dropped when popped, or all at once: a cache that has room for everything never pops, and would grow with
-        # each request.
+        # A heap of last uses, each of which belongs to one node. An entry goes stale when its node is used again or
+        # evicted. Stale entries are dropped when they are popped, or all at once: a cache that has room for everything
+        # never pops, and its heap would grow with each request.
         self._evictable: list[int] = []
         self._by_use: dict[int, Node] = {}
         self._owners = pool.owners
-        self._holds = bytearray(pool.num_pages)  # by page id: 1 where the tree is an owner
+        self._holds = bytearray(pool.num_pages)  # by page id: 1 when the tree owns the page
         self.num_nodes = 0
         self._num_unshared = 0
 
@@ -107,7 +107,7 @@ class PrefixTree:
         The cost depends on what has changed, not on the length of the path. Nothing is retained.
         """
         while path and ((parent := path[-1].parent) is None or parent.children.get(path[-1].tokens) is not path[-1]):
-            path.pop()  # leaves are evicted first, so the last one that is there has all others
+            path.pop()  # leaves are evicted first: if the last node is present, all earlier nodes are, too
         node = path[-1] if path else self._roots.get(salt)
         for page in self.pages(tokens[len(path) * self.page_tokens : max_pages * self.page_tokens]):
             node = None if node is None else node.children.get(page)
@@ -130,7 +130,7 @@ class PrefixTree:
         When an existing child has another page, the caller should give its own page back and share the child's page.
         """
         children = parent.children
-        child = children.get(tokens) if children else None  # hashing a page is not free
+        child = children.get(tokens) if children else None  # no needless lookup: hashing a page takes time
         if child is None:
             child = children[tokens] = Node(tokens, page_id, parent)
             if self.watch is not None:

@@ -38,7 +38,7 @@ class SparseTree(PrefixTree):
         self._uses += 1
         if self._by_use.get(node.last_use) is node:
             del self._by_use[node.last_use]
-        # Two nodes never have one last use: a bonus could otherwise make them equal.
+        # Two nodes never have the same last use: a bonus could otherwise make them equal.
         use = max(self._uses + bonus, node.last_use)
         while use in self._by_use:
             use += 1

@@ -64,8 +64,8 @@ class StateGroup:
         self.tree = SparseTree(self.pool, page_tokens)
         self._copies: Copies = []
         self._in_flight: Copies = []
-        self._newest: dict[Node, SlotTable] = {}  # whose snapshot moves on with it
-        self._node_of: dict[int, Node] = {}  # by the slot of a snapshot
+        self._newest: dict[Node, SlotTable] = {}  # node -> the table with which the node's snapshot moves on
+        self._node_of: dict[int, Node] = {}  # by the slot of the snapshot
 
     @property
     def slots_left(self) -> int:
@@ -101,7 +101,7 @@ class StateGroup:
         if slot is None:
             self.tree.unpin(node)
             raise ValueError("no slot is left for a state")
-        if slot != source:  # where it is, the sequence has taken the very snapshot that it goes on from
+        if slot != source:  # if equal, the sequence has taken the very snapshot from which it continues
             self._copies.append((source, slot))
         return SlotTable(slot, node, len(matched), frozenset(points))
 

@@ -35,7 +35,7 @@ class DiskPages:
         self._size = cache.page_tokens
         self._fetching = DiskFetching(cache, memory, disk.store, disk.reader, price, clock)
         self._saving = DiskSaving(cache, memory, disk.store, disk.writer, price, trusted)
-        self._prompts: dict[str, int] = {}  # full pages of prompts, by request id
+        self._prompts: dict[str, int] = {}  # number of full pages of each prompt, by request id
         self._wishes: dict[str, float] = {}
         cache.closing = self._closing
 

@@ -78,7 +78,7 @@ class DiskFetching:
         self._price, self._clock = price, clock
         self._fetches: dict[int, _Fetch] = {}
         self._keys = itertools.count(1)
-        self._late: set[int] = set()  # readings that were given up and have no answer yet
+        self._late: set[int] = set()  # reads that were given up and have no answer yet
 
     def __len__(self) -> int:
         """Returns how many prompts are being read."""

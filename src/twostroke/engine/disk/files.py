@@ -100,7 +100,7 @@ class DiskFiles:
 def _found(folder: Path, below: str) -> Iterator[FoundFile]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # another process has removed it
+            with contextlib.suppress(FileNotFoundError):  # another process has removed the file
                 if entry.is_dir(follow_symlinks=False):
                     yield from _found(folder / entry.name, f"{below}{entry.name}/")
                 elif entry.is_file(follow_symlinks=False):

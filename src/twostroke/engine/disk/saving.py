@@ -53,7 +53,7 @@ class DiskSaving:
         self._cache, self._memory, self._store, self._writer = cache, memory, store, writer
         self._price, self._trusted = price, trusted
         self._jobs: deque[_Job] = deque()
-        self._given: set[bytes] = set()  # places that the writer has
+        self._given: set[bytes] = set()  # places that the writer has got
 
     @property
     def pending(self) -> bool:
@@ -76,7 +76,7 @@ class DiskSaving:
             self._jobs.clear()
         left = IDLE_BYTES if idle else BUSY_BYTES
         if self._writer.idle:
-            self._given.clear()  # what was written is in the index
+            self._given.clear()  # all written places are in the index
         while left > 0 and self._jobs and self._writer.has_room and self._trusted(0.0):
             job = self._jobs[0]
             if not job.begun:
@@ -148,7 +148,7 @@ class DiskSaving:
             if group not in paths:
                 paths[group] = self._tree_of(group).match(job.salt, job.tokens, len(job.nodes))
             path = paths[group]
-            if not _is_here(path, index):  # evicted meanwhile
+            if not _is_here(path, index):  # the page was evicted meanwhile
                 self._store.counts.lost += 1
                 continue
             own = path[index].page_id

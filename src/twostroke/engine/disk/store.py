@@ -87,7 +87,7 @@ class DiskStore:
             for name in gone:
                 self._index.forget(name)
         for file in new:
-            with contextlib.suppress(OSError):  # another process has removed it
+            with contextlib.suppress(OSError):  # another process has removed the file
                 self._learn(file)
         with contextlib.suppress(OSError):
             self._files.remove_abandoned()
@@ -209,7 +209,7 @@ class DiskStore:
         if not self.writable:
             raise FileNotFoundError("nothing was kept there")
         self._files.write(SECRET, (secrets.token_bytes(SECRET_BYTES),))
-        return self._files.read(SECRET, 0, SECRET_BYTES)  # another process may have written one meanwhile
+        return self._files.read(SECRET, 0, SECRET_BYTES)  # another process may have written a secret meanwhile
 
     def _say(self, what: str, error: OSError, then: str) -> None:
         self._report(f"{what}: {error.strerror or error}. {then}")

@@ -44,7 +44,7 @@ class Places:
             last = self._last(running, group)
             if last is not None and guest.request.priority <= last.request.priority:
                 give_up(last, guest.request.request_id)
-                return frozenset(counts)  # the place is for the guest
+                return frozenset(counts)  # the free place is for the guest
         held = {name for name, count in counts.items() if count >= self._large}
         urgent = {each.request.group_id for each in running if each.request.priority < guest.request.priority}
         return frozenset(held - urgent)

@@ -53,10 +53,10 @@ class Scheduler:
         self._misses, self.images = MissReasons(cache), ImageTurns()
         self.steering = Steering(cache, self._queues, self._give_up)
         self.parking = Parking(self._queues, self._give_up)
-        self._given_up: list[Preemption] = []  # outside of a step; the next plan names them
+        self._given_up: list[Preemption] = []  # given up outside of a step; the next plan names them
         self._num_added = self._num_steps = self._preemptions = self._query_tokens = self._hit_tokens = 0
-        self._now = 0.0  # the latest of all calls
-        # Recurrent state depends on every earlier position, so the next plan needs the result of the one before.
+        self._now = 0.0  # the latest time of all calls
+        # Recurrent state depends on every earlier position, so the next plan needs the result of the plan before.
         self.under_way = UnderWay(1 if self._has_states else limits.plans_in_flight, cache.pages_stay)
 
     @property
@@ -123,12 +123,12 @@ class Scheduler:
         decoding, share = self.under_way.turn(all_decoding := without_late_masks(all_decoding, prompts_wait))
         # The speculative decoder updates its statistics from one plan at a time.
         drafts = {} if self.under_way else self._drafts.of_step(decoding[:share], prompts_wait)
-        made_room = tuple(each for each in self._given_up if each.request_id in queues)  # others have ended since
+        made_room = tuple(each for each in self._given_up if each.request_id in queues)  # the others have ended since
         step = PlanInWork(now, drafts=drafts, made_room=made_room, held_calls=held_calls)
         for sequence in decoding:
             if len(step.planned) == share:
                 break
-            if sequence.admission is not None:  # not preempted a moment ago
+            if sequence.admission is not None:  # it was not preempted a moment ago
                 self._plan_one(sequence, self._allowed(sequence, step.load), step)
         step.load.beside = self.under_way.beside(all_decoding, step.planned)
         self.images.reserve(step.load, self.limiters)
@@ -148,7 +148,7 @@ class Scheduler:
                 to_go_on -= 1
                 self._plan_one(sequence, self._allowed(sequence, load), step)
             elif not (may_run or to_go_on):
-                break  # all others wait
+                break  # all other sequences wait
             elif may_run:
                 held = (Hold.PAGES if step.preempted else self._enter(sequence, step)) or held
                 may_run = held in PASSED_BY
@@ -172,7 +172,7 @@ class Scheduler:
         self.images.done(result.encodes, (*self._queues.waiting, *self._queues.prefilling))
         if result.cold:
             self._policy.observe_cold(self._parts(plan), measured_s)
-        elif not (result.faulty or result.encode_s):  # a fault or an image says nothing of the next ones
+        elif not (result.faulty or result.encode_s):  # a fault or an image does not predict the next steps
             self._policy.observe(self._parts(plan), measured_s, now)
         self._drafts.observe(plan, result, 0.0 if result.cold or result.faulty else measured_s)
         self._cache.settle_copies(result.faulty)
@@ -237,7 +237,7 @@ class Scheduler:
         while tables is None and (tables := self._cache.reserve(request_id, end)) is None:
             victim = self._queues.last_resort(self._in_step(step))
             if victim is None or victim is sequence:
-                if not self.under_way:  # else pages may become free, or another one may be preempted
+                if not self.under_way:  # else pages may become free, or another sequence may be preempted
                     self._preempt(sequence, request_id, step.preempted)
                 return
             self._preempt(victim, request_id, step.preempted)
@@ -299,7 +299,7 @@ class Scheduler:
             self._query_tokens += len(known)
             self._hit_tokens += sequence.computed
         self._plan_one(sequence, num_tokens, step)
-        return Hold.PAGES if step.preempted else None  # it found no page after all
+        return Hold.PAGES if step.preempted else None  # after a preemption the sequence found no page after all
 
     def _why_full(self, step: PlanInWork) -> Hold:
         """Returns why the first waiting sequence is not in a step that takes no more."""

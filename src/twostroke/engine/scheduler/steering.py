@@ -27,7 +27,7 @@ class Steering:
 
     def __init__(self, cache: CacheManager, queues: Queues, give_up: GiveUp) -> None:
         self._cache, self._queues, self._give_up = cache, queues, give_up
-        self._copied: list[str] = []  # whose last page, or state, the next plan copies
+        self._copied: list[str] = []  # ids of requests whose last page, or state, the next plan copies
 
     def extend(self, request_id: str, token_id: int) -> None:
         """Give a paused sequence its next token, and let it go on. Raises KeyError for an unknown sequence."""

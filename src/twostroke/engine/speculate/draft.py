@@ -106,7 +106,7 @@ class DraftProposer:
             self._faults += 1
             self._report(error)
             self._cache.settle_copies(failed=True)
-            self._forget_others(())  # those that were not asked for, too: copies of their states may be lost
+            self._forget_others(())  # also drafts that were not asked for: copies of their states may be lost
             return [NO_GUESS] * len(wanted)
         finally:
             self.spent_s = self._clock() - begin_s
@@ -114,7 +114,7 @@ class DraftProposer:
                 if each.request.mask is not None:
                     each.request.mask.rewind(len(each.known) - len(each.request.prompt_token_ids))
         self._faults = 0
-        if found:  # what reading known tokens takes, which comes before any guess, next to what each further one takes
+        if found:  # ask_s: time to read known tokens before any guess; token_s: time of each further guess
             self._ask_times.append(max(0.0, self.spent_s - self._writing_s - self.token_s) / len(wanted))
             self.ask_s = median(self._ask_times)
         return [found.get(each.request.request_id, NO_GUESS) for each in wanted]
@@ -204,7 +204,7 @@ class DraftProposer:
                 continue
             sampled = result.sampled.get(request_id)
             if not sampled or sampled[0].token_id in each.request.end_token_ids:
-                writing.ended = True  # the row that samples an end token needs no guess of it
+                writing.ended = True  # the row that samples an end token needs no further guess
                 continue
             writing.text.append(sampled[0].token_id)
             if each.request.mask is not None:
@@ -217,7 +217,7 @@ class DraftProposer:
         draft = self._drafts.get(wanted.request.request_id)
         same = 0 if draft is None else _agreeing(draft.tokens, known)
         if draft is not None and self._cache.states is not None and same < len(draft.tokens):
-            self._forget(wanted.request.request_id)  # it was asked for this text before: states do not go back so far
+            self._forget(wanted.request.request_id)  # this text was asked for before: states cannot go back that far
             draft = None
         if draft is None:
             draft = self._begun(wanted, asked)

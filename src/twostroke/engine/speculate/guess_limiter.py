@@ -52,7 +52,7 @@ class GuessLimiter:
         """Returns how many tokens of each guess are verified. chances: for each token, the chance that it and all
         tokens before it are accepted."""
         ranked = [(chance, index) for index, each in enumerate(chances) for chance in each if chance >= LEAST_CHANCE]
-        if len(chances) > 1:  # the chances of one guess fall already, and so keep their order
+        if len(chances) > 1:  # the chances of a single guess fall already, so their order is right
             ranked.sort(key=lambda each: -each[0])
         del ranked[max(0, shape.room_rows) :]
         taken = self._beside_prompts(shape, ranked) if shape.beside_prompts else self._best(shape, ranked)

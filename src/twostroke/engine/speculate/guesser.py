@@ -106,7 +106,7 @@ class Guesser:
         self._asked: dict[str, AskRecord] = {}
         self._probes = ProbeBudget()
         self._shape: StepShape | None = None
-        self._spent_s = 0.0  # by proposers, for the step under way
+        self._spent_s = 0.0  # seconds that proposers took for the step under way
         self.asleep: dict[str, int] = {}
         self._most_proposers = max(map(len, ways.values()))
         self.totals = Totals()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 SHORTEST = 2
 """Fewer tokens than this are not looked up: a single token occurs nearly everywhere and is little evidence."""
-_RUNS = (8, SHORTEST)  # longest first
+_RUNS = (8, SHORTEST)  # the longest comes first
 _NOWHERE = -1
 
 
@@ -80,7 +80,7 @@ class Occurrences:
                 longest, matched = min(depth, place, length), 0
                 while matched < longest and tokens[place - 1 - matched] == text[length - 1 - matched]:
                     matched += 1
-                if matched >= min(size, depth):  # else another run has the same hash
+                if matched >= min(size, depth):  # else a different run has the same hash
                     found.append(Occurrence(place, matched))
                 place = previous[place]
             if found:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from twostroke.engine.speculate.occurrences import SHORTEST, Occurrence
 
-_RUNS = (8, SHORTEST)  # longest first
+_RUNS = (8, SHORTEST)  # the longest comes first
 _CHARACTERS = 0x110000
 """Tokens whose ids differ by this number share a character; a place counts only when the tokens themselves agree."""
 

@@ -59,7 +59,7 @@ class SuffixProposer:
         score = expected_tokens(best.chances)
         for matched in sorted({each.matched for each in places}, reverse=True):
             longest = min(most, int(matched * self._factor))
-            if longest <= score:  # no path of this length or a smaller one can do better
+            if longest <= score:  # no path of this length or shorter can score higher
                 break
             path = self._path(tokens, [each.place for each in places if each.matched >= matched], longest)
             if expected_tokens(path.chances) > score:

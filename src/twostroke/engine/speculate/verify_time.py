@@ -86,7 +86,7 @@ class VerifyTime:
         """Returns True when steps without guesses were seen lately, with about the same number of streams. Without them
         nothing can be compared: the cost model may be wrong by one factor for one stream, and by another for many."""
         if not self._step:
-            return True  # nothing was seen: one word for both
+            return True  # no step was seen, neither with guesses nor without
         plain = self._classes.get((streams.bit_length(), 0))
         known = plain is not None and len(plain.values) >= LEAST_EVIDENCE
         return known and plain is not None and self._step - plain.last_step <= PLAIN_AGAIN_STEPS
@@ -102,7 +102,7 @@ class VerifyTime:
         return 1.0 if plain is None else plain.median
 
     def _prediction(self, streams: int, position: int, guesses: int) -> float:
-        near = 1 << position.bit_length()  # within a factor of two: the difference of two steps hardly depends on it
+        near = 1 << position.bit_length()  # a power of two: the difference of two steps hardly depends on the position
         key = (streams, near, guesses)
         seconds = self._predicted.get(key)
         if seconds is None:

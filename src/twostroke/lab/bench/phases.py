@@ -105,7 +105,7 @@ class PhaseBench:
                 speed = self.speed(case, asked.new_tokens)
                 if number:
                     found.append(speed)
-        peak = peak_bytes()  # before the limits, which need memory to read
+        peak = peak_bytes()  # read before the limits, because reading those needs memory
         limits = self._limits(note)
         figures = tuple(self._figures(case, found, asked.new_tokens, limits) for case, found in speeds.items())
         settings = {setting.name: setting.value for setting in self._llm.resolved.settings}
@@ -160,7 +160,8 @@ class PhaseBench:
 
     def _decode(self, batch: int, context: int, new_tokens: int) -> float:
         prompts = [self._prompt(context, new_tokens) for _ in range(batch)]
-        # Read beforehand: with many prompts the first streams would have ended before the last has begun.
+        # The prompts are read beforehand: else, with many prompts, the first streams would end before the last one
+        # begins.
         self._llm.engine.generate([replace(p, params=replace(p.params, max_tokens=1)) for p in prompts])
         arrivals: list[tuple[float, str]] = []
         for delta in self._llm.engine.stream(prompts):

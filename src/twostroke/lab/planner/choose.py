@@ -63,7 +63,8 @@ def require_possible(spec: Model, ask: Ask, found: Sequence[Candidate], here: Ex
             why=f"The most is {most.room.sequences:,} sequences, on {most.target.title}.",
             fix="Ask for fewer or shorter sequences, int4 weights or int8 K and V.",
         )
-    # Chunks that an ITL objective makes short take longer to read a prompt: what TTFT can be is asked without it.
+    # An ITL objective makes chunks short, and short chunks read a prompt more slowly. So the possible TTFT is computed
+    # without the ITL objective.
     hasty = replace(ask, itl_s=None)
     alone = [expect(spec, hasty, target) for _, target in loads] if ask.ttft_s is not None else []
     for name, wanted, got in (

@@ -61,7 +61,7 @@ def prompt_steps_s(ask: Ask, cost: StepCost, step_tokens: int, others: int) -> l
     start, rows = 0, step_tokens - others
     while start < ask.prompt_tokens:
         left = ask.prompt_tokens - start
-        rows = min(rows, left)  # what did not fit before does not fit after a longer context
+        rows = min(rows, left)  # rows that did not fit before do not fit after a longer context
         if bound_s is None:
             found.append(seconds([*streams, Segment.prefill(start, rows, rows == left, ask.one_adapter)]))
         else:
@@ -88,7 +88,7 @@ def closed_loop(ask: Ask, cost: StepCost, step_tokens: int, streams: int) -> Loa
     turn_s = streams * prompt_s + plain * decode_s
     mean_s = (turn_s - prompt_s) / gaps if chunk_gaps <= gaps else prompt_s / len(steps_s)
     rate = streams / turn_s
-    # Little's law: a user whose answer is not being written waits for its first token.
+    # By Little's law, a user whose answer is not being written waits for its first token.
     ttft_s = ask.concurrency / rate - gaps * mean_s
     longest_s = max(value for value, count in kinds if count)
     return Load(

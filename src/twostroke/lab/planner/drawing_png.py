@@ -85,7 +85,7 @@ def _blend(area: Pixels, cover: NDArray[np.float32], colour: str) -> None:
 
 def _encoded(pixels: Pixels) -> bytes:
     height, width = pixels.shape[:2]
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each begins with the number of its filter: none
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with its filter number, 0 (none)
     rows[:, 1:] = np.rint(pixels).astype(np.uint8).reshape(height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))

@@ -5,7 +5,8 @@ from __future__ import annotations
 GLYPH_COLUMNS = 5
 
 _COLUMNS = bytes.fromhex(
-    # From the space to the tilde: five columns each, the lowest bit on top, the eighth below the baseline.
+    # The glyphs from the space to the tilde: five columns each. The lowest bit is the top row; the eighth bit lies
+    # below the baseline.
     "0000000000 00005F0000 0007000700 147F147F14 242A7F2A12 2313086462 3649562050 0008070300 "
     "001C224100 0041221C00 2A1C7F1C2A 08083E0808 0080703000 0808080808 0000606000 2010080402 "
     "3E5149453E 00427F4000 7249494946 2141494D33 1814127F10 2745454539 3C4A494931 4121110907 "

@@ -66,7 +66,7 @@ def read_model(
     except ModelNotFound:
         raise
     except ModelError as error:
-        # A plan is made from this one file: what is missing there is wrong input, not a broken model.
+        # A plan is made from this one file. So a missing field is wrong input, not a broken model.
         raise ConfigError(f"{model}: {error.what}", why=error.why, fix=error.fix) from None
 
 

@@ -47,7 +47,7 @@ def weight_words(spec: Model, weights: str, weight_bytes: int) -> str | None:
     under 1%."""
     bits = {"f32": 32, "bf16": 16, "int8": 8, "int4": 4}.get(weights)
     if bits is None:
-        return None  # as a file has them
+        return None  # the file keeps its own formats
     said = spec.parameters() * bits / 8
     if abs(weight_bytes - said) < 0.01 * said:
         return None

@@ -82,12 +82,12 @@ def _decode_s(spec: Model, ask: Ask, target: Target, rows: int = 1) -> float:
 
 def _narrower_weights(spec: Model, ask: Ask, target: Target) -> Iterator[Saving]:
     now_s, now_bytes = _decode_s(spec, ask, target), spec.weight_bytes(ask.format_for)
-    for weights in NARROWER.get(ask.weights, ()):  # no entry for a file's own weights
+    for weights in NARROWER.get(ask.weights, ()):  # a file's own weights have no entry
         narrow = replace(ask, weights=weights)
         try:
             gain = now_s / _decode_s(spec, narrow, target)
         except ConfigError:
-            continue  # not measured there: nothing can be said
+            continue  # not measured on this target, so no gain is known
         share = spec.weight_bytes(narrow.format_for) / now_bytes
         yield Saving(f"weights {weights}", gain, f"{weights} weights: {share:.0%} of the bytes, {_times(gain)}")
 

@@ -94,7 +94,7 @@ class _Store:
     def __init__(self, limit_bytes: int, clock: VirtualClock) -> None:
         self.counts = DiskCounts()
         self.readable = self.writable = True
-        self.settle: Callable[[], None] = lambda: None  # takes in what is written by now
+        self.settle: Callable[[], None] = lambda: None  # takes in the pages that are written by now
         self._limit, self._clock = limit_bytes, clock
         self._index = DiskIndex()
         self._files: dict[str, _File] = {}

@@ -198,7 +198,7 @@ class Fleet:
 
     def _submit_with_rows(self, member: Member, request: Request, rows_s: float) -> None:
         """Submits the request once its image rows have arrived, at rows_s."""
-        member.requests += 1  # routers count it from now on
+        member.requests += 1  # routers count the request from now on
 
         def deliver(now_s: float) -> None:
             member.requests -= 1
@@ -227,7 +227,7 @@ class Fleet:
         if read_here:
             seen.cached_tokens = event.num_cached_tokens
         else:
-            page = self._plan.setup.page_tokens  # after the last full page nothing was sent
+            page = self._plan.setup.page_tokens  # tokens after the last full page were not sent
             self._recomputed += (event.num_prompt_tokens - 1) // page * page - event.num_cached_tokens
         if read_here and self._decoders and asked.output_tokens > 1 and not seen.error:
             self._hand_over(number, asked, member, event.at_s)
@@ -247,12 +247,12 @@ class Fleet:
             read,
             prompt_token_ids=read.prompt_token_ids + tuple(invented_tokens(read, 0, 1)),
             max_tokens=asked.output_tokens - 1,
-            params=GREEDY,  # a prompt is scored where it is read
+            params=GREEDY,  # a prompt is scored on the replica that reads it
         )
         self._settle(receiver, at_s)
         sent_bytes = missing_tokens(receiver.replica.cache, request) * self._plan.setup.kv_token_bytes
         there_s = send(sender, receiver, sent_bytes, at_s, self._plan.link, self._traffic)
-        receiver.requests += 1  # routers count it from now on
+        receiver.requests += 1  # routers count the request from now on
 
         def deliver(now_s: float) -> None:
             receiver.requests -= 1
@@ -283,7 +283,7 @@ class Fleet:
             self._start_later(now_s, self._scaler.rule.start_s)
         if wanted < len(staying):
             ready = [each for each in staying if each.state is State.READY]
-            if len(ready) > self._scaler.rule.low:  # those that start do not serve yet
+            if len(ready) > self._scaler.rule.low:  # replicas that are starting do not serve yet
                 self._drain(min(reversed(ready), key=lambda member: member.requests), now_s)
 
     def _start_later(self, now_s: float, start_s: float) -> None:

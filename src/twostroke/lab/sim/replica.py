@@ -119,11 +119,11 @@ class Replica:
         self._book: Scheduler | DiskBook = self.scheduler
         if self._disk is not None:
             self._book = DiskBook(self.scheduler, self._disk.pages, _untold)
-        self._waits = False  # nothing can be computed before the disk has done something
+        self._waits = False  # True: nothing can be computed before the disk has made progress
         self._core = EngineCore(self._book, executor, self._computed, flight)
         self._listener = listener
         self._watch = watch
-        self._ends_s = array("d")  # when the streams' steps from _first_end on ended
+        self._ends_s = array("d")  # end times of the streams' steps, from step _first_end on
         self._first_end = 0
         self._run: _Run | None = None
         self._inbox: deque[Request] = deque()

@@ -119,5 +119,5 @@ def prefix_keys(block_ids: Sequence[int]) -> list[int]:
     """Returns one key for each beginning of the prompt; equal keys mean equal beginnings."""
     keys: list[int] = []
     for block_id in block_ids:
-        keys.append(hash((keys[-1] if keys else 0, block_id)))  # a hash of whole numbers is the same in every process
+        keys.append(hash((keys[-1] if keys else 0, block_id)))  # the hash of integers is the same in every process
     return keys

@@ -36,7 +36,7 @@ class Timeline:
             event_s = self._events[0][0] if self._events else math.inf
             if self._turns and self._turns[0][0] < event_s:
                 turn_s, _, replica = heapq.heappop(self._turns)
-                if replica.next_s == turn_s:  # entries that are out of date are passed over
+                if replica.next_s == turn_s:  # outdated entries are skipped
                     replica.turn()
                     self.expect(replica)
             else:

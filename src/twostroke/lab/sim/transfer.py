@@ -60,7 +60,7 @@ def adopt(cache: CacheManager, request: Request) -> bool:
     arrived = (len(tokens) - 1) // cache.page_tokens * cache.page_tokens
     cache.open(name, request.cache_salt, cache.match(request.cache_salt, tokens))
     fits, step = True, min(arrived, cache.chunk_tokens // cache.page_tokens * cache.page_tokens)
-    for end in [*range(step, arrived, max(1, step)), arrived]:  # a window's pool need not hold the whole prompt
+    for end in [*range(step, arrived, max(1, step)), arrived]:  # the pool of a window need not hold the whole prompt
         fits = fits and cache.grow(name, end)
         if fits:
             cache.commit(name, end, tokens)

@@ -106,7 +106,7 @@ class _Job:
         count = len(places)
         self._shares = [[job.tasks * t // count, job.tasks * (t + 1) // count] for t in range(count)]
         self._left, self._passed = job.tasks, 0.0
-        self._working: dict[int, float] = {}  # the part of its task that a thread has still to do
+        self._working: dict[int, float] = {}  # thread -> the share of its task that remains, 1 at first
         self._ready = [(self._arrives(thread), thread, True) for thread in range(count)]
         heapq.heapify(self._ready)
 
@@ -164,7 +164,7 @@ class _Job:
         before, self._passed = self._clock.now, seconds
         self._clock.pass_by(seconds, awake)
         late = self._clock.now - before - seconds
-        if late > SHORTEST_S:  # a quota stopped everything, also the threads that were about to come
+        if late > SHORTEST_S:  # a quota stopped all threads, also those that were about to come
             self._ready = [(time + late, thread, claims) for time, thread, claims in self._ready]
 
     def _awake(self) -> tuple[int, list[float]]:

@@ -52,7 +52,7 @@ def _one(request: WorkloadRequest, how: Arrangement) -> WorkloadRequest:
         prompt = min(prompt, max(1, how.max_context_tokens - output))
     text = request.text
     if text is not None and prompt < request.prompt_tokens:
-        # Characters stand for tokens in proportion; a caller that needs the exact count counts again.
+        # Characters stand for tokens in proportion. A caller that needs the exact number counts again.
         text = text[: max(1, len(text) * prompt // request.prompt_tokens)]
     ids = request.block_ids[: -(-prompt // request.block_tokens)]
     return replace(

@@ -36,7 +36,7 @@ EPS_OF_LAYERS = 1e-6
 def ctrl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The head is the embedding, with a bias. layer_norm_epsilon is the epsilon of the last norm alone."""
     fields = usual_names(fields, OWN_NAMES)
-    fields = fields.changed({"head_dim": None, "num_key_value_heads": None, "hidden_act": "relu"})  # no fields of it
+    fields = fields.changed({"head_dim": None, "num_key_value_heads": None, "hidden_act": "relu"})  # no fields of ctrl
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_epsilon")
     facts, width, last = parts.facts, parts.facts.hidden_size, parts.norm
     if not parts.decoder.tied:

@@ -24,7 +24,7 @@ def gpt_neox(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """A quarter of each head turns, unless rotary_pct says otherwise; q, k and v lie head by head in one tensor."""
     refuse_setting(fields, "tie_word_embeddings", "No published model of this family has its embedding as the head.")
     fields = usual_names(fields, OWN_NAMES)
-    fields = fields.changed({"num_key_value_heads": None})  # no field of this family
+    fields = fields.changed({"num_key_value_heads": None})  # this family has no such field
     act = ("hidden_act", "gelu")
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
     fields = parts.fields

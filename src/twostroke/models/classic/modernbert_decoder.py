@@ -36,7 +36,7 @@ def modernbert_decoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     parts = read_parts(fields, SILENT, kind=kind, eps="norm_eps", act=("hidden_activation", "gelu"))
     fields, norm, layers, width = parts.fields, parts.norm, parts.facts.num_layers, parts.facts.hidden_size
     local = fields.integer("local_attention", 2, MAX_POSITIONS, default=128) // 2
-    window = fields.integer("sliding_window", 1, MAX_POSITIONS, default=local)  # written by transformers, and counts
+    window = fields.integer("sliding_window", 1, MAX_POSITIONS, default=local)  # transformers writes and uses it
     every = fields.integer("global_attn_every_n_layers", 1, 4096, default=3)
     usual = tuple(window if index % every else 0 for index in range(layers))
     windows = windows_by_layer(fields, layers, window, usual)
@@ -57,7 +57,8 @@ def modernbert_decoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     def text(t: Tracer) -> Value:
         vocabulary = parts.facts.vocab_size
         bias = (Tensor("decoder.bias", (vocabulary,)),) if head_bias else ()
-        # Where the head is the embedding too, its bias lies next to the table; looking tokens up does not read it.
+        # When the head is the embedding too, its bias is stored next to the table. Looking tokens up does not read the
+        # bias.
         table = t.weight("embedding", vocabulary, width, (_table(TABLE, vocabulary, width),), bias if tied else ())
         x = norm(t, "model.embeddings.norm", embed(table, t.token_ids, t), in_place=True)
         for index in range(layers):

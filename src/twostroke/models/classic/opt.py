@@ -30,7 +30,7 @@ def opt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     the blocks and before the head."""
     fields = usual_names(fields, {"ffn_dim": "intermediate_size"})
     act = ("activation_function", "relu")
-    # The norms' eps is no field of this family: it is what layer norms have without one.
+    # The config of this family has no field for the epsilon of the norms: 1e-5 is the default of layer norms.
     fields = fields.changed({"layer_norm_eps": 1e-5})
     kind = NormKind.LAYER if fields.boolean("layer_norm_elementwise_affine", True) else NormKind.UNIT_LAYER
     parts = read_parts(fields, SILENT, kind=kind, eps="layer_norm_eps", act=act)

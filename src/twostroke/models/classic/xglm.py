@@ -43,7 +43,7 @@ def xglm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             "pad_token_id", f"transformers makes the row of this position zero: it must be below {AHEAD}."
         )
     half = width // 2
-    ignored = (*facts.ignored, "model.embed_positions.weights")  # older files hold the table of positions
+    ignored = (*facts.ignored, "model.embed_positions.weights")  # older files contain the table of positions
     parts = replace(
         parts,
         facts=replace(facts, ignored=ignored),

@@ -71,7 +71,7 @@ def predicts(*names: str) -> Callable[[PredictionReader], PredictionReader]:
 
 def read_prediction(fields: Fields) -> Sequence[MtpHead]:
     """Reads the prediction layers of a config.json; none where its architecture or the config has no such layers."""
-    read = _readers.get(architecture_of(fields))  # the model files are imported for it, and have registered
+    read = _readers.get(architecture_of(fields))  # architecture_of imports the model files, which register readers
     return () if read is None else read(fields)
 
 

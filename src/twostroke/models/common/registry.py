@@ -161,7 +161,7 @@ def read_model(
     form = require_form(own, asked, entry.name)
     refuse_fields(fields, entry.name, (entry.model_type, *entry.other_types))
     facts, text = entry.read(fields)
-    if not fields.read & INNER & fields.values.keys():  # else the fields of the language model are checked there
+    if not fields.read & INNER & fields.values.keys():  # else the language model's fields are checked there
         refuse_unread(fields, entry.name)
     trace = Tracer(stored, _has_experts_apart(fields) if apart is None else apart)
     facts, whole = formed(facts, trace.program(text(trace)), form)

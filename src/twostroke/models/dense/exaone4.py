@@ -22,7 +22,7 @@ def exaone4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     parts = read_parts(fields, SILENT, kv_absent=32)
     fields, layers = parts.fields, parts.facts.num_layers
     window = window_of(fields, 4096)
-    named = fields.texts("layer_types")  # where it is there, the pattern may be a word, "LLLG"
+    named = fields.texts("layer_types")  # instead of a list, the pattern may be a word, "LLLG"
     pattern = 0 if named or not window else fields.integer("sliding_window_pattern", 1, 4096, default=4)
     windows = pattern_windows(fields, layers, window, pattern)
     spec = parts.rope()

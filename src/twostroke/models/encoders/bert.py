@@ -79,7 +79,8 @@ def bert_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The head is the pooler with a classifier after it."""
     labels = num_labels(fields)
     read = _read(fields, "bert.")
-    # The pooler is used here, so that it must be there; transformers has the prefix in every such checkpoint.
+    # The classifier uses the pooler, so its tensors must be present. transformers writes the prefix in every such
+    # checkpoint.
     facts = replace(read.facts, ignored=tuple(name for name in read.facts.ignored if "pooler" not in name))
     return replace(read, facts=facts).program(lambda t, x: classified(t, x, "bert.pooler.dense", "classifier", labels))
 

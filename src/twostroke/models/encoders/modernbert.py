@@ -72,7 +72,7 @@ def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
     norm = _norm(fields)
     local = fields.integer("local_attention", 2, MAX_POSITIONS) // 2
-    half = fields.integer("sliding_window", 1, MAX_POSITIONS, default=local)  # transformers lets it count
+    half = fields.integer("sliding_window", 1, MAX_POSITIONS, default=local)  # transformers uses it when it is given
     every = fields.integer("global_attn_every_n_layers", 1, 4096)
     usual = tuple(half + 1 if index % every else 0 for index in range(facts.num_layers))
     windows = pattern_windows(fields, facts.num_layers, half + 1, 0) if fields.texts("layer_types") else usual

@@ -90,7 +90,7 @@ class BiasedExperts:
         if not self.biased:
             return made
         width = h.width
-        # A norm whose weights are zeros leaves its bias.
+        # A norm with zeros as weights returns its bias.
         bias = layer_norm(h, t.constant("zeros", (0.0,) * width), t.vector("mlp.experts", width, suffix=".bias"), 1.0)
         return add(made, bias)
 

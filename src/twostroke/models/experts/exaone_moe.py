@@ -27,7 +27,7 @@ def exaone_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every fourth layer sees all earlier positions and has no rotation, unless layer_types says otherwise."""
     parts, turn, window = _parts(fields)
     fields, facts = parts.fields, parts.facts
-    named = fields.texts("layer_types")  # where it is there, the pattern may be a word, "LLLG"
+    named = fields.texts("layer_types")  # instead of a list, the pattern may be a word, "LLLG"
     pattern = 0 if named or not window else fields.integer("sliding_window_pattern", 1, 4096, default=4)
     windows = pattern_windows(fields, facts.num_layers, window, pattern)
     dense = fields.integer("first_k_dense_replace", 0, 4096, default=1)

@@ -64,7 +64,7 @@ def _attention(parts: Parts) -> AttentionText:
     turn = parts.rope(theta=500_000.0)
     unit = Norm(parts.norm.eps, NormKind.UNIT) if fields.boolean("use_qk_norm", True) else None
     turning = replace(heads, head_norm=unit, norm_after_rope=True)
-    # What published files call a number of layers is a yes or a no for transformers.
+    # Published files give a number of layers here, but transformers reads it as true or false.
     tuned = bool(fields.value("attn_temperature_tuning", True))
     still: RopeSpec | None = None
     if tuned:

@@ -39,6 +39,6 @@ def axk1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         made = block(t, parts.norm(t, "post_attention_layernorm", x))
         return add(x, parts.norm(t, AFTER, made, in_place=True))
 
-    # Published checkpoints choose experts without a bias.
+    # Published checkpoints have no bias for the choice of experts.
     facts = replace(parts.facts, ignored=(*parts.facts.ignored, *unused), zeros=(CHOICE_BIAS,))
     return facts, decoder_program(parts.decoder, layer)

@@ -137,7 +137,7 @@ def _parts(fields: Fields, kind: str) -> LatentParts:
     theta = fields.number(name, 1.0 + 1e-6, 1e15, default=usual)
     nested = any(each in groups.values for each in THETAS)
     group = (groups.group(kind) if nested else groups) or Fields({}, fields.place)
-    # What share of a head turns follows from the sizes, whatever partial_rotary_factor says.
+    # The rotated share of a head follows from the sizes, whatever partial_rotary_factor is.
     said = {key: value for key, value in group.values.items() if key != "partial_rotary_factor"}
     turn = {"rope_type": "default", "rope_theta": theta, **said}
     parts = read_latent(fields.changed({"rope_parameters": turn}), {}, interleaved=True)

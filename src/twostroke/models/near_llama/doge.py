@@ -67,7 +67,7 @@ def _attend(t: Tracer, shape: Heads, h: Value, window: int, turn: RopeSpec) -> V
     rates = t.vector("self_attn.A", shape.num_kv_heads, suffix="")
     bias = activate(scale_columns(activate(gates, Activation.SOFTPLUS), rates), Activation.EXP)
     none = scale_columns(take_columns(q, t.constant("first", (0.0,) * shape.num_heads)), t.constant("zero", (0.0,)))
-    constant = scale(activate(none, Activation.EXP), dim**0.5)  # attention divides the scores by it
+    constant = scale(activate(none, Activation.EXP), dim**0.5)  # attention divides the scores by this factor
     cache = t.cache(PagedKV(shape.num_kv_heads, dim + 1, window, v_dim=dim))
     kv_write(cache, _beside(t, k, bias), v.heads(shape.num_kv_heads), t.slots)
     seen = attention(_beside(t, q, constant), cache, dim**-0.5).flat()

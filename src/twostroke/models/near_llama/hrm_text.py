@@ -58,7 +58,8 @@ def hrm_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     _refuse_prefix(fields)
     for name in ("attention_bias", "mlp_bias"):
         refuse_setting(fields, name, "No published model of this family has biases.")
-    # transformers writes the layers of all runs as num_hidden_layers, and those of one stack in another field.
+    # transformers writes the total number of layers of all runs as num_hidden_layers. The number of layers of one stack
+    # is in another field.
     per_stack = fields.optional_integer("num_layers_per_stack", 1, 4096)
     fields = fields.changed({"num_hidden_layers": per_stack}) if per_stack else fields
     fields = fields.changed({"num_key_value_heads": None})
@@ -85,7 +86,7 @@ def hrm_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             for _ in range(low):
                 fast = parts.norm(t, "", stacks[0](t, add(fast, slow)))
             slow = stacks[1](t, add(slow, fast))
-        return head(t, parts.decoder, slow)  # the norm after the last run is the decoder's
+        return head(t, parts.decoder, slow)  # the decoder's norm comes after the last run
 
     return facts, text
 

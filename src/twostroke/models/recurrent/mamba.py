@@ -41,7 +41,8 @@ def _read(fields: Fields, step_norm: StepNorm | None) -> tuple[CommonFacts, Prog
     silu_only(fields)
     norm = Norm(fields.number("layer_norm_epsilon", 1e-12, 0.1, default=1e-5))
     auto = fields.value("time_step_rank") in (None, "auto")
-    # Where both are there, transformers lets the width win; FalconMamba's published config says another expand.
+    # When both fields are given, transformers uses the width. FalconMamba's published config has an `expand` that does
+    # not agree with its width.
     inner = int(fields.number("expand", 0.01, 64.0, default=2.0) * facts.hidden_size)
     shape = MambaShape(
         facts.hidden_size,

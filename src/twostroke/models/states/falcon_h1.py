@@ -57,7 +57,8 @@ def falcon_h1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     for name in ("attention_bias", "mamba_proj_bias"):
         refuse_setting(fields, name, "The factor on the block's input would have to leave the bias alone.")
     seen = _factor(fields, "attention_in_multiplier")
-    # Queries and keys have the input's factor once each, keys one of their own; values carry it to the output.
+    # Queries and keys are each multiplied by the input's factor once, and keys also by key_multiplier. The values'
+    # factor is applied to the output.
     heads = replace(parts.heads, scale=dim**-0.5 * seen * seen * _factor(fields, "key_multiplier"))
     attention_out = seen * _factor(fields, "attention_out_multiplier")
     states_in, states_out = _factor(fields, "ssm_in_multiplier"), _factor(fields, "ssm_out_multiplier")

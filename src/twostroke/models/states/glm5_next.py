@@ -98,7 +98,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         return logits_of(t, parts.decoder, scale(first, 1 / streams.count))
 
     unread = (f"model.layers.{index}.self_attn.indexer." for index in range(layers))
-    behind = f"model.layers.{layers}."  # predicts further tokens
+    behind = f"model.layers.{layers}."  # the layer that predicts further tokens
     longest = min(facts.max_positions, _seen_whole(fields)) if any(attending) else facts.max_positions
     return replace(facts, max_positions=longest, ignored=(*facts.ignored, *unread, behind)), text
 
@@ -115,7 +115,7 @@ def _read(fields: Fields) -> LatentParts:
         fields = fields.changed({"linear_lower_bound": lowest, **own})
     elif not fields.has("linear_lower_bound"):
         fields = fields.changed({"linear_lower_bound": LOWEST})
-    # The least that can be read; no part of a head is kept for rotations.
+    # 2 is the smallest value that can be read. No part of a head is kept for rotations.
     parts = read_latent(fields.changed({"qk_rope_head_dim": 2}), SILENT, interleaved=False)
     if not parts.heads.query_rank:
         raise fields.wrong("q_lora_rank", "Queries of this family are made of a latent.")

@@ -75,7 +75,7 @@ def kimi_linear(fields: Fields) -> tuple[CommonFacts, ProgramText]:
         return block(t, x, h) if sparse[index] else add(x, parts.feed(t, h))
 
     dense = (f"model.layers.{index}." for index, each in enumerate(sparse) if not each)
-    saved = tuple((f"{begin}{EXPERTS}.", f"{begin}mlp.") for begin in dense)  # as transformers writes them
+    saved = tuple((f"{begin}{EXPERTS}.", f"{begin}mlp.") for begin in dense)  # the names that transformers writes
     return replace(parts.facts, stored_prefixes=saved), decoder_program(parts.decoder, layer)
 
 

@@ -64,7 +64,7 @@ def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
             x = add(x, _net(t, shape, h))
         return add(x, parts.feed(t, parts.norm(t, "feedforward_layer_norm", x)))
 
-    saved = tuple(  # as transformers writes them
+    saved = tuple(  # the names that transformers writes
         (f"model.layers.{index}.feedforward_layer_norm.", f"model.layers.{index}.post_attention_layernorm.")
         for index in range(layers)
         if attending[index]

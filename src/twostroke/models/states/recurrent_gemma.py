@@ -100,7 +100,7 @@ def recurrent_gemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
     decoder = replace(
         parts.decoder,
-        # transformers keeps the factor in bfloat16 whatever the weights are.
+        # transformers keeps the factor in bfloat16, whatever type the weights have.
         embedding_scale=rounded_to("bfloat16", facts.hidden_size**0.5),
         soft_cap=fields.number("logits_soft_cap", 1e-3, 1e6),
         last_norm="model.final_norm",

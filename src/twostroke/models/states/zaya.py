@@ -72,7 +72,7 @@ def zaya(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     for name in ("attention_bias", "lm_head_bias"):
         refuse_setting(fields, name, "No published model of this family has these biases.")
-    parts = read_parts(fields.changed({"intermediate_size": 1}), SILENT, kv_absent=2)  # no layer is dense
+    parts = read_parts(fields.changed({"intermediate_size": 1}), SILENT, kv_absent=2)  # there is no dense layer
     fields, facts, counts = parts.fields, parts.facts, parts.heads
     sizes = (facts.hidden_size, counts.num_heads, counts.num_kv_heads, counts.head_dim)
     heads = Convolved(*sizes, taps=fields.integer("cca_time0", 2, 64, default=2))
@@ -160,7 +160,7 @@ def _convolved(t: Tracer, shape: Convolved, qk: Value) -> Value:
     first = short_conv(qk, conv_taps(t, "conv_qk_depthwise", channels, shape.taps))
     before, now = (1.0,) * channels, (0.0,) * channels
     both = join(*token_shift(first, t.constant("before", before + now)))
-    # The matrix of a head has its columns as the checkpoint has them: both taps of an element side by side.
+    # The columns of a head's matrix are in the checkpoint's order: both taps of an element are neighbours.
     places = [range(head * dim, (head + 1) * dim) for head in range(channels // dim)]
     order = [float(tap * channels + place) for head in places for place in head for tap in range(2)]
     twice = [float(place) for head in places for place in head for _ in range(2)]

@@ -31,7 +31,7 @@ def kolibri1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Experts are chosen by logit plus bias and weighted by the logit's sigmoid."""
     silu_only(fields)
     refuse_setting(fields, "attention_bias", "No published model of this family has biases in its attention.")
-    parts = read_parts(fields.changed({"intermediate_size": 1}), SILENT, kv_absent=4)  # no layer is dense
+    parts = read_parts(fields.changed({"intermediate_size": 1}), SILENT, kv_absent=4)  # there is no dense layer
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     heads = replace(parts.heads, head_norm=norm)
     turn = parts.rope()

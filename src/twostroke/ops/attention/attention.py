@@ -123,7 +123,7 @@ def weights_of(scores: F32Array, sinks: F32Array | None = None) -> tuple[F32Arra
     weights: F32Array = np.exp2(scores - peaks)
     total: F32Array = weights.sum(axis=-1, keepdims=True)
     if sinks is not None:
-        with np.errstate(over="ignore"):  # next to an infinite sink all weights are nothing
+        with np.errstate(over="ignore"):  # with an infinite sink all weights are zero
             total = total + np.exp2((sinks * LOG2_E)[:, None] - peaks)
     return weights, total
 
@@ -166,7 +166,7 @@ def scaled_query(layer: KVLayer, q: F32Array, scale: float) -> F32Array:
 def _rounded(numbers: F32Array, largest: F32Array, steps: np.float32) -> F32Array:
     """Returns each number rounded to the nearest multiple of largest / steps."""
     kept = np.maximum(largest, SMALLEST_SCALED)
-    # In double precision the product is exact: one rounding, as of a fused multiply-add.
+    # In double precision the product is exact, so there is one rounding, as in a fused multiply-add.
     found: F32Array = np.rint(numbers.astype(np.float64) * (steps / kept)).astype(np.float32)
     found *= kept * (np.float32(1) / steps)
     return found

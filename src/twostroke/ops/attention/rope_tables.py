@@ -114,7 +114,7 @@ def _yarn(rope: RopeSpec, plain: F64Array) -> F64Array:
     if rope.truncate:
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, rope.rotary_dim - 1)
-    # The published code widens an empty ramp by this much; without it the ramp divides by zero.
+    # The published code widens an empty ramp by 0.001. Without that the ramp divides by zero.
     width = (high - low) or 0.001
     interpolated: F64Array = np.clip((np.arange(len(plain)) - low) / width, 0.0, 1.0)
     return plain / rope.factor * interpolated + plain * (1 - interpolated)

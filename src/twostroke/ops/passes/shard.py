@@ -69,7 +69,7 @@ class _Division:
         results = [call.result for call in program.calls if call.result and (call.DIVIDED_WEIGHT or call.BY_HEADS)]
         roots, caches = {value.root for value in results}, set(program.caches)
         attended: set[Value] = set()
-        for call in reversed(program.calls):  # what is rotated before attention reads it is read by attention, too
+        for call in reversed(program.calls):  # heads that are rotated before attention are read by attention, too
             if call.BY_HEADS and (_caches(call) or (isinstance(call, RotateHeads) and call.out.root in attended)):
                 attended |= {value.root for value in _values(call)}
         before = -1

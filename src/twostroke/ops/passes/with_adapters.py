@@ -81,7 +81,7 @@ def with_adapters(program: Program, spec: AdapterSpec) -> AdaptedProgram:
         raise unknown_modules(unknown, known)
     made: dict[Weight, tuple[AdaptedPart, ...]] = {}
     calls: list[Op] = []
-    in_order = untaken(program)  # adapters know the columns as the checkpoint has them
+    in_order = untaken(program)  # adapters use the column order of the checkpoint
     for call in program.calls:
         if not isinstance(call, Linear):
             calls.append(call)

@@ -21,7 +21,7 @@ from twostroke.ops.program.values import Value
 def reference(out: F32Array, routes: F32Array, experts: int) -> None:
     weights, numbers = np.split(routes, 2, axis=1)
     out[...] = 0.0
-    for place in range(weights.shape[1]):  # one float32 addition after the other
+    for place in range(weights.shape[1]):  # float32 additions, one after the other
         out[:, 0] += np.where(numbers[:, place] >= experts, weights[:, place], np.float32(0))
 
 

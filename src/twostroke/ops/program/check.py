@@ -23,7 +23,8 @@ def check(program: Program) -> None:
         for value in call.reads():
             _require(value, columns, f"call {index}, {call.NAME}")
         for value in writes(call):
-            # No call may read what an op leaves in its work room: the writer noted here is a value that no call has.
+            # No call may read the rest of an op's work room. So the writer noted for that rest is a fresh value that
+            # belongs to no call.
             _write(value, columns, value if value is call.result else value.fresh())
     _require(program.logits, columns, "the result")
     for value in program.kept:

@@ -71,7 +71,7 @@ def _lives(program: Program, rows: Mapping[Size, int]) -> dict[Value, _Life]:
         for value in (*call.reads(), *writes(call)):
             root = value.root
             life = lives.setdefault(root, _Life(_num_bytes(root, rows), index, index))
-            # The head runs again for other rows: what it takes from the body stays to the end.
+            # The head runs again for other rows, so the values that it takes from the body live until the end.
             life.last = end if in_head and life.first < len(program.body) else index
     for value in (program.logits, *program.kept):
         lives[value.root].last = end

@@ -153,7 +153,7 @@ class Tracer:
         found = self._weights.get(parts)
         if found is None:
             key = f"{parts[0].name.removesuffix('.weight')}:{role}"
-            if key in self._keys:  # another part of the same tensor
+            if key in self._keys:  # another part of the same tensor has this key
                 key = f"{key}{len(self._weights)}"
             self._keys.add(key)
             found = self._weights[parts] = Weight(key, role, rows, columns, parts, bias, experts, self._stored(parts))

@@ -53,7 +53,7 @@ clipped, which gives the other values a finer step."""
 LARGEST_MULTIPLIER = np.float32(15)
 
 _ZERO_BELOW = np.float32(2.0**-100)
-_LIMIT = np.float32(2.0**60)  # squared errors of a group stay finite below it
+_LIMIT = np.float32(2.0**60)  # the squared errors of a group stay finite below this value
 
 
 def pack_weight(values: F32Array, weight_format: WeightFormat, bias: F32Array | None = None) -> PackedWeight:

@@ -52,7 +52,7 @@ def reference(
                 held[(0 if position == 0 else -1) :] = np.array([LOWEST, 0, 0], np.float32)[:, None]
             values, gates = x[row].reshape(2, series, dim)
             gates = (gates + biases[position % rate]) * LOG2_E
-            # The last series of a token counts for the entry that closes next.
+            # The last series of a token belongs to the entry that closes next.
             for entry, value, gate in zip(held, values[::-1], gates[::-1], strict=True):
                 peak = np.maximum(entry[0], gate)
                 kept, weight = np.exp2(np.maximum(entry[0] - peak, -126)), np.exp2(gate - peak)

@@ -47,7 +47,7 @@ def note_result(cache: Path, original: Path, result: Path, method: str) -> str |
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(said), encoding="utf-8")
     except OSError:
-        return None  # the result is whole without the note
+        return None  # the result is complete without this note
     return name
 
 

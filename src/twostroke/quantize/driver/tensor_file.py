@@ -77,7 +77,7 @@ def write_atomically(path: Path, parts: Iterable[bytes | memoryview]) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
         sync_folder(path.parent)
-    except BaseException:  # Ctrl-C as well
+    except BaseException:  # also for Ctrl-C
         with contextlib.suppress(OSError):
             partial.unlink()
         raise

@@ -93,7 +93,7 @@ def write_folder(folder: Path, output: Path, mix: GgufMix, name: str, progress: 
         if model.task is Task.GENERATE and sentence.pooling is not None:
             model = read_folder(folder, None, EMBEDDINGS)
         if config.get("tie_word_embeddings") and HEAD not in model.ignored:
-            config = {**config, "tie_word_embeddings": False}  # the checkpoint holds another head
+            config = {**config, "tie_word_embeddings": False}  # the checkpoint holds a separate head
         checkpoint = with_prefix(stored, model)
         vocabulary = vocabulary_keys(folder, config, model.vocab_size)
         shapes = {name: checkpoint.info(name).shape for name in checkpoint.names}

@@ -85,7 +85,8 @@ def gptq(matrix: F32Array, hessian: F32Array, rule: GptqRule) -> Solved:
         errors = np.empty((len(work), last - first), np.float32)
         for i in range(first, last):
             if not fixed and i % rule.group == 0:
-                # What earlier columns of the block changed is in `work` up to its end; the group may reach further.
+                # `work` contains the changes by earlier columns of the block, up to the end of the block. The group may
+                # reach further.
                 ahead = work[:, i : i + rule.group].copy()
                 if i + rule.group > last:
                     ahead[:, last - i :] -= errors[:, : i - first] @ factor[first:i, last : i + rule.group]

@@ -28,7 +28,8 @@ HONOURED = frozenset(
     "init_lora_weights bias".split()
 )
 WITHOUT_EFFECT = frozenset(
-    # Training, bookkeeping, and how the model's own matrices lie: the adapter's tensors lie alike in any case.
+    # Fields about training, bookkeeping, and the layout of the model's own matrices. The layout of the adapter's
+    # tensors is the same in any case.
     "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode lora_dropout fan_in_fan_out "
     "megatron_core layers_pattern qalora_group_size runtime_config ensure_weight_tying eva_config "
     "lora_ga_config".split()

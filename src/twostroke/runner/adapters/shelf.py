@@ -35,8 +35,8 @@ class AdapterShelf:
     def __init__(self, bank: AdapterBank, open_folder: OpenFolder) -> None:
         self._bank, self._open_folder = bank, open_folder
         self._reserved: tuple[str, ...] = ()
-        self._loading = threading.Lock()  # one at a time: reading takes a while
-        self._changed = threading.Lock()  # guards all below
+        self._loading = threading.Lock()  # one load at a time, because reading takes a while
+        self._changed = threading.Lock()  # guards all fields below
         self._loaded: dict[str, LoadedAdapter] = {}
         self._uses = [0] * bank.count
         self._names = [""] * bank.count  # the name of the last adapter in each slot

@@ -140,7 +140,7 @@ class EarlyRunner:
             part.device_s = self._forward.results(part.slot, part.row_results)
         model_end_s = self._clock()
         if not all(self._sampler.has_all(part.found, part.row_results) for part in parts):
-            return self._plain.execute(plan)  # it needs logits, which the early step has overwritten
+            return self._plain.execute(plan)  # this step needs logits, which the early step has overwritten
         sampled = Sampled({}, {})
         for part in parts:
             tokens, failed = self._sampler.choose(plan, (list(part.found), part.row_results))
@@ -150,7 +150,7 @@ class EarlyRunner:
             following_step.tokens = {name: tokens[-1].token_id for name, tokens in sampled.tokens.items()}
         self._early = following_step
         waited_s = model_end_s - asked_s
-        # What a prompt's step did before the prompt came is not its own.
+        # The work that a prompt's step did before the prompt came does not count for that step.
         early_s = 0.0 if rest else max(0.0, parts[0].device_s - waited_s)
         sampling_s = self._clock() - model_end_s
         return StepResult(*sampled, waited_s + early_s, sampling_s, delayed_s=self._delay(), early_s=early_s)

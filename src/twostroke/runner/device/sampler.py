@@ -160,7 +160,7 @@ class DeviceSampler:
         is_finite = (np.isfinite(row_results["best"]) & np.isfinite(row_results["raw_best"])).tolist()
         for each in sequences:
             request = each.sequence.request
-            is_alone = len(each.changed) == 1 and is_finite[each.first]  # neither a fault nor sampled here
+            is_alone = len(each.changed) == 1 and is_finite[each.first]  # no fault, and not sampled on the host
             if is_alone and request.num_top is None:
                 sampled.tokens[request.request_id] = (SampledToken(token_ids[each.first]),)
             else:
@@ -184,7 +184,7 @@ class DeviceSampler:
         reason = None
         try:
             alone = None if sequence.draft_token_ids else ((sequence, changes_of(sequence)),)
-            for each, changes in alone or as_if_right(sequence):  # to the end, whatever they ask
+            for each, changes in alone or as_if_right(sequence):  # the loop runs to the end, whatever the rows ask
                 reason = reason or why_host(each, changes, self._vocabulary)
                 if reason is None:
                     changed.append(changes is not None)
@@ -231,7 +231,7 @@ class DeviceSampler:
             except FAULTS:
                 if not place:
                     raise
-                break  # left to the step that comes to this row without a guess, as in sample_rows
+                break  # left to the step that reaches this row without a guess, as in sample_rows
         return tuple(found)
 
     def _here(self, rows: SampledRows, reason: str) -> Tokens:

@@ -75,7 +75,7 @@ def as_if_right(sequence: PlannedSequence) -> Iterator[tuple[PlannedSequence, Ch
                 break
             if mask is not None:
                 if changes is None or changes.bits is None or not _allows(changes.bits, guess):
-                    break  # a mask that is fed a forbidden token cannot go back
+                    break  # a mask that took a forbidden token cannot go back
                 mask.feed(guess)
             known.append(guess)
             each = sequence._replace(known_token_ids=known)

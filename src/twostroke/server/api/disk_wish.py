@@ -61,7 +61,7 @@ def with_disk_wish(call: Call, body: bytes, sender: Sender) -> Call:
     """Returns the call with its slot and with the `disk_s` of its prompts, as the body and the headers ask. Raises
     InvalidRequest."""
     disk_s = NEVER_S if sender.memory_only else 0.0
-    if FIELD.encode() in body or b'"store"' in body or SLOT in body:  # most bodies say nothing, and are not read again
+    if FIELD.encode() in body or b'"store"' in body or SLOT in body:  # most bodies have none and are not parsed again
         asked = _asked.decode(body)
         if type(asked.id_slot) is int and 0 < asked.id_slot <= MAX_SLOT:
             call = replace(call, slot=asked.id_slot)

@@ -31,7 +31,7 @@ def to_tools(request: ChatRequest) -> bool:
         raise InvalidRequest("functions and tools are both there.", param="functions", fix="Send tools alone.")
     request.tools = [AskedTool(function=function) for function in functions]
     request.tool_choice = _choice(choice)
-    request.parallel_tool_calls = False  # the older form has room for one
+    request.parallel_tool_calls = False  # the older form has room for one call
     return True
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from twostroke.text.tokenizer import Tokenizer
 from twostroke.types.result import TokenLogprob
 
-LOWEST = -9999.0  # JSON has no -inf; OpenAI sends this number
+LOWEST = -9999.0  # JSON has no -inf; OpenAI sends this number instead
 
 
 def chat_logprobs(items: Sequence[TokenLogprob], top: int, tokenizer: Tokenizer) -> dict[str, Any]:

@@ -56,10 +56,10 @@ class CountRequest(msgspec.Struct, kw_only=True):
     output_format: dict[str, Any] | None = None  # the older name of output_config.format
     context_management: dict[str, Any] | None = None
     mcp_servers: list[Any] | None = None
-    container: Any = None  # this one and the two below are known, and not supported
+    container: Any = None  # `container` and the two fields below are known, but not supported
     compaction: Any = None
     thread: Any = None
-    cache_control: dict[str, Any] | None = None  # a mark at the end of the prompt
+    cache_control: dict[str, Any] | None = None  # a cache mark at the end of the prompt
     parse_special: bool | None = None  # extension: as in chat completions
 
 

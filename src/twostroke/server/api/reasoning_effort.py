@@ -42,7 +42,7 @@ def with_wish(
     system = ""
     if own is not None:
         translated = switches.put(own)
-        if translated is not None or own.off != form.thinks:  # or it is kept anyway
+        if translated is not None or own.off != form.thinks:  # else `said` is kept anyway
             said = {name: value for name, value in said.items() if name not in _foreign(said, template)}
         if translated is not None:
             said, system = {**translated.variables, **said}, translated.system

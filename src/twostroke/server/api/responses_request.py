@@ -81,11 +81,11 @@ class ResponsesRequest(AskedSamplers, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
     parse_special: bool | None = None
     priority: int | None = None
-    # of stored work; without a folder for it only null and false pass
+    # Fields of stored work. Without a folder for stored work only null and false pass.
     previous_response_id: Any = None
     background: bool | None = None
     conversation: str | dict[str, Any] | None = None
-    # known, not supported
+    # These fields are known, but not supported.
     prompt: Any = None
     max_tool_calls: Any = None
     context_management: Any = None

@@ -42,7 +42,7 @@ class TextRequest(msgspec.Struct, kw_only=True):
     parse_special: bool | None = None
     priority: int | None = None
     cache_salt: str | None = None
-    # known, not supported: only null passes
+    # These fields are known, but not supported: only null passes.
     activation: Any = None
     use_activation: Any = None
     add_special_tokens: Any = None
@@ -58,7 +58,7 @@ class EmbeddingRequest(TextRequest, kw_only=True):
     dimensions: int | None = None
     prompt_name: str | None = None
     normalize: bool | None = None
-    # known, not supported: only null passes
+    # These fields are known, but not supported: only null passes.
     messages: Any = None
     instruction: Any = None
     input_type: Any = None
@@ -88,7 +88,7 @@ class RerankRequest(TextRequest, kw_only=True):
     return_documents: bool | None = None
     instruction: str | None = None
     max_tokens_per_doc: int | None = None
-    # known, not supported: only null passes
+    # These fields are known, but not supported: only null passes.
     max_chunks_per_doc: Any = None
     rank_fields: Any = None
     top_k: Any = None

@@ -76,13 +76,13 @@ class GenerationRequest(AskedSamplers, kw_only=True):
     ttft_s: float | None = None
     itl_s: float | None = None
     return_progress: bool | None = None
-    timings_per_token: bool | None = None  # llama.cpp's: `timings` at the end of an answer
-    parse_special: bool | None = None  # control tokens in texts: false for chats, true for prompts (SECURITY.md)
-    # llama.cpp's (other_engines.py)
+    timings_per_token: bool | None = None  # a llama.cpp field: adds `timings` at the end of an answer
+    parse_special: bool | None = None  # reads control tokens; default false for chats, true for prompts (SECURITY.md)
+    # These fields are llama.cpp's (other_engines.py).
     n_predict: int | None = None
     repeat_penalty: float | None = None
     repeat_last_n: int | None = None
-    # the form of the answer (grammar.py)
+    # These fields set the form of the answer (grammar.py).
     response_format: Any = None
     grammar: Any = None
     json_schema: Any = None
@@ -93,7 +93,7 @@ class GenerationRequest(AskedSamplers, kw_only=True):
     guided_regex: Any = None
     guided_choice: Any = None
     guided_grammar: Any = None
-    # known, not supported: only neutral values pass (NEUTRAL)
+    # These fields are known, but not supported: only neutral values pass (NEUTRAL).
     guided_whitespace_pattern: Any = None
     prompt_logprobs: Any = None
     prompt_embeds: Any = None
@@ -115,14 +115,14 @@ class ChatRequest(GenerationRequest, kw_only=True):
     tools: list[AskedTool] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    functions: list[FunctionSpec] | None = None  # these two: legacy_functions.py
+    functions: list[FunctionSpec] | None = None  # this field and the next one: see legacy_functions.py
     function_call: str | dict[str, Any] | None = None
     audio: Any = None
     modalities: Any = None
     prediction: Any = None
     web_search_options: Any = None
     chat_template: Any = None
-    reasoning_effort: str | None = None  # reasoning_effort.py: variables of the template
+    reasoning_effort: str | None = None  # sets variables of the template: see reasoning_effort.py
     thinking: dict[str, Any] | None = None
     moderation: Any = None
     verbosity: Any = None
@@ -269,7 +269,7 @@ def _check_shared(request: GenerationRequest, depth_limit: int) -> None:
     in_our_fields(request)
     for name in request.__struct_fields__:
         value = getattr(request, name)
-        if value is None:  # most fields of most requests
+        if value is None:  # true for most fields of most requests
             continue
         if isinstance(value, (dict, list)) and name not in _FLAT:
             check_depth(value, depth_limit)

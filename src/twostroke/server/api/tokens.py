@@ -28,7 +28,7 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
 
     model: str | None = None
     prompt: str | None = None
-    content: str | None = None  # llama.cpp's form
+    content: str | None = None  # llama.cpp's name
     add_special: bool | None = None
     with_pieces: bool | None = None
     messages: list[dict[str, Any]] | None = None
@@ -145,7 +145,7 @@ def detokenize(body: bytes, serving: Serving) -> dict[str, Any]:
     if wrong is not None:
         raise InvalidRequest(f"tokens holds {wrong}, which is no token id.", param="tokens")
     text = serving.tokenizer.decode(request.tokens)
-    return {"prompt": text, "content": text}  # by vLLM's name and by llama.cpp's
+    return {"prompt": text, "content": text}  # vLLM calls it "prompt", llama.cpp "content"
 
 
 def tokenizer_info(serving: Serving) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def text_of_pdf(data: bytes, limits: PdfLimits | None = None) -> PdfText:
             stderr=subprocess.DEVNULL,
             timeout=limits.wall_s,
             env={},
-            start_new_session=True,  # Ctrl-C is for the parent
+            start_new_session=True,  # Ctrl-C must reach only the parent
             check=False,
         )
     except subprocess.TimeoutExpired:

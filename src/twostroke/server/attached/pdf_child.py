@@ -51,7 +51,7 @@ def main() -> None:
         found = {"fault": "it takes too much memory"}
     except RecursionError:
         found = {"fault": "it is nested too deeply"}
-    except Exception as error:  # pypdf raises anything at broken files
+    except Exception as error:  # pypdf raises any exception for broken files
         found = {"fault": f"{error}".splitlines()[0][:200] if f"{error}" else type(error).__name__}
     print(json.dumps(found), flush=True)
 

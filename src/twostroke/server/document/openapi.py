@@ -79,7 +79,7 @@ def openapi_document(serving: Serving, access: Access) -> dict[str, Any]:
         paths[path] = {"post": _operation(summary, answer, error, streams=streams) | {"requestBody": body}}
     for path, (answer, summary) in _GETS.items():
         paths[path] = {"get": _operation(summary, answer, "Error", streams=False)}
-    paths.get("/infill", {}).get("post", {}).get("responses", {}).update(_errors("Error", (501,)))  # no tokens for it
+    paths.get("/infill", {}).get("post", {}).get("responses", {}).update(_errors("Error", (501,)))  # no infill tokens
     paths["/v1/models/{name}"] = {"get": _operation("One model.", "Model", "Error", streams=False) | _named(serving)}
     explained = _operation("What a request's time went to.", "Explanation", "Error", streams=False)
     paths["/v1/requests/{name}/explain"] = {"get": explained | _named(serving)}

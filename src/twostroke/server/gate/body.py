@@ -16,7 +16,7 @@ from twostroke.server.errors import BODY_TIMEOUT, HttpProblem, body_too_large
 async def reading(request: Request, admission: Admission) -> AsyncIterator[bytes]:
     """Yields all bytes of the body; they count until the block ends. Raises HttpProblem (413, 408, 503),
     ClientDisconnect."""
-    held = bytearray()  # not a list: a byte at a time would take forty
+    held = bytearray()  # not a list of pieces: a piece of one byte would take forty bytes
     try:
         try:
             async with asyncio.timeout(admission.limits.body_s):

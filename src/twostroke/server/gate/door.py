@@ -77,7 +77,7 @@ class Door:
             self.refusals[problem.code or ""] += 1
             raise HttpProblem(problem)
         self._charge(visit.sender, prompt_tokens)
-        # Nothing below can fail: each counted request has a ticket.
+        # No statement below can fail: each counted request gets a ticket.
         self.queued_requests += num_completions
         self.queued_tokens += prompt_tokens
         self.in_flight += 1

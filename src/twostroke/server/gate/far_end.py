@@ -44,7 +44,7 @@ class FarEnd:
             return
         self._asked = True
         if here.is_socket_file(self._socket):
-            return  # `gone` tells at once
+            return  # on a Unix socket, `gone` is right at once
         with contextlib.suppress(OSError), self._socket.dup() as own:
             own.setblocking(False)
             own.send(b"\n", socket.MSG_OOB)

@@ -81,7 +81,7 @@ class Forecast(TypicalAnswer):
         if missing <= 0 or not streams:
             return 0.0
         steps = missing * self._typical / len(streams)
-        # A request that is admitted brings a prompt: so a step has as many prompts as places get free.
+        # Each admitted request brings a prompt, so a step contains as many prompts as places that become free.
         prompts = sum(len(s.request.prompt_token_ids) for s in going) / self._typical
         chunk = min(round(prompts), self._room.max_step_tokens - len(streams))
         beside = [Segment.prefill(0, chunk, True)] if chunk > 0 else []

@@ -70,7 +70,7 @@ class ImageDesk:
         finally:
             async with self._free:
                 self._hosts[host] -= 1
-                self._hosts += Counter()  # hosts without a file are forgotten
+                self._hosts += Counter()  # hosts with a count of zero are forgotten
                 self._free.notify_all()
 
 
@@ -85,7 +85,7 @@ async def read_with_images(
     if eyes is None:
         return await lanes.run(size_bytes, read, None)
     own = eyes.for_request()
-    while True:  # each time, all images that it asks for are opened
+    while True:  # each round opens all images that `read` asks for
         try:
             return await lanes.run(size_bytes, read, own)
         except image_eyes.ImagesWanted as wanted:

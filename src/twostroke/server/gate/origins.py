@@ -54,7 +54,7 @@ class Origins:
     def _headers(self, origin: bytes | None) -> list[tuple[bytes, bytes]]:
         if self._reach.allows_any_page:
             return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", _EXPOSED.encode())]
-        varies = [(b"vary", b"Origin")]  # also without one: a cache must not give this answer to a page
+        varies = [(b"vary", b"Origin")]  # also without an Origin header: a cache must not give this answer to a page
         if origin is None or not self._reach.allows_origin(origin):
             return varies
         return [

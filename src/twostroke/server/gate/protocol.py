@@ -137,7 +137,7 @@ class DeadlineProtocol(H11Protocol):
         self._moved_s = 0.0
         self._parked: Park | None = None
         self._parked_bytes = 0
-        self._ended = False  # the client sends no more
+        self._ended = False  # True when the client sends no more
         self.logger = _quiet  # a client that sends nonsense must not fill our log
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -43,7 +43,7 @@ class Quarantine:
     notes: CrashNotes | None = None
     clock: Callable[[], float] = time.monotonic
     turn_s: float = TURN_S
-    _prints: dict[str, bytes] = field(default_factory=dict)  # fingerprints of the admitted requests, by request id
+    _prints: dict[str, bytes] = field(default_factory=dict)  # request id of each admitted request -> its fingerprint
     _last: list[str] = field(default_factory=list)
     _last_count: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)

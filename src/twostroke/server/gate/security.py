@@ -76,7 +76,7 @@ class Gate:
         """Returns the problem of a request that comes from a wrong place, or None. In DNS rebinding a foreign page's
         name points to this machine, but the Host and Origin headers show it."""
         if b"host" not in headers and scope.get("http_version") == "1.0":
-            host = ""  # no browser sends such a request; probes of load balancers do
+            host = ""  # no browser sends such a request, but probes of load balancers do
         elif (name := host_name(headers.get(b"host", b""))) is None:
             return BAD_HOST
         else:
@@ -103,7 +103,7 @@ class Gate:
         kind, _, token = headers.get(b"authorization", b"").partition(b" ")
         bearer = token.strip() if kind.lower() == b"bearer" else b""
         sent = (bearer, *(headers.get(name, b"") for name in KEY_HEADERS))
-        # Digests have one length, and all comparisons always run: the time shows nothing about the keys.
+        # All digests have the same length and all comparisons always run, so the time reveals nothing about the keys.
         digests = [_digest(key) for key in sent]
         fits = [known for known in self._key_digests for digest in digests if hmac.compare_digest(digest, known)]
         return fits[0].hex()[:LABEL_DIGITS] if fits else None

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-BEATS = 3  # in the time that the manager allows
+BEATS = 3  # watchdog messages within the manager's limit
 
 
 class Listener(Protocol):

@@ -70,7 +70,8 @@ class StandIn:
         writer.write(reply(head, self._retry_s()))
         await writer.drain()
         writer.write_eof()
-        # What the client still sends is read, or the system would reset the connection and lose the answer.
+        # The rest of the client's data is read. Otherwise the system would reset the connection and the answer would be
+        # lost.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READ_S):
                 while await reader.read(MOST_HEAD_BYTES):
@@ -81,7 +82,8 @@ def reply(head: bytes, retry_s: float) -> bytes:
     """Returns the whole response to a request that begins with `head`."""
     method, _, target = head.partition(b"\r\n")[0].partition(b" ")
     path = target.partition(b" ")[0].partition(b"?")[0]
-    # Below any prefix, in absolute form and with further slashes too: a probe that hears 503 would end the supervisor.
+    # The path may have any prefix, be in absolute form, or have more slashes. A probe that receives 503 would end the
+    # supervisor.
     alive = method in (b"GET", b"HEAD") and path.rstrip(b"/").endswith(b"/live")
     problem = Problem(503, "The engine is being restarted.", SERVER, code="engine_restarting")
     body = ALIVE if alive else problem.body()

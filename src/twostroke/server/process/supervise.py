@@ -25,7 +25,7 @@ FIRST_DELAY_S, MOST_DELAY_S = 0.25, 30.0
 STEADY_S = 60.0
 MOST_FAILED_STARTS = 5
 SILENCE_S = 60.0
-FINAL_CODES = frozenset({0, 2, 3, 4, 130})  # ended as asked, or would end in the same way again
+FINAL_CODES = frozenset({0, 2, 3, 4, 130})  # the worker ended as asked, or would end in the same way again
 GIVEN_UP = 6
 
 Command = Callable[[int, int, int], list[str]]
@@ -71,7 +71,7 @@ class Supervisor:
     page: int = field(default_factory=new_page)
     _stopping: bool = False
     _process: asyncio.subprocess.Process | None = None
-    _start_s: float = 5.0  # how long the last start took
+    _start_s: float = 5.0  # seconds that the last start took
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> int:
@@ -124,7 +124,7 @@ class Supervisor:
         due_s = time.monotonic() + delay_s
         async with StandIn(self.listener, lambda: self._retry_s(due_s)):
             while not self._stopping and (left_s := due_s - time.monotonic()) > 0:
-                self.tell.send(WATCHDOG="1")  # nothing hangs: it waits
+                self.tell.send(WATCHDOG="1")  # the supervisor does not hang: it waits
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), min(1.0, left_s))
         return self._stopping
@@ -138,13 +138,13 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.setblocking(False)
-            out = None if self.restarts == 0 else asyncio.subprocess.DEVNULL  # the first worker has written it already
+            out = None if self.restarts == 0 else asyncio.subprocess.DEVNULL  # the first worker has printed it already
             self._process = await asyncio.create_subprocess_exec(
                 *self.command(self.listener.fileno(), theirs.fileno(), self.page),
                 pass_fds=(self.listener.fileno(), theirs.fileno(), self.page),
                 env=dict(self.environment),
                 stdout=out,
-                start_new_session=True,  # a terminal's Ctrl-C is for the supervisor alone
+                start_new_session=True,  # Ctrl-C of a terminal must reach only the supervisor
             )
             theirs.close()
             hearing = asyncio.create_task(self._read_messages(ours, life))

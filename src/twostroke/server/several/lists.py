@@ -92,7 +92,7 @@ class ModelLists:
         """Returns all models."""
         found = self.objects()
         ends = {"first_id": found[0]["id"], "last_id": found[-1]["id"]}
-        pulls = {"pulls": self._models.pulls is not None}  # the page offers to fetch others
+        pulls = {"pulls": self._models.pulls is not None}  # the page offers to fetch other models
         return _json({"object": "list", "data": found, "has_more": False, **ends, **pulls})
 
     async def events(self, _request: Request) -> Response:

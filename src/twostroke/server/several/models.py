@@ -130,7 +130,7 @@ class Models:
                 why = f"The model {group.name!r} cannot be served: {error}"
                 raise ModelUnavailable(why, code=code, retry_after_s=RETRY_S) from None
 
-    # Loading and unloading.
+    # The methods from here on load and unload models.
 
     async def start(self) -> None:
         """Begin on this event loop, and load the models that should be loaded from the start.
@@ -171,11 +171,11 @@ class Models:
         who use it."""
         group = self.find(name) if name else self.first()
         if group is None:
-            return True  # the answer says that there is none of this name
+            return True  # the answer tells that there is no such model
         try:
             await self.built(group)
         except ModelUnavailable:
-            return True  # the answer says why
+            return True  # the answer gives the reason
         return self.loading.is_quiet(group.name, self.clock())
 
     def unload(self, group: ModelGroup) -> None:
@@ -276,7 +276,7 @@ class Models:
         group.ended()
         self._observe(group, self.clock())
         self.loading.ended(group.name, self.clock(), news.code, news.why)
-        self.note()  # it may be loaded again before the next look
+        self.note()  # the model may be loaded again before the next check
         if not self.loading.used_bytes:
             self.loading.room_bytes = room_now()
         self._launch.say(f"{group.name} has ended with code {news.code}")

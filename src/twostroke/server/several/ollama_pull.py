@@ -37,7 +37,7 @@ def ollama_pull_routes(models: Models) -> list[Route]:
         name = (asked.asked or "").removesuffix(LATEST)
         if not name:
             raise HttpProblem(Problem(400, "model is required", param="model"))
-        # Raises what is wrong with the name before the first byte.
+        # A wrong name raises before the first byte is sent.
         pull = None if models.find(name) is not None else await pulls.begin(name, anyway=False)
         if asked.stream is False:
             if pull is not None:

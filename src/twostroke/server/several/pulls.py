@@ -82,7 +82,7 @@ class Pulls:
             made.state, made.why = "failed", error.strerror or str(error)
             self._tools.ended()
             return made
-        if made.state == "stopped":  # while its process was started
+        if made.state == "stopped":  # the pull was stopped while its process was being started
             process.terminate()
         self._task = asyncio.create_task(self._until_end(made, process))
         return made
@@ -119,7 +119,7 @@ class Pulls:
     async def _until_end(self, pull: Pull, process: asyncio.subprocess.Process) -> None:
         try:
             await self._follow(pull, process)
-        except (ValueError, TwostrokeError) as error:  # a line without an end; a model that has no place here
+        except (ValueError, TwostrokeError) as error:  # a line without an end, or a model without a place here
             pull.state, pull.why = "failed", str(error)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

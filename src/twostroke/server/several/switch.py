@@ -51,7 +51,7 @@ class ModelSwitch:
             return
         try:
             await self._give(scope, receive, send)
-        except (HttpProblem, TwostrokeError) as error:  # before a route has begun: nothing was sent
+        except (HttpProblem, TwostrokeError) as error:  # raised before a route began, so nothing was sent
             await problem_of(error).response(scope["path"])(scope, receive, send)
 
     async def _give(self, scope: Scope, receive: Receive, send: Send) -> None:

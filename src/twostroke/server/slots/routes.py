@@ -93,7 +93,7 @@ async def _save(ask: SlotAsk, parts: ServerParts) -> dict[str, Any]:
     await guarded_write(lambda: ask.slots.save(ask.client, name, saved), "slot")
     await _run(ask, parts, held, DAY_S)
     await _settled(ask.slots)
-    written = max(0, ask.slots.disk.counts.written_bytes - before)  # a replica that starts again counts from zero
+    written = max(0, ask.slots.disk.counts.written_bytes - before)  # a restarted replica counts from zero again
     return {"filename": name, "n_saved": len(held.tokens), "n_written": written, **_timing("save_ms", begun_s)}
 
 

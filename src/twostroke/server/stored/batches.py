@@ -109,10 +109,10 @@ class StoredBatches:
     ) -> None:
         self._records, self._journals, self._files, self._calls = records, journals, files, calls
         self._new_id, self._wall_clock, self._width = new_id, wall_clock, width
-        self._turn = asyncio.Lock()  # one batch at a time: the others would only make its lines late
+        self._turn = asyncio.Lock()  # one batch at a time: a second batch would only delay the lines of the first
         self._writing, self._cancelling = asyncio.Lock(), asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._running: dict[tuple[str, str], Batch] = {}  # as they are now; their records tell where they began
+        self._running: dict[tuple[str, str], Batch] = {}  # current batches; their records hold the state at their begin
         self.stopping: Callable[[], bool] = lambda: False
         self.may_run: MayRun = at_any_time
 
@@ -125,7 +125,7 @@ class StoredBatches:
                 if batch is not None and batch.status in OPEN:
                     self._start(client, batch)
                 elif batch is not None:
-                    self._journal(batch).remove()  # a server was killed before it did
+                    self._journal(batch).remove()  # a server was killed before it removed the journal
 
     async def create(self, client: str, asked: AskedBatch) -> Batch:
         """Begin a batch. Raises HttpProblem (400, 404, 507)."""
@@ -157,7 +157,7 @@ class StoredBatches:
     async def get(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
         """A batch. Raises HttpProblem (404)."""
         running = self._running.get((client, name)) if name.startswith(prefix) else None
-        if running is not None and running.status in OPEN:  # its end counts when it is written
+        if running is not None and running.status in OPEN:  # a batch counts as ended when its record is written
             return copy.deepcopy(running)
         data = await asyncio.to_thread(self._records.get, client, name) if name.startswith(prefix) else None
         batch = None if data is None else _read(data)
@@ -177,7 +177,7 @@ class StoredBatches:
 
     async def cancel(self, client: str, name: str, prefix: str = PREFIX) -> Batch:
         """End a batch; lines that are done stay. Raises HttpProblem (404, 409)."""
-        return await asyncio.shield(self._cancel(client, name, prefix))  # a client that leaves cuts nothing in two
+        return await asyncio.shield(self._cancel(client, name, prefix))  # a client that leaves must not interrupt this
 
     async def _cancel(self, client: str, name: str, prefix: str) -> Batch:
         async with self._cancelling:
@@ -186,15 +186,15 @@ class StoredBatches:
             if old is not None:
                 old.cancel()
                 await asyncio.wait([old])
-            async with self._writing:  # what it began to write is written
+            async with self._writing:  # waits until a write that has begun is complete
                 pass
-            batch = await self.get(client, name, prefix)  # it may have ended meanwhile
+            batch = await self.get(client, name, prefix)  # the batch may have ended meanwhile
             self._running.pop((client, name), None)
             if batch.status not in OPEN:
                 raise HttpProblem(Problem(409, f"The batch is {batch.status} already.", param="batch_id"))
             if batch.cancelling_at is None:
                 batch.status, batch.cancelling_at = "cancelling", int(self._wall_clock())
-            with contextlib.suppress(HttpProblem):  # a full disk: its task writes it when there is room
+            with contextlib.suppress(HttpProblem):  # disk full: its task writes it when there is room
                 await self._keep(client, batch)
             self._start(client, batch)
             return copy.deepcopy(batch)
@@ -238,13 +238,13 @@ class StoredBatches:
             if batch.errors is None:
                 log.warning("a batch waits for room: %s", why, extra={"batch": batch.id})
             batch.errors = {"object": "list", "data": [msgspec.to_builtins(LineError("storage_full", why))]}
-            if batch.status not in OPEN:  # its end is not written
+            if batch.status not in OPEN:  # its end is not written yet
                 batch.status = "finalizing"
             return self.stopping()
         return True
 
     async def _run(self, client: str, batch: Batch) -> None:
-        await self._keep(client, batch)  # before anything is computed: is there room?
+        await self._keep(client, batch)  # written before any computation, to learn whether there is room
         batch.errors = None
         try:
             data = await self._files.content(client, batch.input_file_id)
@@ -266,8 +266,8 @@ class StoredBatches:
         batch.request_counts = LineCounts(len(lines), len(done) - failed, failed)
         if batch.status == "in_progress":
             left = [line for line in lines if line.custom_id not in done]
-            left.sort(key=lambda line: (line.model, msgspec.json.encode(line.body)))  # equal beginnings together
-            for _, of_model in itertools.groupby(left, lambda line: line.model):  # one model after the other
+            left.sort(key=lambda line: (line.model, msgspec.json.encode(line.body)))  # equal prefixes come together
+            for _, of_model in itertools.groupby(left, lambda line: line.model):  # models run one after the other
                 await self._lines(client, batch, list(of_model), journal)
             if self.stopping():
                 return  # the rest runs after the restart

@@ -102,7 +102,7 @@ class StoredChats:
     def _found(self, client: str, name: str) -> KeptChat | None:
         data, path = self._records.get(client, name), self._records.path(client, name)
         if data is None and path is not None and os.path.lexists(path):
-            raise HttpProblem(UNREADABLE)  # else a write would take its place
+            raise HttpProblem(UNREADABLE)  # else a write would replace the damaged record
         return None if data is None else KeptChat(data, _revision(data))
 
 

@@ -74,7 +74,7 @@ class StoredConversations:
         try:
             found = None if data is None else _RECORD.decode(data)
         except msgspec.MsgspecError:
-            found = None  # a damaged record is none
+            found = None  # a damaged record counts as missing
         if found is None:
             text = f"Conversation with id {name[:200]!r} not found. It was not stored, or was removed."
             raise HttpProblem(Problem(404, text, param="conversation", code="not_found"))

@@ -28,7 +28,7 @@ class EventLog:
         self._events: list[tuple[int, bytes]] = []
         self._over = False
         self._grown = asyncio.Event()
-        self.response: Json | None = None  # the one of the last event that has a whole response
+        self.response: Json | None = None  # from the last event that contains a whole response
 
     def take(self, data: bytes) -> None:
         """Add the next bytes of the stream."""
@@ -72,7 +72,7 @@ class EventLog:
         except msgspec.MsgspecError:
             event = None
         if event is None or "sequence_number" not in event:
-            return  # a comment, or the mark at the end of a stream
+            return  # the line is a comment, or the mark at the end of a stream
         if isinstance(event.get("response"), dict):
             event["response"] = self.response = self._shown(event["response"])
             block = head + _DATA + msgspec.json.encode(event)

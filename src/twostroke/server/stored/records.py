@@ -81,11 +81,11 @@ class Records:
                 with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())  # else a power cut may leave the name without the data
+                    os.fsync(file.fileno())  # else a power cut may leave the file name without the data
                 os.replace(new, target)
             except OSError:
                 with contextlib.suppress(OSError):
-                    new.unlink()  # a part of a record takes room on a disk that is full already
+                    new.unlink()  # a partial record would occupy room on a disk that is already full
                 raise
 
     def get(self, client: str, name: str) -> bytes | None:

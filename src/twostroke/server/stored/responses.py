@@ -56,7 +56,7 @@ class StoredResponses:
         self._records, self._events, self._conversations = records, events, conversations
         self._calls, self._new_id = calls, new_id
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._logs: dict[str, EventLog] = {}  # of those that run and are streamed
+        self._logs: dict[str, EventLog] = {}  # logs of responses that run and are streamed
 
     async def joined(self, body: Json, client: str) -> tuple[Json, ResponseRecord]:
         """Returns the body with all items of the conversation, and the record that its answer goes into.
@@ -117,7 +117,7 @@ class StoredResponses:
         if found.response.get("status") in RUNNING and name not in self._running:
             error = {"code": "server_error", "message": "The server was started again while this response was made."}
             found.response |= {"status": "failed", "error": error}
-            with contextlib.suppress(HttpProblem):  # on a full disk it says so each time
+            with contextlib.suppress(HttpProblem):  # a full disk raises this each time
                 await self.keep(client, found)
         return found
 
@@ -139,7 +139,7 @@ class StoredResponses:
         if body.get("stream"):
             begun = dict(record.response)
             self._logs[name] = EventLog(lambda response: as_begun(response, begun))
-        # The body has all items: what is asked of the server itself names no kept work, and leaves none.
+        # The body contains all items. The request to the server itself names no kept work and leaves none.
         asked = {key: value for key, value in body.items() if key not in _OWN_FIELDS}
         task = asyncio.create_task(self._run({**asked, "store": False}, record, client))
         self._running[name] = task
@@ -189,7 +189,7 @@ class StoredResponses:
         try:
             return None if data is None else _RECORD.decode(data)
         except msgspec.MsgspecError:
-            return None  # a damaged record is none
+            return None  # a damaged record counts as missing
 
 
 def begun_response(body: Json, name: str) -> Json:

@@ -41,7 +41,7 @@ def responses_endpoint(admission: Admission, stored: StoredWork | None, prepare:
             if stored is None or asked is None or asked.get("store") is False:
                 return await prepare(body, sender)
             if sender.memory_only:
-                asked[FIELD] = IN_MEMORY  # background work has no headers
+                asked[FIELD] = IN_MEMORY  # background work has no request headers
             joined, record = await stored.responses.joined({**asked, "store": True}, client)
             written = msgspec.json.encode(joined)
             answer = await prepare(written, sender)

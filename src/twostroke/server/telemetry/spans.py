@@ -91,7 +91,7 @@ class Spans:
         timings = facts.timings
         if timings is None:
             return
-        to_unix_s = self._wall_clock() - self._clock()  # read here, one after the other: they are of one moment
+        to_unix_s = self._wall_clock() - self._clock()  # read one after the other, so they are of one moment
         marks = (timings.arrival_s, timings.first_scheduled_s, timings.first_token_s, timings.finished_s)
         for name, begin_s, end_s in zip(("queue", "prefill", "decode"), marks, marks[1:], strict=False):
             if begin_s is None or end_s is None:

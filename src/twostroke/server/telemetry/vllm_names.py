@@ -35,7 +35,7 @@ COUNTERS = {
 HISTOGRAMS = {
     "time_to_first_token_seconds": "twostroke_time_to_first_token_seconds",
     "inter_token_latency_seconds": "twostroke_inter_token_latency_seconds",
-    "time_per_output_token_seconds": "twostroke_inter_token_latency_seconds",  # the older name of the same
+    "time_per_output_token_seconds": "twostroke_inter_token_latency_seconds",  # the older name of the same metric
     "request_time_per_output_token_seconds": "twostroke_request_mean_itl_seconds",
     "e2e_request_latency_seconds": "twostroke_request_seconds",
     "request_queue_time_seconds": "twostroke_request_queue_seconds",
@@ -59,7 +59,7 @@ vLLM."""
 SOURCES = {
     "local_compute": "twostroke_prompt_tokens_computed",
     "local_cache_hit": "twostroke_prompt_tokens_cached",
-    "external_kv_transfer": "",  # there is none
+    "external_kv_transfer": "",  # there is no such metric
 }
 REASONS = ("stop", "length", "abort", "error")
 

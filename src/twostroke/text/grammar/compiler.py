@@ -79,8 +79,8 @@ class GrammarCompiler:
         lanes = (_TrialLane(self, quick_s, hard=False), _TrialLane(self, self._limits.compile_s, hard=True))
         self._trials = Trials(lanes, self._limits.waiting, self._limits.compile_s)
         self._builds = ThreadPoolExecutor(max_workers=1, thread_name_prefix="grammar-build")
-        self._lock = threading.Lock()  # guards the two below
-        self._kept: OrderedDict[Grammar, Sources] = OrderedDict()  # of those that passed
+        self._lock = threading.Lock()  # guards the two fields below
+        self._kept: OrderedDict[Grammar, Sources] = OrderedDict()  # sources of the grammars that passed
         self._tokens = Tokens(vocabulary, vocab_size, self._end_token_ids)
 
     def prepare(self, made: Callable[[], object]) -> None:
@@ -153,7 +153,7 @@ class GrammarCompiler:
     def tried(self, grammar: Grammar, guard: GrammarGuard, limit_s: float) -> Sources:
         """Returns the sources of a grammar. They are checked in the calling thread, which is a lane's, and tried in the
         guard's process."""
-        sources = self._found(grammar)  # they may have been kept since the request for them came
+        sources = self._found(grammar)  # another request may have stored the sources since this one came
         if sources is None:
             source = guard.source(grammar.kind, checked(grammar), limit_s)
             more = bounded(source)
@@ -232,7 +232,7 @@ class _TrialLane:
         self.guard: GrammarGuard | None = None
 
     def start(self) -> None:
-        if not self._hard:  # hard grammars are few: they wait for their process
+        if not self._hard:  # hard grammars are rare: they wait for their process
             self._own().start()
 
     def sources(self, grammar: Grammar) -> Sources:

@@ -9,7 +9,7 @@ from twostroke.text.grammar.pointers import shown
 from twostroke.types.errors import InvalidRequest
 
 COMPILER_FORMATS = frozenset("date-time time date duration email hostname ipv4 ipv6 uuid uri".split())
-_LAST = "[AQgw]", "[AEIMQUYcgkosw048]"  # the bits that fill up the last character are zero
+_LAST = "[AQgw]", "[AEIMQUYcgkosw048]"  # the padding bits of the last character are zero
 _BASE64 = f"^([A-Za-z0-9+/]{{4}})*([A-Za-z0-9+/]{_LAST[0]}==|[A-Za-z0-9+/]{{2}}{_LAST[1]}=)?$"
 _BASE64_URL = f"^([A-Za-z0-9_-]{{4}})*([A-Za-z0-9_-]{_LAST[0]}(==)?|[A-Za-z0-9_-]{{2}}{_LAST[1]}=?)?$"
 WITHOUT_LOOK_AROUND = {"emoji": r"^\p{Extended_Pictographic}+$"}
@@ -18,9 +18,9 @@ library's pattern."""
 ALSO = {
     "base64": _BASE64,
     "base64url": _BASE64_URL,
-    "time": "^.{6}[0-5]",  # the compiler's own would allow a leap second at any minute
+    "time": "^.{6}[0-5]",  # the compiler's own pattern would allow a leap second at any minute
     "date-time": "^.{17}[0-5]",
-    "email": "^[^@]{1,64}@[^@]{1,63}$",  # so that no label of the host is too long
+    "email": "^[^@]{1,64}@[^@]{1,63}$",  # the limits keep each label of the host short enough
 }
 """Additional patterns that texts of a format, or of a content encoding, must fit."""
 EITHER_ADDRESS = [{"format": "ipv4"}, {"format": "ipv6"}]

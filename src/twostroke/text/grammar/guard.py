@@ -21,7 +21,7 @@ from twostroke.types.errors import BackendError, InvalidRequest
 from twostroke.types.grammar import GrammarKind
 
 CHILD = Path(__file__).with_name("guard_child.py")
-START_S = 60.0  # a busy machine may take long to start a process; no grammar is at work yet
+START_S = 60.0  # a busy machine may start a process slowly; no grammar is at work yet
 _READ_BYTES = 65536
 
 
@@ -109,7 +109,7 @@ class GrammarGuard:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            start_new_session=True,  # Ctrl-C is for the parent, which ends this process when it is done
+            start_new_session=True,  # Ctrl-C must reach only the parent, which ends this process when it is done
         )
         self._process = process
         if not self._write_line(process, self._opening.line()) or self._asked(process, _EASY, START_S) is None:
@@ -154,4 +154,4 @@ def _close(pipe: IO[bytes]) -> None:
     try:
         pipe.close()
     except OSError:
-        pass  # it broke before: that is what closing is for
+        pass  # the pipe broke before, which is the reason for closing

@@ -43,7 +43,7 @@ class _Tokens:
         self.bos_token_id = None
 
     def __call__(self, _raw: bytes) -> list[int]:
-        return []  # never asked: no text is forced
+        return []  # never called: no text is forced
 
 
 def source_of(kind: str, text: str) -> str:
@@ -55,11 +55,11 @@ def source_of(kind: str, text: str) -> str:
     if kind == "lark":
         return OPTIONS + _lark(text)
     if kind == "choice":
-        # One terminal: as alternatives of a rule, many choices would be too many items of the parser.
+        # The choices are one terminal: as alternatives of a rule, many choices would be too many items for the parser.
         choices = " | ".join(json.dumps(choice, ensure_ascii=False) for choice in json.loads(text))
         return f"{OPTIONS}start: CHOICE\nCHOICE: {choices}"
     schema = json.loads('{"type":"object"}' if kind == "json_object" else text)
-    if isinstance(schema, bool):  # the library wants an object to add its options to
+    if isinstance(schema, bool):  # the library adds its options to an object
         schema = {} if schema else {"enum": []}
     schema["x-guidance"] = FORM
     return f"{OPTIONS}start: %json {json.dumps(schema)}"
@@ -105,7 +105,7 @@ def main() -> None:
     here.stand_back(opening["niceness"])
     for line in sys.stdin:
         job = json.loads(line)
-        # The system ends this process where the parent is gone and no other process would.
+        # The system ends this process if the parent is gone, because no other process would end it.
         here.end_after(wall_s=2 * opening["wall_s"], cpu_s=job["cpu_s"])
         try:
             source = source_of(job["kind"], job["text"])

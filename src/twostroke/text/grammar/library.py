@@ -24,7 +24,7 @@ SLICES = (rb'[^"\\\x00-\x1F\x7F]{1,10}', rb'[^"\\\x00-\x1F\x7F]{1,30}')
 own list has two more sets. They make reading a vocabulary take half as long again and make no mask of an answer faster.
 """
 _ERROR_BYTES = 1000
-_ROOM_BYTES = 512  # of a structure: more than any version has, and zero where this code sets nothing
+_ROOM_BYTES = 512  # bytes of a structure: more than any version needs, and zero where this code sets nothing
 _loading = threading.Lock()
 
 
@@ -154,7 +154,7 @@ class Matcher:
     ever."""
 
     def __init__(self, vocabulary: LibraryVocabulary, source: str, limits: Mapping[str, Any]) -> None:
-        self._library, self._vocabulary = library(), vocabulary  # which must live longer
+        self._library, self._vocabulary = library(), vocabulary  # the vocabulary must outlive this object
         init = _MatcherInit()
         self._library.llg_constraint_init_set_defaults(ctypes.byref(init), vocabulary.handle)
         init.log_buffer_level = init.log_stderr_level = 0

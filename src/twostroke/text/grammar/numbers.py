@@ -42,7 +42,7 @@ def narrowed_number(schema: Schema, at: str) -> Schema:
     kinds = schema.get("type")
     types = kinds if isinstance(kinds, list) else [kinds]
     if any(not _is_number(schema[name]) for name in _BOUNDS if name in schema and not _is_flag(schema, name)):
-        return schema  # the compiler says what is wrong
+        return schema  # the compiler reports the fault
     if "integer" in types and "number" not in types:
         return _narrowed_integer(schema, at)
     return _narrowed_fraction(schema, at) if any(name in schema for name in (*_BOUNDS, "multipleOf")) else schema

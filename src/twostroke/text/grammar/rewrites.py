@@ -112,7 +112,7 @@ def _counted(schema: Schema) -> Schema:
     if ("minProperties" not in schema and most is None) or not optional or 2 ** len(optional) > MAX_SETS:
         return schema
     if least > len(named) and "additionalProperties" not in schema:
-        return schema  # it needs names that it does not give: it is open
+        return schema  # the object needs more names than it declares, so it is open
     rest = {n: v for n, v in schema.items() if n not in ("properties", "required", "minProperties", "maxProperties")}
     kept = [name for name in rest if name in ("type", "additionalProperties")]
     shared = {name: rest.pop(name) for name in kept}

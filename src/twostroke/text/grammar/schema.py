@@ -107,7 +107,7 @@ class _Adapter:
     def _merged(self, schema: Schema, at: str) -> Schema:
         """Joins objects in an `allOf` that name different properties into one object, which can then be closed."""
         made = dict(schema)
-        if "unevaluatedProperties" in made:  # what is left of it is a boolean without a composition
+        if "unevaluatedProperties" in made:  # where it still stands, it is a boolean without a composition
             made.setdefault("additionalProperties", made.pop("unevaluatedProperties"))
         objects = self._objects(schema, at)
         if objects is None or at in self._open:

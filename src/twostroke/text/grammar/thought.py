@@ -26,7 +26,7 @@ def after_thought(source: str, thought: ThoughtFirst) -> str:
         return f"{options}\n{thought.around}{form}"
     if thought.closing_id is not None:
         whole, more = f"THOUGHT_TEXT <[{thought.closing_id}]>", ""
-    else:  # it ends with the first occurrence of the mark
+    else:  # the thought ends at the first occurrence of the mark
         whole, more = "thought_closed", f"thought_closed[lazy]: THOUGHT_TEXT {json.dumps(thought.closing)}\n"
     opening = json.dumps(thought.opening) if thought.opening_id is None else f"<[{thought.opening_id}]>"
     first = "thought_first answer_form"

@@ -45,7 +45,7 @@ class Tokens:
         self._ends = tuple(end_token_ids)
         self._special_ids = sorted(i for i in vocabulary.special_ids if i < num_rows)
         self._reading, self._making = threading.Lock(), threading.Lock()
-        self._rows: list[bytes] | None = None  # until the vocabulary has been made
+        self._rows: list[bytes] | None = None  # None until the vocabulary has been made
         self._trial: TrialTokens | None = None
         self._made: LibraryVocabulary | None = None
 

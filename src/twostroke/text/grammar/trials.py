@@ -62,8 +62,8 @@ class Trials:
         self._lanes = tuple(lanes)
         self._waiting = waiting
         self._retry_s = retry_s
-        self._changed = threading.Condition()  # guards all below
-        self._trials: dict[Grammar, _Trial] = {}  # with those at work
+        self._changed = threading.Condition()  # guards all fields below
+        self._trials: dict[Grammar, _Trial] = {}  # contains the trials at work, too
         self._stacks: list[list[_Trial]] = [[] for _ in self._lanes]
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -120,7 +120,7 @@ class Trials:
         self._changed.notify_all()
         if len(stack) <= self._waiting:
             return []
-        longest = max(stack, key=_Trial.size)  # `max` gives the oldest of those that are equal
+        longest = max(stack, key=_Trial.size)  # among equals, `max` returns the oldest trial
         stack.remove(longest)
         return self._ended(longest)
 
@@ -129,7 +129,7 @@ class Trials:
         try:
             lane.start()
         except Exception:
-            pass  # the first trial says why; a thread that ended here would leave each request waiting for ever
+            pass  # the first trial reports the reason; if this thread ended, each request would wait for ever
         while (trial := self._next(place)) is not None:
             self._try(place, trial)
         lane.close()

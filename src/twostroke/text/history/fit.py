@@ -99,7 +99,7 @@ class Fit:
             return LINE_END
         _, first, rest = text.partition(_TWO[0])
         between, second, _ = rest.partition(_TWO[1])
-        # A list that is written as a value has its quotes and keys there.
+        # When the template writes a list as a value, the text between has quotes and keys.
         return between if first and second and not between.strip() else LINE_END
 
     def sees(self, written: str) -> bool:

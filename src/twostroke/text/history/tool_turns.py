@@ -116,7 +116,7 @@ def _text_before_calls(messages: Messages) -> Messages:
 def _one_call_each(messages: Messages) -> Messages:
     """Returns one message for each call, each followed by its own result."""
     made: Messages = []
-    waiting: Messages = []  # calls whose results come later
+    waiting: Messages = []  # messages with calls whose results come later
     for message in messages:
         if message["role"] == "tool":
             found = next((each for each in waiting if each["tool_calls"][0]["id"] == message.get("tool_call_id")), None)

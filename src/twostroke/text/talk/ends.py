@@ -57,7 +57,7 @@ def always_after(question: str, answered: str, answer: str) -> str:
     found = MARK.search(shared)
     always = shared[found.start() :] if found else ""
     if answered.startswith(always) and answered.strip() != always.strip():
-        return ""  # the header of the answer follows: it ends a message
+        return ""  # the mark ends a message, and the header of the answer follows it
     opens = len(MARK.findall(commonprefix([answered, always]))) > 1
     return always if opens or MARK.sub("", always).strip() else ""
 

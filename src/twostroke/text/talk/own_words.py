@@ -77,7 +77,7 @@ def _with_calls(messages: Sequence[dict[str, Any]], form: Format) -> list[dict[s
             marked = [(name, given, form.ids.legal(i, name, count + n)) for n, (name, given, i) in enumerate(own)]
             count += len(own)
             said = message["content"] or ""
-            if said and (form.messages or form.calls[0].bare):  # such a call stands first in its message
+            if said and (form.messages or form.calls[0].bare):  # such a call must come first in its message
                 made.append({**message, "content": said})
                 del made[-1]["tool_calls"]
                 said = ""
@@ -108,7 +108,7 @@ def _with_results(
             following = False
             continue
         text = _result(message, names, form)
-        if following:  # results of one turn are one message of the user
+        if following:  # all results of one turn go into one user message
             made[-1] = {**made[-1], "content": f"{made[-1]['content']}\n{text}"}
         else:
             made.append({"role": "user", "content": text})

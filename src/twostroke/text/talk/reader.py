@@ -33,9 +33,9 @@ class TurnReader:
         self.thinking = False
         self.text = Trimmed(self._say)
         self.says: Callable[[str], object] = self.text.say
-        self._behind_call = False  # nothing was said since
+        self._behind_call = False  # True: no text since the last call
         self._num_calls = self._accepted = 0
-        self._front = True  # nothing but white space stands between here and a beginning
+        self._front = True  # True: only white space stands between the beginning and this place
         self._thought = self._unclosed = False
         self._forms = form.calls if tools else ()
         self.plain = not (form.messages or form.wraps or form.thought or self._forms)

@@ -40,7 +40,7 @@ def as_json(text: str, types: frozenset[str]) -> str:
         if value is None:
             return json.dumps(text, ensure_ascii=False)
         bare = json.dumps(value, ensure_ascii=False)
-    if isinstance(value, str) or types.isdisjoint(_names(value)):  # texts are written without quotes
+    if isinstance(value, str) or types.isdisjoint(_names(value)):  # strings are written without quotes
         return json.dumps(text, ensure_ascii=False)
     return bare
 

@@ -232,7 +232,7 @@ class WeightFormat(Struct, frozen=True):
         """
         padded = self.padded_columns(columns)
         bits = padded * _STORED_BITS_64[self.kind] // 64
-        if self.kind.is_super:  # the scales of the columns that the last group lacks
+        if self.kind.is_super:  # add the scales of the columns that are missing in the last group
             bits += (-padded % STORED_GROUP) * 16 * (1 + self.kind.has_minimum) // STORED_GROUP
         return padded_rows(rows) * bits // 8
 
@@ -291,7 +291,7 @@ _STEPS = {
     WeightKind.AFFINE4_128: 128, WeightKind.AFFINE8_128: 128, WeightKind.AFFINE4_64: 64, WeightKind.AFFINE8_64: 64,
 }  # fmt: skip
 
-# Bits of 64 elements as stored: int4 has four multipliers of 4 bits next to them.
+# The bits of 64 elements as they are stored. INT4 has four multipliers of 4 bits in addition.
 _STORED_BITS_64 = {
     WeightKind.F32: 2048, WeightKind.BF16: 1024, WeightKind.INT8: 512, WeightKind.INT4: 272,
     WeightKind.FLAT8: 544, WeightKind.FLAT4: 288, WeightKind.FLAT8_MIN: 576,

@@ -157,7 +157,7 @@ def _read_rope(
     if kind in (RopeKind.LINEAR, RopeKind.DYNAMIC):
         return RopeSpec(kind, theta, rotary_dim, max_positions, factor=group.number("factor", 1e-3, MAX_FACTOR))
     original = group.integer("original_max_position_embeddings", 2, MAX_POSITIONS, default=max_positions)
-    # Checkpoints that keep it outside the group mean it: transformers lets the outer one win.
+    # Checkpoints that write this field outside the group also mean it: transformers gives the outer field priority.
     original = config.integer("original_max_position_embeddings", 2, MAX_POSITIONS, default=original)
     if kind is RopeKind.LLAMA3:
         return _llama3(group, theta, rotary_dim, original)

@@ -78,7 +78,7 @@ def _q2_k(raw: U8Array) -> StoredValues:
 
 def _q3_k(raw: U8Array) -> StoredValues:
     low = fields(raw[:, 32:96].reshape(-1, 2, 32), 2).reshape(-1, 256)
-    absent = fields(raw[:, :32], 1).reshape(-1, 256) ^ np.uint8(1)  # a bit that is set takes nothing off
+    absent = fields(raw[:, :32], 1).reshape(-1, 256) ^ np.uint8(1)  # a set bit subtracts nothing
     scales = fields(raw[:, 96:104], 4).reshape(-1, 16) | (fields(raw[:, 104:108], 2).reshape(-1, 16) << np.uint8(4))
     return StoredValues(
         _signed(low, 0) - (absent << 2).astype(np.int8), halves(raw[:, 108:]), scales.astype(np.int16) - 32

@@ -78,7 +78,8 @@ def config_of(family: Family, keys: Keys, vocabulary: TokenList, divisors: Divis
         **family.fixed,
     }
     config |= {row.field: row.read(keys) for row in family.rows}
-    # what the family says counts over the table; what is left out stands in a file whose keys say something else
+    # The family's own fields take priority over the table. A file may have the keys of left_out, which state something
+    # else, so these keys are ignored.
     config |= _own_fields(family, keys, config)
     keys.ignore(*left_out)
     keys.check()

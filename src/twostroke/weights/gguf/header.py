@@ -90,7 +90,7 @@ class HeaderReader:
         begin = self._take(dtype.itemsize)
         stored = np.frombuffer(self._buffer, dtype, 1, begin)[0]
         if type_number == F32:
-            return float(str(stored))  # 1e-5 was meant, not the float32 next to it
+            return float(str(stored))  # the file means 1e-5, not the nearest float32
         found = stored.item()
         if type_number != BOOL:
             return found
@@ -225,7 +225,7 @@ def strings_within(buffer: bytes, at: int, count: int) -> tuple[int, int]:
             last = int(breaks[np.searchsorted(breaks, index)])
             last = min(last, index + count - passed - 1)
             passed, place = passed + last - index + 1, int(after[last])
-        else:  # a longer one
+        else:  # a string that is longer
             passed, place = passed + 1, place + 8 + _U64.unpack_from(buffer, at + place)[0]
     return passed, at + place
 

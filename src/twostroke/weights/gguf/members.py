@@ -21,7 +21,7 @@ def members_of(path: Path, files: Mapping[str, GgufFile], tensors: Mapping[str, 
     """File name -> text. tensors: the tensors of all files. Raises CorruptModel, UnsupportedModel."""
     values: Mapping[str, Value] = files[path.name].values
     _, family, keys = family_of(values, path.name, tensors)
-    vocabulary = TokenList.read(values, path.name)  # a file that is no language model may have none
+    vocabulary = TokenList.read(values, path.name)  # a file that is no language model may have no vocabulary
     config = config_of(family, keys, vocabulary, rotation_divisors(files))
     templates = chat_templates(values, path.name)
     said: dict[str, Any] = dict(special_texts(vocabulary))

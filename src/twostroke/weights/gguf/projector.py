@@ -153,7 +153,7 @@ def _of_layer(
             yield f"{begin}{kind.joined}.{ending}", _joined(file, [name for name in names if name in file.tensors])
         return
     ours = kind.layer.get(word, word)
-    if ending not in ("weight", "bias"):  # one number, a bound of a product
+    if ending not in ("weight", "bias"):  # the tensor is one number, a bound of a product
         yield f"{begin}{ours.removesuffix('.linear')}.{ending}", OneNumber(_source(file, stored))
         return
     rows = file.tensors[stored].shape[0]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from twostroke.weights.gguf import members
     from twostroke.weights.gguf.families import table
 else:
-    members = LazyModule("twostroke.weights.gguf.members")  # a start that finds the folder needs none of it
+    members = LazyModule("twostroke.weights.gguf.members")  # a start that finds the folder does not need this module
     table = LazyModule("twostroke.weights.gguf.families.table")
 
 NAME_FILE = "gguf.json"
@@ -59,7 +59,7 @@ def unfold_file(path: Path, cache: Path | None) -> Unfolded:
     cache: the folder in which it is kept; where cache is None or cannot be written, the folder lasts as long as this
     process. Raises CorruptModel, UnsupportedModel.
     """
-    path = Path(os.path.abspath(path))  # links are kept: the hub's cache has the names, not what they lead to
+    path = Path(os.path.abspath(path))  # links are not resolved: the hub's cache has the names, its targets do not
     files = open_split(path)
     try:
         return Unfolded(_folder_of(path, files, cache), tuple(file.parsed for file in files.values()))

@@ -32,7 +32,7 @@ from twostroke.weights.store.table import near_names
 
 if TYPE_CHECKING:
     from twostroke.weights.hub import resume
-else:  # for downloads alone
+else:  # only downloads need it
     resume = LazyModule("twostroke.weights.hub.resume")
 
 log = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ def _local_gguf(local: Path) -> Path | None:
         if not whole_models(names) or any(local.glob("*.safetensors")):
             return None
     except OSError:
-        return None  # what is wrong with the folder is said where it is looked at next
+        return None  # the next code that looks at the folder reports what is wrong with it
     return local.absolute() / chosen(names, None, str(local))
 
 

@@ -14,7 +14,7 @@ from twostroke.weights.store.table import rows
 
 if TYPE_CHECKING:
     from twostroke.weights.hub import resume
-else:  # for downloads alone
+else:  # only downloads need it
     resume = LazyModule("twostroke.weights.hub.resume")
 
 

@@ -55,7 +55,7 @@ class Meter:
     def _report(self) -> None:
         if self._progress is None:
             return
-        # Bytes received and bytes written are separate bars of the same files; the further one is their state.
+        # Bytes received and bytes written are separate bars of the same files. The bar that is further counts.
         done = self._done_bytes + max((int(bar.n) for bar in self._bars), default=0)
         total = self._total_bytes + max((int(bar.total or 0) for bar in self._bars), default=0)
         self._progress(min(done, total), total, self._name)

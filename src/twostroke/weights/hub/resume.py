@@ -184,7 +184,7 @@ def _stream(hub: Hub, file: RemoteFile, partial: int, first_byte: int, meter: Me
     headers = build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"}
     if first_byte:
         headers["Range"] = f"bytes={first_byte}-"
-    # The client drops the authorization header itself where a redirect leads to another host.
+    # The client itself drops the authorization header when a redirect leads to another host.
     with get_session().stream("GET", file.url, headers=headers, follow_redirects=True) as response:
         hf_raise_for_status(response)
         offset = first_byte if _continues(response, first_byte) else 0

@@ -66,7 +66,7 @@ class BackgroundCheck:
         self._no_delay, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="twostroke-check", daemon=True)
         if file is not None and file.unfinished:
-            atexit.register(self._wait)  # of a process that ends without `close`
+            atexit.register(self._wait)  # for a process that ends without `close`
         self._given_up = False
         self._damage: str | None = None
         self.complete = file is None

@@ -64,7 +64,7 @@ def in_memory(mapped: U8Array) -> NDArray[np.bool_]:
 def _mincore() -> Callable[[int, int, int], int] | None:
     try:
         call = ctypes.CDLL(None).mincore
-    except (AttributeError, OSError, TypeError):  # Windows has no library without a name
+    except (AttributeError, OSError, TypeError):  # Windows cannot open CDLL(None)
         return None
     call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
     call.restype = ctypes.c_int

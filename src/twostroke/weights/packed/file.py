@@ -119,7 +119,7 @@ class PartialFile:
             return
         os.replace(self._temporary, self.path)
         use(self._descriptor)
-        with contextlib.suppress(OSError):  # a lost rename only costs another packing
+        with contextlib.suppress(OSError):  # a lost rename only means packing once more
             sync_folder(self.path.parent)
 
     def discard(self) -> None:
@@ -281,7 +281,7 @@ def _locked_temporary(path: Path) -> tuple[int, str]:
     while True:
         descriptor, name = tempfile.mkstemp(prefix=path.name + ".", suffix=".partial", dir=path.parent)
         try:
-            with contextlib.suppress(OSError):  # a file system without locks has no sweeping either
+            with contextlib.suppress(OSError):  # on a file system without locks nothing is swept either
                 here.lock(descriptor, wait=False)
             if os.fstat(descriptor).st_nlink:
                 return descriptor, name

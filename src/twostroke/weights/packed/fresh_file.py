@@ -75,12 +75,12 @@ class FreshFile:
     def check_all(self, go_on: GoOn = always) -> bool:
         """Writes the file and gives it its name, once. The file is written to its end, because packing again would cost
         more."""
-        whole, self._whole = self._whole, None  # weights that are only on a device need no memory here afterwards
+        whole, self._whole = self._whole, None  # weights that are only on a device need no host memory afterwards
         if whole is not None:
             try:
                 self._file.finish(whole, go_on)
             except OSError as reason:
-                self._closing.close()  # gives the room back
+                self._closing.close()  # frees the disk space again
                 words = reason.strerror or str(reason)
                 self._warn(f"Packed weights cannot be kept in {self.path.parent}: {words}. The next start packs again.")
         return True

@@ -24,7 +24,7 @@ from twostroke.system import here
 def use(descriptor: int) -> bool:
     """Holds a shared lock on an open file until its last descriptor and mapping are gone. Returns False where the file
     has no name any more. Waits for a process that is removing the file."""
-    with contextlib.suppress(OSError):  # a file system without locks: nothing is taken away there
+    with contextlib.suppress(OSError):  # a file system without locks removes no files
         here.lock(descriptor, shared=True)
     return os.fstat(descriptor).st_nlink > 0
 

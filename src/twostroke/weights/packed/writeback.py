@@ -26,7 +26,7 @@ def begin_writing(descriptor: int, offset: int, num_bytes: int) -> None:
 def _call() -> Callable[[int, int, int, int], int] | None:
     try:
         call = ctypes.CDLL(None).sync_file_range
-    except (AttributeError, OSError, TypeError):  # not Linux, or a C library without it
+    except (AttributeError, OSError, TypeError):  # the system is not Linux, or its C library lacks the function
         return None
     call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     call.restype = ctypes.c_int

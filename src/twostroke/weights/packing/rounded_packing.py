@@ -65,7 +65,7 @@ class RoundedPacking:
         self._target, self._checkpoint, self._packer = target, checkpoint, packer
         self._reader = ThreadPoolExecutor(1, "twostroke-read")
         self._waiting: deque[_Block] = deque()
-        self._memory = [np.empty(0, np.uint8), np.empty(0, np.uint8)]  # of the blocks in turn
+        self._memory = [np.empty(0, np.uint8), np.empty(0, np.uint8)]  # the memory of two blocks that take turns
 
     def __enter__(self) -> RoundedPacking:
         return self
@@ -167,7 +167,7 @@ class _Rows:
             rows = self._whole(part)[first : first + len(slot)]
             slot[...] = as_f32(rows) if bits_to_f32 else rows
             return
-        slot = slot.reshape(len(slot), *part.shape[1:])  # the kernel of a convolution, read as rows
+        slot = slot.reshape(len(slot), *part.shape[1:])  # the kernel of a convolution is read as rows
         if bits_to_f32:
             slot[...] = as_f32(self._checkpoint.read_rows(part.name, first, len(slot)))
         else:

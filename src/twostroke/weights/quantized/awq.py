@@ -90,7 +90,7 @@ class AwqMatrix:
             zeros = unpacked(self.qzeros.rows(first, count).view(np.uint32), 4)[:, :groups]
             scales = self.scales.floats(first, count)[:, :groups]
             return GroupedRows(codes, scales, self.group, 4, zeros=zeros.astype(np.int16))
-        # whole words of eight rows are unpacked
+        # Only whole words of eight rows are unpacked.
         begin, end = first // 8, -(-(first + count) // 8)
         words, zero_words, all_scales = self.held.get(self.qweight.name, self._read)
         here = slice(first - 8 * begin, first - 8 * begin + count)

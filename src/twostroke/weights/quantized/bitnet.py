@@ -107,7 +107,7 @@ class TernaryMatrix:
         return np.concatenate(found)
 
     def _scale(self) -> np.float32:
-        if self.scale is None:  # transformers rounds the numbers to the type of the tensor
+        if self.scale is None:  # transformers rounds these numbers to the type of the tensor
             return _as_stored(np.float32(1) / (np.float32(1) / self._mean()), self.weight.dtype)
         said = np.float32(self.scale.floats().reshape(-1)[0])
         if not said > 0:

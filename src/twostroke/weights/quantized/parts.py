@@ -146,7 +146,7 @@ class Held:
     def get(self, key: object, make: Any) -> Any:
         """Returns the value of `key`, which is made by `make()` where another key was used last."""
         if self._key != key:
-            self._key, self._value = None, None  # free the old one first
+            self._key, self._value = None, None  # frees the old value first
             self._value = make()
             self._key = key
         return self._value

@@ -163,7 +163,7 @@ def _bitsandbytes(fields: Fields) -> Scheme:
 def _hqq(fields: Fields) -> Scheme:
     said = fields.group("quant_config")
     own = said.group("weight_quant_params") if said is not None else None
-    if own is None:  # settings of single layers
+    if own is None:  # only single layers have settings
         return schemes.HqqScheme()
     group, axis = own.integer("group_size", 1, 1 << 20, 0), own.integer("axis", 0, 1, 1)
     skipped = name_list(fields.values.get("skip_modules"), f"{fields.place}.skip_modules")

@@ -22,7 +22,7 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-    except BaseException:  # Ctrl-C as well
+    except BaseException:  # also for Ctrl-C
         with contextlib.suppress(OSError):
             os.unlink(partial)
         raise
@@ -35,7 +35,7 @@ def one_writer(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | here.file_flags(), 0o600)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks
+        with contextlib.suppress(OSError):  # the file system may have no locks
             here.lock(descriptor)
         yield
     finally:

@@ -66,7 +66,7 @@ class _Ratios:
         return len(self._values)
 
     def _update(self) -> None:
-        if len(self._values) == 1:  # too little to be glad of, and enough to be careful
+        if len(self._values) == 1:  # one value is too little to predict faster steps, but enough to be careful
             self.usual = self.high = max(self._prior, self._values[0])
             self.low = min(self._prior, self._values[0])
             return
@@ -75,7 +75,7 @@ class _Ratios:
         last = sorted([*missing, *list(self._values)[-USUAL_STEPS:]])
         self.usual = last[len(last) // 2]
         self.low = values[int(LOW * len(values))]
-        # The slowest one never counts: it may be an outlier until a second one says the same.
+        # The slowest value never counts: it may be an outlier until a second value confirms it.
         self.high = max(self.usual, values[min(len(values) - 2, int(HIGH * len(values)))])
 
 
@@ -101,7 +101,7 @@ class CostCorrection:
         self._classes: dict[int, _Ratios] = {}
         self._last_s: float | None = None
         self._weight = 1.0
-        self._cold: dict[bool, deque[float]] = {}  # ratios by whether the step only decodes
+        self._cold: dict[bool, deque[float]] = {}  # ratios, by whether the step contains only decodes
 
     @property
     def sure(self) -> bool:

@@ -65,7 +65,8 @@ class ChunkSizer:
         for trial in range(MAX_TRIALS):
             if high - low <= self._align_tokens or low_s >= FILLED_SHARE * bound_s:
                 break
-            # Time is nearly a line in the chunk's size; every other trial halves, for where it is not.
+            # Time is nearly linear in the chunk's size. Every other trial halves the interval, for the sizes where time
+            # is not linear.
             share = 0.5 if trial % 2 else (AIM_SHARE * bound_s - low_s) / (high_s - low_s)
             middle = self._aligned(start, low + int((high - low) * min(0.95, max(0.05, share))))
             if middle <= low:

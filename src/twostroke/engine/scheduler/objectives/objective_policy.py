@@ -97,7 +97,7 @@ class ObjectivePolicy:
         """Count the turns and shares of this step."""
         prefilled = [(s, num_tokens) for s, num_tokens in step.parts if s.role is Role.PREFILL]
         batch_tokens = sum(num_tokens for s, num_tokens in prefilled if not s.interactive)
-        # Interactive prompts owe nothing to a sequence that waits for a batch stream's place.
+        # Interactive prompts owe no share to a sequence that waits for the place of a batch stream.
         last = queues.waiting[-1:] if self._streams.has_batch_place(queues.running) else []
         pending = batch_tokens > 0 or any(not s.interactive for s in (*queues.prefilling, *last))
         interactive_tokens = sum(num_tokens for _, num_tokens in prefilled) - batch_tokens

@@ -117,7 +117,8 @@ class WorkAhead:
         steps: float = self._lengths.forecast(running).steps_until(place + 1)
         typical = max(1.0, self._lengths.mean_tokens or max(s.request.max_tokens for s in running))
         steps += rounds * typical
-        # Each sequence that enters brings a prompt: one for each answer's length in steps, next to every stream.
+        # Each sequence that enters brings a prompt. Each stream makes room for one such prompt in `typical` steps, the
+        # length of an answer.
         prompts = sum(len(s.request.prompt_token_ids) for s in running) / typical
         chunk = Segment.prefill(0, min(self._room.max_chunk_tokens, round(prompts)), True)
         streams = [decode_segment(s) for s in running]

@@ -86,7 +86,7 @@ class Answer:
         self._ended = self._ended or choice.finish_reason is not None
         tokens = 1 if choice.has_text else 0
         if tokens and usage is not None and usage.completion_tokens is not None:
-            # The server counts along: tokens whose text was held back came with this chunk.
+            # The server counts the tokens: this chunk also brought the tokens whose text was held back.
             tokens = max(1, usage.completion_tokens - self._counted)
             self._counted = usage.completion_tokens
         self.times_s.append(time_s)

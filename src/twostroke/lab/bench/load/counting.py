@@ -36,7 +36,7 @@ async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | Non
     try:
         fixed = await by_usage(OPENING)
     except ConfigError:
-        # No usage: what the server puts around a prompt stays unknown, and the report says so.
+        # The server reports no usage, so the tokens that it adds around a prompt stay unknown. The report says that.
         return found
     return WordList(found.words, fixed)
 

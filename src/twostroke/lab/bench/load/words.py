@@ -49,7 +49,8 @@ class WordList:
         count = max(1, request.prompt_tokens - self.fixed_tokens)
         chosen: list[str] = []
         for block in request.block_ids:
-            # What is fixed stands at the beginning, so the words of a block begin that much earlier than its tokens.
+            # The fixed tokens stand at the beginning, so the words of a block begin earlier than its tokens by that
+            # number.
             chosen += self._draw(Draws(mix(seed) ^ block, "block"), request.block_tokens)
         chosen += self._draw(Draws(seed, f"prompt {index}"), count - len(chosen))
         return self.before.join([OPENING, *chosen[:count]])
@@ -76,7 +77,7 @@ async def find_words(count: Count, candidates: Sequence[str] = CANDIDATES) -> Wo
             break
     if len(found) < ENOUGH_WORDS // 2:
         if await count(OPENING + LETTERS + LETTERS[::-1]) == fixed + 2 * len(LETTERS):
-            return WordList(tuple(LETTERS), fixed, "")  # a tokenizer without merges
+            return WordList(tuple(LETTERS), fixed, "")  # the tokenizer has no merges
         raise ConfigError(
             "No prompts of an exact length can be made for this server.",
             why=f"Only {len(found)} of {len(candidates)} common English words are one token each by its counts.",

@@ -35,7 +35,7 @@ def install(folder: Path, peer: Peer, variables: Mapping[str, str], note: Callab
     note(f"{peer.title}: making {home}")
     venv.create(home, with_pip=True)
     python = home / "bin" / "python"
-    # No cache: a wheel that was built with other flags would be taken from it.
+    # The cache is off, because it may contain a wheel that was built with other flags.
     steps = [["install", "--quiet", "--no-cache-dir", "--disable-pip-version-check", *peer.requirements]]
     if peer.unwanted:
         steps.append(["uninstall", "--quiet", "--yes", *peer.unwanted])

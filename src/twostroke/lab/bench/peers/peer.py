@@ -28,7 +28,7 @@ class Peer:
         return DRIVERS / self.driver
 
 
-# llama-cpp-python 0.3.36 with AMX crashes here at its first ldtilecfg (gcc 12, Sapphire Rapids); without AMX it runs.
+# llama-cpp-python 0.3.36 with AMX crashes at its first ldtilecfg (gcc 12, Sapphire Rapids). Without AMX it runs.
 NO_TILES = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
 OURS = Peer("twostroke", "Twostroke", "twostroke_driver.py", ())
@@ -40,7 +40,7 @@ PEERS: dict[str, Peer] = {
             "OpenVINO GenAI",
             "openvino_driver.py",
             ("torch==2.13.0", "openvino-genai", "optimum-intel[openvino]"),
-            unwanted=("torchvision",),  # comes with nncf, built for another torch: transformers would trip over it
+            unwanted=("torchvision",),  # comes with nncf, but for another torch: transformers would fail on import
         ),
         Peer(
             "llama_cpp",

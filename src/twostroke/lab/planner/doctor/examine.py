@@ -154,7 +154,7 @@ def examine(
 
     quiet = Quiet(moment, tell, clock, lambda what: note(at[0], total, what))
     memory = quiet.measure("memory to read", lambda: random_memory(room))
-    quiet.others_share = 0.0  # no figure of that step is kept
+    quiet.others_share = 0.0  # no figure of this step is kept
     limits = quiet.measure("limits: reading, float32 and int8 products", lambda: _limits(patient, clock, memory))
     ops = CpuOps(best_level(), patient.threads)
     try:

@@ -62,7 +62,7 @@ class ThisMachine:
             return kept
         calibration = self._examined(note, how)
         if not calibration.disturbed:
-            with contextlib.suppress(ConfigError):  # the figures are good all the same
+            with contextlib.suppress(ConfigError):  # the figures are valid even if they cannot be written
                 write_calibration(self.cache_folder, calibration)
         return calibration
 

@@ -54,7 +54,7 @@ def _seconds(ranks: Sequence[CpuOps], shape: tuple[int, int, int], clock: Callab
         for _ in range(count):
             recorder.gather(out, part)
         calls = recorder.calls()
-        ops.run(calls)  # both are awake from here on
+        ops.run(calls)  # both ranks are awake from here on
         began = clock()
         ops.run(calls)
         taken.append((clock() - began) / count)
@@ -64,7 +64,7 @@ def _seconds(ranks: Sequence[CpuOps], shape: tuple[int, int, int], clock: Callab
         thread.start()
     try:
         play(ranks[0])
-    finally:  # their memory is given back after this; a rank that waits gives up after LIMIT_S
+    finally:  # the memory of the ranks is freed afterwards; a waiting rank gives up after LIMIT_S
         for thread in others:
             thread.join()
     return max(taken)

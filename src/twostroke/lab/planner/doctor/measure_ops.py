@@ -78,7 +78,7 @@ class OpTimer:
         """
         few = [count for count in rows if count < WARM_ROWS_LIMIT]
         cold = self._linear(LARGE, weight_format, self._memory.nbytes, rows)
-        # From caches nothing is slower; what says so is noise.
+        # A product never takes longer from caches than from memory; a measurement that shows this is noise.
         warm = cold | {
             count: min(taken_s, cold[count])
             for count, taken_s in self._linear(LARGE, weight_format, WARM_BYTES, few).items()
@@ -88,7 +88,7 @@ class OpTimer:
         features: dict[int, float] = {}
         for count in rows:
             rest_s = small[count] - PRODUCTS * start_s - share * warm[count]
-            most_s = MOST_OF_FEATURES * warm[count] / LARGE.features  # more than that is a disturbed timing
+            most_s = MOST_OF_FEATURES * warm[count] / LARGE.features  # a longer time means a disturbed timing
             features[count] = min(most_s, max(0.0, rest_s / (SMALL.features - share * LARGE.features)))
         features = _rising(features)
 
@@ -187,7 +187,7 @@ class OpTimer:
         """Returns the seconds for each row and query head, and for each FLOP by rows. Two contexts separate the two."""
         short_s, short_flops = self._chunk(layer, MOST_ROWS, MOST_ROWS)
         long_s, long_flops = self._chunk(layer, MOST_ROWS, PREFILL_CONTEXT)
-        least_s = LEAST_OF_FLOPS * long_s / long_flops  # less is a disturbed timing
+        least_s = LEAST_OF_FLOPS * long_s / long_flops  # a shorter time means a disturbed timing
         flop_s = max(least_s, (long_s - short_s) / (long_flops - short_flops))
         head_s = max(0.0, short_s - flop_s * short_flops) / (MOST_ROWS * LARGE.heads)
         points = [(float(MOST_ROWS), flop_s)]

@@ -59,7 +59,7 @@ class SteadyDecode:
         if not 0 < len(streams) <= self._most or streams.begin_pages > self._room:
             return False
         others = len(streams) < len(queues.running)
-        if others and len(queues.decoding) > len(streams):  # a sequence decodes and is no stream
+        if others and len(queues.decoding) > len(streams):  # some decoding sequence is not a stream
             return False
         streams.begin_step()
         return True
@@ -98,7 +98,7 @@ class SteadyDecode:
             return
         most_positions = self._cache.most_positions
         new = len(running) - len(streams)
-        for sequence in reversed(running):  # the newest are the last
+        for sequence in reversed(running):  # the newest sequences come last
             if new == 0:
                 break
             if sequence in streams:
@@ -110,8 +110,8 @@ class SteadyDecode:
                 streams.join(sequence)
 
     def _may_run(self, first: Live) -> bool:
-        # All running sequences have read their prompts, so no sibling holds another one back.
+        # All running sequences have read their prompts, so no sibling holds back another one.
         if self._pages.fits_now(first, NOTHING_CACHED, self._queues.running):
-            return True  # a page that is found needs one page less and takes one at most
+            return True  # each cached page saves one page and occupies at most one
         matched = self._cache.match(first.request.cache_salt, first.known)
         return self._pages.fits_now(first, matched, self._queues.running)

@@ -39,7 +39,7 @@ class Streams:
         self._to_grow: list[Live] = []
         self._due: dict[int, list[Live]] = {}
         self._ends: dict[int, list[Live]] = {}
-        self._end_steps: list[int] = []  # a heap of the keys of ends
+        self._end_steps: list[int] = []  # a heap of the keys of _ends
 
     def __len__(self) -> int:
         return len(self._bases)
@@ -74,7 +74,7 @@ class Streams:
     def pages_in(self, steps: int) -> int:
         """Returns how many pages the streams take in the next `steps` steps."""
         size = self._cache.page_tokens
-        now = self._clock + size - 1  # base + clock, rounded up to pages, is what is owned
+        now = self._clock + size - 1  # a stream owns base + clock tokens, rounded up to pages
         then = now + steps
         return sum([(base + then) // size - (base + now) // size for base in self._bases.values()])
 

@@ -48,7 +48,7 @@ class LinearRouter:
         if not self.choice_bias:
             return route(logits, self.rule)
         shape = self.choice_shape or (self.experts,)
-        # Where there are several rows, the first is meant: the others belong to experts that images meet.
+        # When there are several rows, the first row is used: the other rows belong to the experts for images.
         added = Tensor(t.name(self.choice_bias), shape, matrix=0 if len(shape) > 1 and shape[0] > 1 else None)
         return route(logits, self.rule, t.vector_of((added,), self.experts))
 

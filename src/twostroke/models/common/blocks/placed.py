@@ -86,6 +86,6 @@ def deberta_places(buckets: int, longest: int) -> tuple[float, ...]:
             apart = int(math.copysign(math.ceil(wide) + middle, apart))
         return min(max(apart + span, 0), 2 * span - 1)
 
-    # After this distance the last place has everything.
+    # From this distance on, all positions fall into the last bucket.
     reach = next(away for away in range(1, 1 << 24) if place(away) == 2 * span - 1 and place(-away) == 0)
     return tuple(float(place(-away)) for away in range(-reach, reach + 1))

@@ -229,7 +229,7 @@ def _inner(fields: Fields, name: str) -> Fields:
         )
     outer = {key: fields.values[key] for key in OUTER if fields.value(key) is not None}
     inner = {key: value for key, value in group.values.items() if value is not None or key not in outer}
-    if outer.get(TIED) is True:  # transformers 5 goes by the outer one, older files by the inner
+    if outer.get(TIED) is True:  # transformers 5 uses the outer field, older files the inner one
         inner[TIED] = True
     return group.only({**outer, **inner})
 

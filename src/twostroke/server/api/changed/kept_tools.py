@@ -47,7 +47,7 @@ class AskedTool(msgspec.Struct, kw_only=True):
     type: str = "function"
     function: FunctionSpec | None = None
     custom: CustomSpec | None = None
-    name: str | None = None  # of tools that the provider would run, where they have one
+    name: str | None = None  # the name of a tool that the provider would run, when it has one
 
 
 class Tool(msgspec.Struct, kw_only=True):

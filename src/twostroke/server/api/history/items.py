@@ -42,7 +42,7 @@ def chat_messages(items: Iterable[Mapping[str, Any]], notes: Notes) -> Messages:
 def _add_message(made: Messages, item: Mapping[str, Any]) -> None:
     role, content = item.get("role"), item.get("content")
     if role == "assistant" and _open(made) and made[-1]["content"] is None and "tool_calls" not in made[-1]:
-        made[-1]["content"] = content  # after its thought
+        made[-1]["content"] = content  # the text follows the thought of the same message
     else:
         made.append({"role": role, "content": content})
 
@@ -63,7 +63,7 @@ def _add_call(made: Messages, kind: str, item: Mapping[str, Any]) -> None:
         made.append({"role": "assistant", "content": None})
     entry = {"id": item.get("call_id") or item.get("id"), "type": "function", "function": _function(kind, item)}
     made[-1].setdefault("tool_calls", []).append(entry)
-    if kind == "mcp_call":  # its output stands in the same item
+    if kind == "mcp_call":  # the item also contains the output
         made.append({"role": "tool", "tool_call_id": entry["id"], "content": item.get("output") or item.get("error")})
 
 

@@ -161,7 +161,7 @@ def _fitting(
         return made([each for place, each in enumerate(messages) if place not in dropped])
 
     fewest, most = 1, len(old)
-    found = without(most)  # raises where even the last message is too long
+    found = without(most)  # raises when even the last message is too long
     while fewest < most:
         middle = (fewest + most) // 2
         try:
@@ -220,7 +220,7 @@ def _raw_answer(request: OllamaGenerate, name: str, serving: Serving) -> Call:
 def _finished(call: Call, request: AnswerRequest, options: ReadOptions, serving: Serving) -> Call:
     ignored = [*options.ignored]
     if request.keep_alive is not None and serving.stays:
-        ignored.append("keep_alive")  # the one model of this server stays
+        ignored.append("keep_alive")  # the only model of this server stays loaded
     if request.shift:
         ignored.append("shift")
     return replace(call, asked=request, ignored_fields=tuple(ignored), model=request.model or "")

@@ -73,7 +73,7 @@ def capabilities(serving: Serving) -> list[str]:
     """Returns what the model can do, in Ollama's words."""
     if serving.task is not Task.GENERATE:
         return ["embedding"] if serving.task is Task.EMBED else []
-    tools = [] if serving.template is None else ["tools"]  # offered in words where the template shows none
+    tools = [] if serving.template is None else ["tools"]  # tools are described in words when the template shows none
     vision = [] if serving.eyes is None else ["vision"]
     insert = [] if infill_tokens(serving) is None else ["insert"]
     return ["completion", *insert, *tools, *vision, *(["thinking"] if serving.format.thinks else [])]

@@ -26,7 +26,7 @@ class CompletionShape(Envelope):
         self._templates: dict[int, EventTemplate] = {}
         self._deltas: list[list[Delta]] = [[] for _ in range(call.num_choices)]
         self._scores: list[list[TokenLogprob]] = [[] for _ in call.prompts]
-        self._waiting: list[tuple[int, Delta]] = []  # for the log probabilities of their prompt
+        self._waiting: list[tuple[int, Delta]] = []  # choices that wait for the log probabilities of their prompt
 
     def events(self, index: int, delta: Delta, counts: Counts) -> list[Event]:
         """Returns the events of a piece. When the prompt's log probabilities are part of the answer, a choice has no

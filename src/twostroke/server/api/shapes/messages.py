@@ -110,7 +110,7 @@ def _block(block: Block, text: str) -> dict[str, Any]:
         return {"type": "tool_use", "id": block.call_id, "name": block.name, "input": arguments_of(text)}
     if block.kind == "reasoning":
         return {"type": "thinking", "thinking": text, "signature": ""}
-    return {"type": "text", "text": text}  # no `citations`: clients take null for a wrong value
+    return {"type": "text", "text": text}  # no `citations`: clients reject null there
 
 
 def arguments_of(text: str) -> Any:

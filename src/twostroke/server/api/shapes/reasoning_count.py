@@ -52,7 +52,7 @@ class ReasoningCount:
             return
         texts = [self._text_of(token_id) for token_id in self._passed]
         self._passed.clear()
-        if not self._turn.passes("".join(texts)):  # the tokens begin or end between its characters
+        if not self._turn.passes("".join(texts)):  # the token boundaries are not those of the characters
             for text in texts:
                 self._read(self._turn, text)
 

@@ -146,7 +146,7 @@ class ResponsesShape(TurnShape):
         made: dict[str, Any] = {"id": self._item_id(block), "status": status}
         if block.kind == "call":
             words = _call_words(block)
-            said = block.text if done else ""  # the block may have grown since it opened: that comes as deltas
+            said = block.text if done else ""  # the block may have grown since it opened: the new text comes as deltas
             call = {"call_id": block.call_id, "name": block.name, words.key: said}
             return {**made, "type": words.type, **call}
         content = [self._part(block, block.text)] if done else []

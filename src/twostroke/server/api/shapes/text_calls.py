@@ -27,10 +27,10 @@ class TextCalls:
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
-        self._open: int | None = None  # the index of the call at hand
+        self._open: int | None = None  # the index of the current call
         self._raw = ""
-        self._text = ""  # what was given of it
-        self._at = 0  # where the next character of the value stands; 0: the value has not begun
+        self._text = ""  # the part of the value that was returned
+        self._at = 0  # the position of the value's next character; 0: the value has not begun
 
     def feed(self, pieces: Iterable[Piece]) -> list[Piece]:
         """Returns the pieces. The arguments of such calls are replaced by their text."""

@@ -45,7 +45,7 @@ def strict_calls(form: Format, schemas: Mapping[str, Any], special_id: SpecialId
     call = _rules(written, written.open, schemas, lark)
     begin, opening = written.begin, written.open
     mark = begin.strip() or opening.strip()
-    if not mark:  # what begins with this character is a call
+    if not mark:  # any text that begins with the opening character is a call
         text = lark.rule(r"/[^\[](.|\n)*/" if written.listed else r"/[^{](.|\n)*/")
         return _grammar(f"{_run(written, (call, call), lark, '', parallel)} | {text}", lark)
     first = call if begin.strip() else _rules(written, _behind(opening, mark), schemas, lark)

@@ -100,7 +100,7 @@ class Lark:
         whole = isinstance(pattern, str) and pattern.startswith(WHOLE[0]) and pattern.endswith(WHOLE[1])
         inside = f"(?:{pattern[len(WHOLE[0]) : -len(WHOLE[1])]})" if whole and isinstance(pattern, str) else _ANY
         before, token, after = self._cut(ending)
-        if token:  # no text holds it, so the text goes up to what stands in front of it
+        if token:  # no text contains `token`, so the text reaches up to `before`
             return f"{self.rule(_regex(inside + literal(before)))} {self.text(token + after)}"
         plain = f"{_regex(inside)} {quoted(ending)}"
         if not wraps[0]:

@@ -98,7 +98,7 @@ def _came_back(form: Format, turn: str, case: TurnCase) -> bool:
     read = read_turn(form, [turn], Tools(SCHEMAS))
     calls = [(name, _loaded(arguments)) for name, arguments, _ in read.calls]
     told = (read.content.strip(), read.thought)
-    # A plan before a call is a thought in some formats.
+    # Some formats treat a plan before a call as a thought.
     planned = bool(case.calls) and told == ("", case.content)
     return calls == list(case.calls) and (told == (case.content, case.thought) or planned)
 

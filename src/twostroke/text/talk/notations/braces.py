@@ -137,7 +137,7 @@ class _Value:
                 if (yield from stream.peek()) == open_[-1]:
                     continue
             elif not first and (open_[-1] != "}" or not character.isalpha()):
-                return  # a comma between two keys is forgotten at times
+                return  # models sometimes forget a comma between two keys
             if not first:
                 say(", ")
             if open_[-1] == "}" and not (yield from self._key()):

@@ -34,7 +34,7 @@ class JsonText:
         self._depth = 0
         self._quote = ""
         self._escaped = False
-        self._in_word = False  # the text ended within a word that is longer than those of Python
+        self._in_word = False  # True: the text ended inside a word that is longer than Python's words
 
     def take(self, text: str, ended: bool) -> tuple[str, int]:
         """Returns (JSON, the number of characters read). Some characters may be left where more text must come first.

@@ -63,7 +63,7 @@ class NamedNotation(Struct, frozen=True):
             name = yield from stream.word(NAME, MOST_NAME)
         yield from stream.space()
         if not name or not (yield from stream.peek()):
-            return  # more of the name may have come
+            return  # more of the name may come
         if self.id_open and (yield from stream.match(self.id_open)):
             call_id = yield from stream.word(NAME, MOST_NAME)
         held = self.ids.name_of(name)

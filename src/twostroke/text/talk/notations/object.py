@@ -83,7 +83,7 @@ class _Object:
 
     def __init__(self, notation: ObjectNotation, stream: TextStream, call: Calling) -> None:
         self._notation, self._stream, self._call = notation, stream, call
-        self._early: list[str] = []  # arguments that came before the name
+        self._early: list[str] = []  # arguments that came before the name of the call
         self._argued = False
         self._cut = True
         self._id = self._named = ""

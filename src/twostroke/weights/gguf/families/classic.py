@@ -67,7 +67,7 @@ def _falcon(keys: Keys, config: Config) -> dict[str, Any]:
     heads = config["num_attention_heads"]
     kv = keys.number("attention.head_count_kv", heads)
     two = keys.has_tensor("attn_norm_2.weight")
-    inner = keys.tensor_shape("ffn_up.weight")[0]  # the key says 4 times the width whatever it is
+    inner = keys.tensor_shape("ffn_up.weight")[0]  # the key always states 4 times the width, whatever the real size is
     grouped = two or kv not in (1, heads)
     names = {"new_decoder_architecture": grouped, "multi_query": kv == 1, "parallel_attn": True}
     norms = {"num_ln_in_parallel_attn": 2 if two else 1} if grouped else {}
@@ -89,7 +89,7 @@ def _inner(keys: Keys, config: Config) -> dict[str, Any]:
 
 
 def _phi2(keys: Keys, config: Config) -> dict[str, Any]:
-    dim = config["hidden_size"] // config["num_attention_heads"]  # the key names the queries' heads whatever there are
+    dim = config["hidden_size"] // config["num_attention_heads"]  # the key states the queries' heads in any case
     return {**_inner(keys, config), "num_key_value_heads": keys.tensor_shape("attn_k.weight")[0] // dim}
 
 

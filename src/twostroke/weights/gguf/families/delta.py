@@ -41,7 +41,7 @@ def _by_key_head(config: Config, shapes: tuple[Shape, ...]) -> I32Array:
     groups, each = int(config["linear_num_key_heads"]), int(config["linear_key_head_dim"])
     values = shapes[1][0] // groups
     if groups * 2 * (each + values) != shapes[0][0] + shapes[1][0]:
-        raise ValueError(f"{groups} key heads of {each} rows")  # before anything is made of these numbers
+        raise ValueError(f"{groups} key heads of {each} rows")  # refused before these numbers are used
     return taken_in_turn(groups, (each, each, values, values))
 
 

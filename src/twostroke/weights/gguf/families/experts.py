@@ -67,7 +67,7 @@ def without_guesses(keys: Keys, config: Config) -> dict[str, Any]:
 
 def _glm4moe(keys: Keys, config: Config) -> dict[str, Any]:
     normed = keys.has_tensor("attn_q_norm.weight")
-    keys.ignore("rope.dimension_sections")  # of places of images
+    keys.ignore("rope.dimension_sections")  # these sections belong to the positions of images
     return {**sigmoid_rule(keys, config), **without_guesses(keys, config), "use_qk_norm": normed}
 
 

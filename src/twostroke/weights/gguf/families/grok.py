@@ -25,7 +25,7 @@ SCALES = (
 def _grok(keys: Keys, config: Config) -> dict[str, Any]:
     if config.get("final_logit_softcapping"):
         raise keys.wrong("final_logit_softcapping", "Logits of this family have no cap.")
-    keys.same("router_logit_softcapping", 30.0)  # llama.cpp reads it, and does nothing with it
+    keys.same("router_logit_softcapping", 30.0)  # llama.cpp reads this key, but does nothing with it
     return {"intermediate_size": keys.number("expert_feed_forward_length", config["intermediate_size"])}
 
 

@@ -65,7 +65,7 @@ def _ropes(keys: Keys, config: Config) -> dict[str, dict[str, Any]]:
     scaling = dict(config.get("rope_scaling") or {})
     turned = int(config["head_dim"] * FULL_SHARE) // 2
     for name in ("short_factor", "long_factor"):
-        if name in scaling:  # after them stand ones, for the other layers
+        if name in scaling:  # the rest are ones, for the other layers
             scaling[name] = scaling[name][:turned]
     return {
         FULL: {**full, **scaling},

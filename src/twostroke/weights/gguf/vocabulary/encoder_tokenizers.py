@@ -95,7 +95,7 @@ def unigram(vocabulary: TokenList) -> dict[str, Any]:
         unknown = vocabulary.types.index(UNKNOWN) if UNKNOWN in vocabulary.types else None
     if unknown is None:
         raise corrupt(vocabulary.place, "it does not say which of its tokens is the unknown one")
-    # rows that pad the table are no pieces: their scores would count as the least
+    # Rows that only pad the table are no pieces: their scores would count as the lowest.
     used = max(index for index, kind in enumerate(vocabulary.types) if kind != UNUSED or index == unknown) + 1
     words = vocabulary.truth("remove_extra_whitespaces", True)
     scheme = "always" if vocabulary.truth("add_space_prefix", True) else "never"

@@ -206,5 +206,5 @@ def tokenizer_text(vocabulary: TokenList) -> str:
     members = tokenizer_json(vocabulary)
     try:
         return msgspec.json.encode(members).decode("utf-8")
-    except (OverflowError, UnicodeEncodeError):  # a number of more than 64 bits, half of a surrogate pair
+    except (OverflowError, UnicodeEncodeError):  # a number of more than 64 bits, or half of a surrogate pair
         return as_json(members)

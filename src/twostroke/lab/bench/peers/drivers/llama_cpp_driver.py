@@ -124,7 +124,7 @@ class Driver:
         parameters = llama_cpp.llama_context_default_params()
         parameters.n_ctx, parameters.n_batch, parameters.n_ubatch = context * sequences, 2048, 512
         parameters.n_seq_max, parameters.n_threads, parameters.n_threads_batch = sequences, threads, threads
-        parameters.kv_unified = False  # one cache for all streams would make each look through the others' positions
+        parameters.kv_unified = False  # a unified cache would make each stream search the others' positions
         self.context = llama_cpp.llama_init_from_model(self.model, parameters)
         if not self.context:
             raise RuntimeError("llama_init_from_model failed")
@@ -144,7 +144,7 @@ class Driver:
                 self.batch.n_seq_id[i], self.batch.seq_id[i][0], self.batch.logits[i] = 1, stream, wanted
             if self.lib.llama_decode(self.context, self.batch):
                 raise RuntimeError("llama_decode failed")
-            self.lib.llama_get_logits(self.context)  # waits until it is done
+            self.lib.llama_get_logits(self.context)  # waits until the computation is done
 
     def _prompt(self, tokens, stream=0):
         self.seed += 1

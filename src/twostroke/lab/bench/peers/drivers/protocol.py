@@ -111,5 +111,5 @@ def serve(driver):
             answers.say({"value": value, "seconds": time.perf_counter() - began})
         except Unable as reason:
             answers.say({"missing": str(reason)})
-        except Exception as error:  # every fault of an engine is an answer: the run goes on without that case
+        except Exception as error:  # every fault of an engine is reported: the run goes on without that case
             answers.say({"error": f"{type(error).__name__}: {error}"[:500]})

@@ -19,7 +19,7 @@ class Driver:
         os.environ["VLLM_CPU_KVCACHE_SPACE"] = "4"
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
         os.environ["OMP_NUM_THREADS"] = str(threads)
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # one process, whose memory is the engine's
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # a single process, so its memory is the engine's
         began = time.perf_counter()
         from vllm import LLM, SamplingParams
 

@@ -57,7 +57,7 @@ def lightning(t: Tracer, shape: LightningShape, index: int, h: Value) -> Value:
     made = linear(h, t.selected("states_in", "self_attn.qkv_proj", rows, shape.hidden_size, orders))
     q, k, v = activate(made, Activation.SILU).split(inner, inner, inner)
     zeros = t.constant("zeros", (0.0,) * shape.heads)
-    steps = ScanSteps(q.columns(0, shape.heads), zeros, ALWAYS)  # any numbers would do: the bounds leave one step
+    steps = ScanSteps(q.columns(0, shape.heads), zeros, ALWAYS)  # any values would do: the bounds allow one step size
     seen = ssd_scan(
         v.heads(shape.heads),
         k.heads(shape.heads),

@@ -14,9 +14,9 @@ from tests.laws.test_house import MODULES, SOURCE, text_of, tree_of
 NOTE = re.compile(r"\b\w+`?: (?:of|as|by)\b")
 """A note without its noun: `parts_s: of the step` leaves the reader to guess that seconds are meant."""
 MOST_WORDS = 30
-NOTES: dict[str, int] = {"ops": 4, "server": 19, "text": 21, "weights": 37}
+NOTES: dict[str, int] = {"server": 1, "text": 1}
 """Notes without a noun that are left, by package. Mend some and lower the number; never raise it."""
-LONG_SENTENCES: dict[str, int] = {"cli": 4, "llm.py": 1, "ops": 3, "server": 4, "text": 6, "weights": 20}
+LONG_SENTENCES: dict[str, int] = {"cli": 2}
 """Sentences of more than MOST_WORDS words that are left, by package. Mend some and lower the number; never raise it."""
 BESIDE = re.compile(r"(?<!`)\bbeside\b(?![`:(])")
 """`next to` is the plain word; a parameter of this name is not meant."""

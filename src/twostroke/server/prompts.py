@@ -210,7 +210,7 @@ def _form_of(asked: AskedGrammar, calls: Grammar | None) -> AskedGrammar:
         return asked
     if asked.grammar is not None:
         raise InvalidRequest(
-            f"{asked.field} and tools that the answer is held to cannot both be asked for.",
+            f"{asked.field} cannot be combined with tools that the answer is forced to call.",
             param=asked.field,
             fix="Send one of them, or tool_choice none.",
         )

@@ -57,9 +57,9 @@ def _behind(weigh: Weigh, first: SampledToken, rows: F32Array, sequence: Planned
 
 
 def as_if_right(sequence: PlannedSequence) -> Iterator[tuple[PlannedSequence, Changes | None]]:
-    """Yields two things for each row of a sequence: the sequence as it is when that row is sampled, if the guesses
-    before are right, and the request's changes to its logits. There is at least one row. The iterator ends before a row
-    that cannot count: the guess before it ends the text, or is forbidden, or the request's mask fails there.
+    """Yields two things for each row of a sequence: the sequence when that row is sampled, and the request's changes to
+    its logits. The guesses before the row are taken to be right. There is at least one row. The iterator ends before a
+    row that cannot count: the guess before it ends the text, or is forbidden, or the request's mask fails there.
 
     It is used where all rows are sampled at once. Each sequence is valid until the next one is asked for. The iterator
     must be used up, because only then the mask of the request is as before. Raises ValueError where the mask fails at

@@ -57,7 +57,7 @@ def with_wish(
     for name, value in put.variables.items():
         if said.get(name, value) != value:
             raise InvalidRequest(
-                f"reasoning_effort and chat_template_kwargs say two things about {name}.",
+                f"reasoning_effort and chat_template_kwargs set different values for {name}.",
                 param=EFFORT,
                 fix="Send one.",
             )

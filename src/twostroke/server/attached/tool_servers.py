@@ -56,7 +56,7 @@ def check(passed: Passed) -> None:
     if message.get("jsonrpc") != "2.0" or message.get("method") not in METHODS:
         raise HttpProblem(Problem(400, f"message.method must be one of {', '.join(sorted(METHODS))}.", param="message"))
     if passed.session and not _SESSION.fullmatch(passed.session):
-        raise HttpProblem(Problem(400, "session is not as a server of tools names one.", param="session"))
+        raise HttpProblem(Problem(400, "session is not a valid session id of a tool server.", param="session"))
     if passed.version and not _VERSION.fullmatch(passed.version):
         raise HttpProblem(Problem(400, "version must be a date such as 2025-06-18.", param="version"))
 

@@ -21,7 +21,7 @@ from twostroke.server.stored.records import Bounds, Records, require_writable
 FORMAT, OPTION, BYTES_OPTION = "twostroke-chats", "--chats", "--chats-bytes"
 MAX_CHATS = 1000
 UNREADABLE = Problem(
-    503, "A chat, or the folder of all, cannot be read. The server's user needs leave to.", code="storage_unreadable"
+    503, "A chat or the folder of chats cannot be read. Let the server's user read it.", code="storage_unreadable"
 )
 NEW = "*"
 """Stands in place of a revision: the chat must not exist yet."""

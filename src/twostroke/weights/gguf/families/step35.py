@@ -54,7 +54,7 @@ def _heads(keys: Keys, key: str, types: list[str], *, same: bool = False) -> dic
     each = keys.each(key, len(types))
     found = {kind: {heads for heads, own in zip(each, types, strict=True) if own == kind} for kind in (FULL, SLIDING)}
     if any(len(counts) > 1 for counts in found.values()) or (same and len(set(each)) != 1):
-        raise keys.wrong(key, "Layers of one kind have as many heads, and all layers as many KV heads.")
+        raise keys.wrong(key, "Layers of one kind must have as many heads each, and all layers as many KV heads each.")
     return {kind: (counts or set(each)).pop() for kind, counts in found.items()}
 
 

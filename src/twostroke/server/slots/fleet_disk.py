@@ -26,5 +26,5 @@ class FleetDisk:
 
     @property
     def settled(self) -> bool:
-        """Is all written that was to be written?"""
+        """Returns True once everything that waited to be written is on the disk."""
         return not any(member.load.disk_waits for member in self._members())

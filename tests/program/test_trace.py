@@ -55,7 +55,7 @@ def test_shapes_that_do_not_fit_are_refused_with_the_operand_and_what_it_must_be
         linear(x, trace.matrix("o", {"o": 5}, 9))
     with pytest.raises(ValueError, match=r"rms_norm: weight must be \(8\), it is \(7,\)"):
         rms_norm(x, trace.vector("norm", 7), EPS)
-    with pytest.raises(ValueError, match=r"add: x must be \(T, 8\)"):
+    with pytest.raises(ValueError, match=r"pointwise: y must be \(T, 8\)"):
         add(x, rows_of(trace, 9))
     cache = trace.cache(PagedKV(2, 4))
     with pytest.raises(ValueError, match="kv_write: k must be"):
@@ -66,7 +66,7 @@ def test_shapes_that_do_not_fit_are_refused_with_the_operand_and_what_it_must_be
 
 def test_rows_of_different_counts_do_not_fit() -> None:
     trace = Tracer()
-    with pytest.raises(ValueError, match="add: x must be"):
+    with pytest.raises(ValueError, match="pointwise: y must be"):
         add(rows_of(trace, 8), rows_of(trace, 8, Size.LOGIT_ROWS))
 
 

@@ -44,8 +44,8 @@ def test_every_piece_next_to_a_stream_is_planned_within_the_rule(
     take, advance = ImageTurns.take, ImageEncoder.advance
 
     def taken(own: ImageTurns, step: StepLoad, limiters: Any) -> EncodeTurn:
-        found = take(own, step, limiters)
         left = [each.left_s(step) for each in limiters if isinstance(each, GapLimiter)]
+        found = take(own, step, limiters)
         if found.tile is not None and step.streams():
             turns.append((min(left), found))
         return found

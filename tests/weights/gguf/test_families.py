@@ -30,9 +30,10 @@ from twostroke.weights.checkpoint import Checkpoint
 from twostroke.weights.gguf.families.table import FAMILIES as TABLE
 from twostroke.weights.gguf.families.table import READ_AS, known_names
 from twostroke.weights.gguf.unfold import unfold
-from twostroke.weights.load import _Rows, load_weights
+from twostroke.weights.load import load_weights
 from twostroke.weights.packed.blobs import Blob, MemoryTarget
 from twostroke.weights.packed.numpy_packer import NumpyPacker
+from twostroke.weights.packing.rounded_packing import _Rows
 from twostroke.weights.packing.stored_packing import StoredPacking, stored_rows
 from twostroke.weights.stored import stored_formats
 from twostroke.weights.tensors import check_tensors

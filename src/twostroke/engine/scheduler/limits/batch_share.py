@@ -6,7 +6,7 @@ BATCH_SHARE = 0.1
 
 
 class BatchShare:
-    """Of the prefill tokens that are computed while batch work waits, at least the share `share` belongs to batch work.
+    """Gives batch work at least the share `share` of the prefill tokens that are computed while batch work waits.
 
     Bound. Let b be the prefill tokens of batch work so far, and s the tokens of the largest step. While batch work is
     pending, interactive prefill has had at most b * (1 - share) / share + 2 s tokens. Whenever it has had more than the

@@ -110,7 +110,7 @@ def test_an_effort_is_a_variable_of_the_template() -> None:
     assert effort(off, None, plain) == {"x": 1}
     assert effort(off, None, switched) == effort(off, None, plain, thinks=True) == off
     assert effort({"x": 1}, "medium", plain) == {"x": 1} and "medium" in notes.texts[0]
-    with pytest.raises(InvalidRequest, match="two things"):
+    with pytest.raises(InvalidRequest, match="set different values"):
         effort({"reasoning_effort": "low"}, "high", effortful)
     with pytest.raises(InvalidRequest, match="always thinks"):
         effort(None, "none", plain, thinks=True)

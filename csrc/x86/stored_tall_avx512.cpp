@@ -45,9 +45,10 @@ TS_INLINE void unpack(const uint8_t* from, int64_t columns, uint8_t* to) {
   }
 }
 
-// What some rows have of one group. q: side by side, because rows of a whole product may be apart by a power of two, and then few of
-// them fit the first-level cache. whole: where the sums of a step begin, because codes are too large. sums: of the rounded activations
-// of a step. scales: theirs, where a step has one. Sums are multiplied by them then.
+// The activations of some rows in one group. q: the rounded activations, copied next to each other. Rows of a whole product may lie a
+// power of two apart, and few of those fit the first-level cache. whole: the value at which the sums of each step begin; it undoes the
+// offset of the codes. sums: the sum of the rounded activations of each step. scales: the scales of the activations, by which the sums
+// are multiplied in formats that have one for each step.
 template <int kRows, bool kFine>
 struct RowsOfGroup {
   alignas(64) int8_t q[kRows * kStoredGroup];

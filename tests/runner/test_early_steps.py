@@ -64,7 +64,7 @@ def test_a_plan_asks_for_exactly_what_was_begun_or_it_counts_for_nothing() -> No
     asked = before._replace(start=20, known_token_ids=[*before.known_token_ids, 55])
     assert is_same(asked, begun, 55) and not is_same(asked, begun, 54)
     window = asked._replace(tables=((-1, *asked.tables[0][1:]),))
-    assert is_same(window, begun, 55), "a page behind the window is not read"
+    assert is_same(window, begun, 55), "a page before the window is not read"
     others = (
         asked._replace(request=planned(20).request),
         asked._replace(start=19),

@@ -148,7 +148,7 @@ int32_t start_attention(ts_context& device, const ts_attention_args& a, Attentio
   return any_few && status == TS_OK ? start_segments(device, a, few, args) : status;
 }
 
-// ends: of span_attention, or NULL.
+// Launches attention over pages. ends: for span_attention, the position at which each row stops to see; else NULL.
 int32_t launch_with(ts_context& device, const ts_attention_args& a, const Places& places, const ts_indices* ends = nullptr) {
   int32_t status = check_attention(a);
   if (status != TS_OK || a.batch.count == 0) return status;
@@ -187,7 +187,7 @@ int32_t check_pages(const ts_sequences& s, const ts_kv_layer& layer, int64_t all
     const int64_t rows = static_cast<int64_t>(s.row_starts[i + 1]) - s.row_starts[i], end = s.context_tokens[i];
     const int64_t pages = divide_up(end, TS_PAGE_TOKENS);
     if (s.row_starts[i] < 0 || rows < 0 || rows > end || pages > s.max_pages) return TS_BAD_SHAPE;
-    // Pages behind the window were given back, and their entries say nothing.
+    // Pages before the window were given back, and their entries say nothing.
     const int64_t seen = first_seen(window, end - rows);
     for (int64_t p = seen / TS_PAGE_TOKENS; p < pages; ++p) {
       const int32_t page = s.page_table[i * s.max_pages + p];

@@ -158,7 +158,7 @@ int32_t check(const AttentionJob& job) {
     const int64_t rows = static_cast<int64_t>(job.row_starts[s + 1]) - job.row_starts[s];
     const int64_t pages = divide_up(job.context_tokens[s], TS_PAGE_TOKENS);
     if (job.row_starts[s] < 0 || rows < 0 || rows > job.context_tokens[s] || pages > job.page_table_stride) return TS_BAD_SHAPE;
-    // Pages behind the window were given back, and their entries say nothing.
+    // Pages before the window were given back, and their entries say nothing.
     for (int64_t p = first_seen(&job, job.context_tokens[s] - rows) / TS_PAGE_TOKENS; p < pages; ++p) {
       const int32_t page = job.page_table[s * job.page_table_stride + p];
       if (page < 0 || page >= layer->num_pages) return TS_BAD_INDEX;

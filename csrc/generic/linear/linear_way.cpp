@@ -77,7 +77,8 @@ inline void fetch_rows(const TileRows& x, const Group& group, int64_t rows, cons
   }
 }
 
-// kernel: of a number of rows. data: the group's, or what it was unpacked to.
+// Runs the kernels of one group over all tiles of rows. kernel: returns the kernel for a number of rows. data: the group's bytes, as they
+// lie or unpacked.
 inline void tiles_by_group(const Job& job, const Group& group, int64_t first_row, int64_t last_row, float* sums, GroupKernel (*kernel)(int64_t),
                            const uint8_t* data, int64_t most = kTileRows) {
   const int64_t tiles = (last_row - first_row + most - 1) / most;

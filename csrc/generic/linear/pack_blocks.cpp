@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kQuads = kStoredGroup / 4;
 
-// A group of a panel. more: what is added to a code so that it is the kind's; columns: packed, of which `there` are the file's. quads:
-// the codes of four columns of each row.
+// A group of a panel that is being packed. more: the number that is added to each code of the file to get the code of the kind. columns:
+// the packed columns; the file has the first `there` of them. quads: the codes of four columns of each row.
 struct GroupOfRows {
   StoredShape shape;
   BlockShape block;

@@ -50,7 +50,8 @@ struct TileRows {
 // sums (rows, 64) = the products, without bias; `rows` is fixed by the kernel. A row's arithmetic is the same in every kernel.
 typedef void (*TileKernel)(const Panel&, const TileRows&, float* sums);
 
-// sums (rows, 64) += one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums). ahead: what is read next.
+// sums (rows, 64) += one group: integers exactly, then sums = fma(float(integers), x_scale * w_scale, sums). ahead: fetches the bytes
+// that the next group reads.
 typedef void (*GroupKernel)(const uint8_t* data, const Group&, const TileRows&, FetchByTiles& ahead, float* sums);
 
 // The kernel for a float ts_weight_kind and 1..kTileRows rows.

@@ -64,7 +64,7 @@ struct FetchByTiles {
   const uint8_t* line;
   int64_t left, tiles;
 
-  // What the next tile fetches in so many steps.
+  // Returns the part that the next tile fetches, divided into `steps` steps.
   __attribute__((always_inline)) Fetch next(int64_t steps) {
     const int64_t lines = (left + tiles - 1) / tiles;
     const Fetch part = {line, lines, (lines + steps - 1) / steps};

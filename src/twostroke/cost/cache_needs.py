@@ -130,7 +130,7 @@ class CacheNeeds(Struct, frozen=True):
         return min(found)
 
     def words(self) -> str:
-        """Returns a text for users: what grows with each token of a sequence, and what each sequence takes at most."""
+        """Returns a text for users. It tells the bytes of each token, and the most bytes that one sequence takes."""
         grows = self.growing_bytes
         windows = self.window_bytes(self.context_tokens)
         said = [f"{grows:,} bytes a token"] if grows or not (windows or self.state_bytes) else []

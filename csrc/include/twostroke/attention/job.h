@@ -225,7 +225,7 @@ inline int64_t block_end(const AttentionJob* job, const Block& block) {
   return end;
 }
 
-// An entry of the block's page table. For pages behind the windows of all its rows, whose entries say nothing, the first page that some
+// An entry of the block's page table. For pages before the windows of all its rows, whose entries say nothing, the first page that some
 // row sees: their scores are never looked at, but the tile is read whole.
 inline int32_t page_of(const AttentionJob* job, const Block& block, int64_t page) {
   const int64_t seen = first_seen(job, block.first_position) / TS_PAGE_TOKENS;

@@ -148,7 +148,7 @@ void matrix_values(const uint16_t* weights, const TileView<Bf16Pair>& values, in
   }
 }
 
-// So many rows go through all stages of a tile together, so that the values between two stages stay in the first-level cache.
+// The number of rows that go through all stages of a tile together. Their values between two stages then stay in the first-level cache.
 constexpr int64_t kMatrixTurnRows = 16;
 
 // V of the positions that a row or a block sees; pages that it sees in part are copied to `room`, a tile of V.

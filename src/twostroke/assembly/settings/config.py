@@ -48,7 +48,7 @@ USUAL_SEQUENCES = 64
 IMAGE_TOKENS = 4096
 MAX_DEFAULT_CONTEXT = 32_768
 STEP_TOKENS, OBJECTIVE_STEP_TOKENS = 512, 2048
-HELD = "interpreter, tokenizer, requests: what stays after any load"
+HELD = "the interpreter, the tokenizer and the requests, which stay after any load"
 GAP_LIMITER, ITL_LIMITER, NO_LIMITER = "GapLimiter", "ItlLimiter", "none"
 
 

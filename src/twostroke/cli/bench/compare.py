@@ -80,7 +80,7 @@ def list_peers(peers_folder: Path | None, as_json: bool, verbose: bool) -> None:
 
 @dataclass(frozen=True)
 class CompareFlags:
-    """The flags of a comparison: what is compared with which engines, how often, and where the result is written."""
+    """The flags that choose the model, the engines and the rounds of a comparison, and the file for its result."""
 
     shape: str = flag("--shape", default="llama-3.2-1b", help=SHAPE_HELP)
     folder: Path | None = flag("--model", type=click.Path(path_type=Path), default=None, help=MODEL_HELP)

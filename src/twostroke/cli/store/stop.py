@@ -71,7 +71,7 @@ def command(
 
 @dataclass(frozen=True)
 class UnloadWish:
-    """How one model of several leaves, and how that is told."""
+    """The options with which one model of a server of several models is unloaded."""
 
     now: bool
     api_key: str | None

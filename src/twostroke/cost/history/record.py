@@ -1,4 +1,4 @@
-"""The record of one step: what it held, what was predicted, what was measured.
+"""The record of one step. It has the sequences of the step, the predicted time and the measured times.
 
 The engine's ledger writes it. It is read by explain, by the trace file (Perfetto) and by the simulator that replays it.
 """

@@ -243,7 +243,7 @@ class CacheManager:
 
     def reserve(self, sequence_id: str, num_tokens: int, left: int = 0) -> Tables | None:
         """Own pages for positions [0, num_tokens), as `grow` does, and return them as one table for each group. Returns
-        None when there are not enough pages, or no more than `left`. In a window's table, pages behind the window are
+        None when there are not enough pages, or no more than `left`. In a window's table, pages before the window are
         -1.
 
         Returns the same object as before while the pages have not changed.

@@ -17,7 +17,7 @@ from twostroke.engine.cache.prefix_tree import Node, PrefixTree, TreeWatch
 UNBOUNDED = 1 << 60
 
 GIVEN_BACK = -1
-"""The entry of a page table for a page that was given back because it is behind the window."""
+"""The entry of a page table for a page that was given back because it is before the window."""
 
 
 class PageState(enum.IntEnum):
@@ -35,7 +35,7 @@ class PageTable(Struct):
     """page_ids: the pages of one sequence in order of position; the first len(nodes) of them are in the tree.
 
     first_held: the index of the first page that is held. Earlier pages were given back, or never taken, because they
-    are behind the window.
+    are before the window.
     """
 
     salt: str

@@ -1,6 +1,6 @@
 """The pages of layers that see a window: a page is given back when the window has passed it.
 
-A query at position p sees the positions from p - window + 1 on. A page is behind the window when no later query sees
+A query at position p sees the positions from p - window + 1 on. A page is before the window when no later query sees
 any of its positions. It is given back when the next page is full, so a table holds at most one page more than it must.
 The tree keeps pages that were given back, while there is room: another request may begin with the same tokens and
 depart at any of them. A sequence can go on from a prefix when the pages of the prefix's last window are cached; earlier
@@ -59,7 +59,7 @@ class WindowGroup(PageGroup):
         return num_pages
 
     def commit(self, table: PageTable, pages: Iterable[tuple[int, ...]]) -> bool:
-        """See PageGroup. Afterwards give back the pages behind the window."""
+        """See PageGroup. Afterwards give back the pages before the window."""
         super().commit(table, pages)
         first = self.first_needed(len(table.nodes))
         for index in range(table.first_held, first):

@@ -24,7 +24,7 @@ struct Seen {
   TS_MEMBER_INLINE int32_t segments() const { return (end - 1) / kSegment + 1 - begin / kSegment; }
 };
 
-// row: of the step.
+// The positions that a row sees. row: the index of the row in the step.
 TS_DEVICE_INLINE Seen seen_from(const AttentionArgs& args, int32_t row, int32_t position, int32_t context) {
   int64_t end = static_cast<int64_t>(position) + 1 + args.ahead;
   if (args.ends != nullptr && args.ends[row] > end) end = args.ends[row];

@@ -19,13 +19,11 @@ from twostroke.weights.loaded import ModelWeights
 from twostroke.weights.packed.blobs import BlobTarget, MemoryTarget, plan_blobs, weights_from_blobs
 from twostroke.weights.packing.rounded_packing import BLOCK_BYTES, Packer, RoundedPacking, as_f32, unusable
 from twostroke.weights.packing.stored_packing import StoredPacking
+from twostroke.weights.tensor_source import LIMIT
 from twostroke.weights.tensors import check_tensors
 
 SHORTEST = 1e-12
 """The least length by which a row of a matrix is divided."""
-
-LIMIT = 2.0**60
-"""What packers refuse in matrices is refused in vectors, too."""
 
 Progress = Callable[[int, int, str], None]
 """progress(done_bytes, total_bytes, tensor_name), in bytes of the checkpoint."""

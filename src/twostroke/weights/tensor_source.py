@@ -20,6 +20,8 @@ ORDER = ".column_order"
 
 SourceArray = F32Array | U16Array
 """Weights as they are read: float32, or uint16 with the bits of bf16."""
+LIMIT = 2.0**60
+"""Neither matrices nor vectors may have a number of this magnitude: codecs square weights in float32."""
 
 
 class TensorInfo(Struct, frozen=True):

@@ -9,10 +9,7 @@ from twostroke.ops.operands import F32Array, U8Array, U16Array, bf16_to_f32
 from twostroke.ops.quant.codec import pack_weight
 from twostroke.types.errors import CorruptModel
 from twostroke.types.spec.formats import WeightFormat, WeightKind
-from twostroke.weights.tensor_source import SourceArray
-
-LIMIT = 2.0**60
-"""The codec takes no number of this magnitude: it squares them in float32."""
+from twostroke.weights.tensor_source import LIMIT, SourceArray
 
 
 class NumpyPacker:

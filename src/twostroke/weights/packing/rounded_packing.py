@@ -41,7 +41,7 @@ class Packer(BlockPacker, Protocol):
 
 
 class _Matrix(NamedTuple):
-    """What the blocks of a matrix have in common. done: called with the bytes of the checkpoint that were read."""
+    """The facts that all blocks of a matrix share. done: called with the bytes of the checkpoint that were read."""
 
     weight: Weight
     format: WeightFormat

@@ -24,7 +24,7 @@ from twostroke.engine.scheduler.limits.limits import StepLoad
 from twostroke.runner.image_encoder import ImageEncoder
 from twostroke.types.plan import EncodeTurn
 
-SIDE, ROWS = 4096, 512
+SIDE, ROWS, SHORT_S = 4096, 512, 0.002
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_every_piece_next_to_a_stream_is_planned_within_the_rule(
 ) -> None:
     turns: list[tuple[float, float]] = []
     pieces: list[tuple[float, bool, EncodePiece]] = []
-    take, advance = ImageTurns.take, ImageEncoder.advance
+    take, advance, usual_left_s = ImageTurns.take, ImageEncoder.advance, image_turns._left_s
 
     def taken(own: ImageTurns, step: StepLoad, limiters: Any) -> EncodeTurn:
         left = [each.left_s(step) for each in limiters if isinstance(each, GapLimiter)]
@@ -57,8 +57,8 @@ def test_every_piece_next_to_a_stream_is_planned_within_the_rule(
             pieces.append((most_s, least, found))
         return found
 
-    # On a quick processor the whole image fits into one step; the first step always gets a small piece here.
-    monkeypatch.setattr(image_turns, "UNMEASURED_SHARE", 1e-4)
+    # A quick processor encodes the whole image in what the rule leaves of one step. It gets less here.
+    monkeypatch.setattr(image_turns, "_left_s", lambda step, limiters: min(SHORT_S, usual_left_s(step, limiters)))
     monkeypatch.setattr(ImageTurns, "take", taken)
     monkeypatch.setattr(ImageEncoder, "advance", advanced)
     steps = watched(monkeypatch)

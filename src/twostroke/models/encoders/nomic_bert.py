@@ -53,7 +53,7 @@ UNUSED = ("pooler.", "cls.", "nomic_bert.pooler.")
 @dataclass(frozen=True, slots=True)
 class NomicBanks:
     """The checkpoint has all experts in two tensors, both of shape (experts * inner, hidden). The rows of the second
-    are the columns of `down`."""
+    are the columns of `down`. Satisfies `Banks`."""
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
         """Returns the bank of the experts' first products. The family has no gate."""
@@ -61,7 +61,6 @@ class NomicBanks:
         return t.weight("gate_up", shape.inner_size, shape.hidden_size, parts, experts=shape.experts)
 
     def down(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         parts = tuple(Tensor(t.name(f"{BANK}.w2"), _all(shape), transposed=True, columns=rows) for rows in _each(shape))
         return t.weight("down", shape.hidden_size, shape.inner_size, parts, experts=shape.experts)
 

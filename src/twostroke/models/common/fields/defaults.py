@@ -23,4 +23,5 @@ def defaults(model_type: str) -> Mapping[str, object]:
 
 @cache
 def _table() -> dict[str, dict[str, object]]:
-    return msgspec.json.decode(TABLE.read_bytes(), type=dict[str, dict[str, object]])
+    found: dict[str, dict[str, object]] = msgspec.json.decode(TABLE.read_bytes())
+    return found

@@ -20,10 +20,10 @@ from statistics import median
 
 from msgspec import structs
 from tools.ab import by_turns, median_ratio
+from tools.oracle_proposer import OracleProposer
 
 from twostroke import LLM, SamplingParams
 from twostroke.engine.speculate.guess_limiter import GuessLimiter, StepShape
-from twostroke.lab.bench.oracle import OracleProposer
 from twostroke.types.output import Prompt
 
 

@@ -79,13 +79,9 @@ def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 
 def test_functions_have_few_arguments() -> None:
-    """`reference` of an op is left out: it has the operands of the op's C struct, in their order."""
     found = []
     for path in [*MODULES, *sorted((ROOT / "tools").rglob("*.py"))]:
-        of_an_op = SOURCE / "ops" in path.parents
-        for each in functions(path):
-            if len(arguments(each)) > MOST_ARGUMENTS and not (of_an_op and each.name == "reference"):
-                found.append(f"{short(path)}: {each.name}")
+        found += [f"{short(path)}: {each.name}" for each in functions(path) if len(arguments(each)) > MOST_ARGUMENTS]
     assert found == [], "name the objects that its arguments form"
 
 

@@ -109,7 +109,7 @@ def answer(
     layer, table = filled_layer(kind, shape[0], dim, contexts)
     q = queries(sum(counts), shape[0] * shape[1], 2, dim, 99)
     out = np.empty(q.shape, np.float32)
-    attention.reference(out, q, layer, batch_of(contexts, counts, table), dim**-0.5, window)
+    attention.Attention.reference(out, q, layer, batch_of(contexts, counts, table), dim**-0.5, window)
     return out
 
 
@@ -187,7 +187,7 @@ def test_soft_caps_sinks_and_slopes(ops, kind, shape, dim, window, names):
     ops.attention(found, q, layer, batch, dim**-0.5, window, *given)
     ops.attention(plain, q, layer, batch, dim**-0.5, window)
     if Answers.checked:
-        attention.reference(expected, q, layer, batch, dim**-0.5, window, *given)
+        attention.Attention.reference(expected, q, layer, batch, dim**-0.5, window, *given)
         assert near(ops, layer, found, expected)
         assert np.abs(found - plain).max() > 0.01
     single = CpuOps(ops.level, 1)
@@ -254,7 +254,7 @@ def test_pages_behind_the_window_are_never_read(ops, kind, window, dim):
     ops.attention(found, q, layer, gone, dim**-0.5, window)
     assert np.array_equal(found, expected)
     if Answers.checked:
-        attention.reference(found, q, layer, gone, dim**-0.5, window)
+        attention.Attention.reference(found, q, layer, gone, dim**-0.5, window)
         assert near(ops, layer, expected, found)
 
 
@@ -360,7 +360,7 @@ def test_rows_that_see_later_ones(ops, kind, shape, dim, reach):
     found, expected = (np.empty(q.shape, np.float32) for _ in range(2))
     ops.attention(found, q, layer, batch, dim**-0.5, window, *more)
     if Answers.checked:
-        attention.reference(expected, q, layer, batch, dim**-0.5, window, *more)
+        attention.Attention.reference(expected, q, layer, batch, dim**-0.5, window, *more)
         assert near(ops, layer, found, expected)
     single = CpuOps(ops.level, 1)
     for s, other in itertools.product((1, 2, 3), (ops, single)):
@@ -402,7 +402,7 @@ def test_rows_of_a_span_see_each_other(ops, kind, shape, dim, window):
     ops.span_attention(found, q, layer, batch, ends, dim**-0.5, window)
     ops.attention(plain, q, layer, batch, dim**-0.5, window)
     if Answers.checked:
-        span_attention.reference(expected, q, layer, batch, ends, dim**-0.5, window)
+        span_attention.SpanAttention.reference(expected, q, layer, batch, ends, dim**-0.5, window)
         assert near(ops, layer, found, expected)
     last = ends == positions + 1
     assert np.array_equal(found[(ends == 0) | last], plain[(ends == 0) | last])

@@ -54,7 +54,8 @@ def test_idle_experts_add_nothing_and_are_counted(ops: CpuOps, weight_format: We
     routes[4:6, 3:] = [8, 5, 4]
     found = run_idle(ops, x, routes, gate_up, down)
     expected, room = np.empty((30, 40), np.float32), np.empty((30, 64), np.float32)
-    experts.reference(expected, x, routes, gate_up, down, x.copy(), room, np.empty((30, 2), np.float32), idle=5)
+    operands = (x.copy(), room, np.empty((30, 2), np.float32), 0, 0.0, 0.0, 0, 5)
+    experts.Experts.reference(expected, x, routes, gate_up, down, *operands)
     tolerance = 0.03 if weight_format.group else 1e-4
     assert np.allclose(found, expected, rtol=tolerance, atol=tolerance * float(np.abs(expected).max()))
     assert not found[4:6].any() and np.array_equal(run_idle(ops, x[3:5], routes[3:5], gate_up, down), found[3:5])

@@ -41,7 +41,7 @@ def routed(ops: CpuOps, logits: F32Array, chosen: int, normalised: int) -> F32Ar
 
 def test_a_bias_chooses_and_does_not_weigh(ops: CpuOps) -> None:
     logits, bias = np.array([[2, 1, 0, -1]], np.float32), np.array([-1, 0, 0, 1], np.float32)
-    for of in (ops.route, route.reference):
+    for of in (ops.route, route.Route.reference):
         made = np.empty((1, 4), np.float32)
         of(made, logits, 0, bias, Scores.SIGMOID)
         assert made[0, 2:].tolist() == [3, 1]
@@ -54,7 +54,7 @@ def test_shares_multiply_the_weights_of_the_chosen(ops: CpuOps) -> None:
     rule = (1, None, Scores.SOFTMAX, 1, 1, 1, 0.0, 0.0, 1.0)
     plain, expected = routed(ops, logits, 4, 1), np.empty((33, 8), np.float32)
     found, room = guarded(33, 8)
-    route.reference(expected, logits, *rule, shares)
+    route.Route.reference(expected, logits, *rule, shares)
     ops.route(found, logits, *rule, shares)
     check_guard(found, room)
     assert np.array_equal(found[:, 4:], expected[:, 4:])
@@ -83,7 +83,7 @@ def test_rules_that_cannot_be_are_refused(ops: CpuOps, wrong: tuple[int, ...]) -
 def test_of_equal_logits_the_lower_number_comes_first(ops: CpuOps) -> None:
     logits = np.array([[1, 2, 2, 0, 2], [0, 0, 0, 0, 0], [-3, -1, -1, -2, -1]], np.float32)
     expected = np.empty((3, 6), np.float32)
-    route.reference(expected, logits, 0)
+    route.Route.reference(expected, logits, 0)
     for found in (expected, routed(ops, logits, 3, 0)):
         assert found[:, 3:].tolist() == [[1, 2, 4], [0, 1, 2], [1, 2, 4]]
 
@@ -95,7 +95,7 @@ def test_a_row_without_usable_logits_has_different_experts_and_no_usable_weights
         clean = routed(ops, logits, 2, 1)
         logits[1, place] = wrong
         found, law = routed(ops, logits, 2, 1), np.empty((3, 4), np.float32)
-        route.reference(law, logits, 1)
+        route.Route.reference(law, logits, 1)
         assert np.array_equal(found[[0, 2]], clean[[0, 2]])
         for each in (found[1], law[1]):
             assert np.isnan(each[:2]).all() and each[2] != each[3] and set(each[2:]) <= set(range(5))
@@ -119,7 +119,7 @@ def routes_of(rows: int, count: int, chosen: int) -> F32Array:
     logits[:, count // 2 :] -= 3
     logits[:, -1] += 9
     out = np.empty((rows, 2 * chosen), np.float32)
-    route.reference(out, logits, 1)
+    route.Route.reference(out, logits, 1)
     return out
 
 
@@ -147,7 +147,7 @@ def test_experts_whose_codes_are_a_files_are_the_references(ops: CpuOps) -> None
     x, routes = random_rows(ROWS, 96), routes_of(ROWS, 4, 2)
     found, law = mixed(ops, x, routes, gate_up, down), np.empty((ROWS, 96), np.float32)
     room = np.empty((ROWS, 96), np.float32), np.empty((ROWS, 256), np.float32), np.empty((ROWS, 2), np.float32)
-    experts.reference(law, x, routes, gate_up, down, *room)
+    experts.Experts.reference(law, x, routes, gate_up, down, *room)
     np.testing.assert_allclose(found, law, rtol=0, atol=0.03 * float(np.abs(law).max()))
     for part in (slice(0, 1), slice(17, 18), slice(30, 35), slice(4, 37)):
         assert np.array_equal(mixed(ops, x[part], routes[part], gate_up, down), found[part])

@@ -199,7 +199,7 @@ def test_attention_to_chosen_positions(ops: CpuOps, kind: KVKind, heads: int) ->
     found, whole, law = (np.empty((81, heads, sizes[0]), np.float32) for _ in range(3))
     ops.chosen_latent_attention(found, q, turned, chosen, layer, batch, 0.1)
     if Answers.checked:
-        chosen_latent_attention.reference(law, q, turned, chosen, layer, batch, 0.1)
+        chosen_latent_attention.ChosenLatentAttention.reference(law, q, turned, chosen, layer, batch, 0.1)
         np.testing.assert_allclose(found, law, atol=2e-5, rtol=2e-4)
     ops.chosen_latent_attention(whole, q, turned, every, layer, batch, 0.1)
     assert np.array_equal(whole, seen(ops, q, turned, layer, batch))

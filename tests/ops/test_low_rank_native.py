@@ -85,7 +85,7 @@ def test_the_number_of_no_adapter_is_refused(ops: CpuOps, wrong: int) -> None:
     with pytest.raises(BackendError, match="an index lies outside its range"):
         adapted(ops, wide, x, *banks, ranks, who)
     with pytest.raises(IndexError):
-        low_rank.reference(wide.copy(), wide, x, *banks, ranks, who, np.empty((2, 8), np.float32), FIRST)
+        low_rank.LowRank.reference(wide.copy(), wide, x, *banks, ranks, who, np.empty((2, 8), np.float32), FIRST)
 
 
 @pytest.mark.parametrize("wrong", [-1.0, 9.0, np.nan])

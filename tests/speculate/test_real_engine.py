@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from tools.oracle_proposer import OracleProposer
 
 from twostroke import LLM, SamplingParams
 from twostroke.assembly.guesses import DraftModel, check_draft
 from twostroke.assets import spark_draft_path, spark_path
 from twostroke.engine.speculate.guess_limiter import GuessLimiter, StepShape
-from twostroke.lab.bench.oracle import OracleProposer
 from twostroke.runner.folder import read_folder
 from twostroke.types.errors import ConfigError, InvalidRequest
 from twostroke.types.grammar import Grammar

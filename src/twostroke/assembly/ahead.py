@@ -58,7 +58,7 @@ class AheadModel:
 
     read: the model's hidden states of all rows. enter: the call that turns these hidden states into the layer's input.
     Only its operands after the result and the input are used; they belong to the model or to the layer. tokens: for
-    each token of the layer's head, the model's token id; empty where both have the same ids.
+    each token of the layer's head, the model's token id; empty where both have the same ids. Satisfies `GuessingModel`.
     """
 
     way: str
@@ -71,7 +71,6 @@ class AheadModel:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """See GuessingModel."""
         return tuple(layer.made.program for layer in self.layers)
 
     @property
@@ -80,7 +79,6 @@ class AheadModel:
         return sum(value.width for value in self.read)
 
     def input_bytes(self, settings: Resolved) -> int:
-        """See GuessingModel."""
         return 4 * self.rows(settings) * self.width
 
     def rows(self, settings: Resolved) -> int:

@@ -17,7 +17,7 @@ from twostroke.assembly import device as placing
 from twostroke.assembly.caches import cache_of, draft_pools, longest_sequence, own_pools, step_memory
 from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.folders import texts_of
-from twostroke.assembly.grammars import grammars_of
+from twostroke.assembly.grammars import GrammarsWhenAsked, Preparation, grammars_of
 from twostroke.assembly.guesses import (
     DraftModel,
     build_draft,
@@ -143,16 +143,15 @@ def build_heart(
     report: Report,
     observer: Observer | None = None,
     witness: Witness | None = None,
-    *,
-    serving: bool = False,
+    preparation: Preparation = GrammarsWhenAsked,
 ) -> Heart:
-    """Loads the weights and builds the engine. serving: see `grammars_of`. Raises TwostrokeError."""
+    """Loads the weights and builds the engine. preparation: how it prepares for grammars. Raises TwostrokeError."""
     resolved, spec, folder = found.resolver.resolved(), found.spec, found.folder.path
     tokenizer, template = texts_of(found.resolver, folder)
     device, closing, generation = found.device, ExitStack(), read_generation_defaults(folder)
     ends = frozenset({*generation.eos_token_ids, *spec.eos_token_ids}) | tokenizer.end_token_ids
     ends |= turn_end_ids(template, tokenizer)
-    grammars, grammars_ahead = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=serving)
+    grammars, grammars_ahead = grammars_of(tokenizer, spec.vocab_size, ends, closing, preparation)
     group = ranks.start_ranks(found.places, folder, spec, resolved, found.kv_plan, found.machine, closing)
     loaded = load_named(found.folder, found.part, resolved, found.machine, progress, report)
     weights_check = checked(loaded, report, closing)

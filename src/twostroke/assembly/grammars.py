@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from twostroke.assembly.machine.heap import trim
@@ -15,25 +16,33 @@ processor time for 262,144 tokens. The end of the start and the first answer sho
 interpreter's lock, with this work."""
 
 
-class GrammarsAhead:
+class GrammarsWhenAsked:
+    """Prepares nothing: the first grammar prepares its parts. For an engine without a server."""
+
+    def __init__(self, compiler: GrammarCompiler) -> None:
+        self._compiler = compiler
+
+    def start(self) -> None:
+        """Begins the work in the background, where there is any."""
+
+    def close(self) -> None:
+        """Ends that work. Closing twice is harmless."""
+
+
+class GrammarsAhead(GrammarsWhenAsked):
     """Prepares the parts that the first grammar needs, in the background. A grammar that comes earlier prepares them at
-    once.
+    once. For a server, whose requests may ask for grammars."""
 
-    wanted: False for an engine without a server, which prepares them with the first grammar.
-    """
-
-    def __init__(self, compiler: GrammarCompiler, *, wanted: bool) -> None:
-        self._compiler, self._wanted = compiler, wanted
+    def __init__(self, compiler: GrammarCompiler) -> None:
+        super().__init__(compiler)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="twostroke-grammars", daemon=True)
 
     def start(self) -> None:
         """Begins the work DELAY_S seconds later."""
-        if self._wanted:
-            self._thread.start()
+        self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread. Closing twice is harmless."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -43,13 +52,15 @@ class GrammarsAhead:
             self._compiler.prepare(trim)
 
 
+Preparation = Callable[[GrammarCompiler], GrammarsWhenAsked]
+
+
 def grammars_of(
-    tokenizer: Tokenizer, vocab_size: int, ends: frozenset[int], closing: ExitStack, *, serving: bool
-) -> tuple[GrammarCompiler, GrammarsAhead]:
-    """Returns the compiler, and the object that prepares it in the background once started. serving: whether to prepare
-    it, because any request to a server may ask for a grammar."""
+    tokenizer: Tokenizer, vocab_size: int, ends: frozenset[int], closing: ExitStack, preparation: Preparation
+) -> tuple[GrammarCompiler, GrammarsWhenAsked]:
+    """Returns the compiler, and the object that prepares it once started."""
     made = GrammarCompiler(tokenizer, vocab_size, ends)
     closing.callback(made.close)
-    ahead = GrammarsAhead(made, wanted=serving)
+    ahead = preparation(made)
     closing.callback(ahead.close)
     return made, ahead

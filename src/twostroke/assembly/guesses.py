@@ -62,7 +62,7 @@ class GuessingModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DraftModel:
-    """A draft model whose weights are not read yet."""
+    """A draft model whose weights are not read yet. Satisfies `GuessingModel`."""
 
     folder: ModelFolder
     spec: Model
@@ -74,11 +74,9 @@ class DraftModel:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """See GuessingModel."""
         return (self.spec.program,)
 
     def input_bytes(self, settings: Resolved) -> int:
-        """See GuessingModel."""
         return 0
 
     def rows(self, settings: Resolved) -> int:

@@ -41,7 +41,8 @@ Report = Callable[[Exception], None]
 
 @dataclass(frozen=True, slots=True)
 class MedusaModel:
-    """Heads whose weights are not read yet. own: the part that is loaded, which is the heads alone."""
+    """Heads whose weights are not read yet. own: the part that is loaded, which is the heads alone.
+    Satisfies `GuessingModel`."""
 
     folder: Path
     made: MedusaProgram
@@ -49,7 +50,6 @@ class MedusaModel:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """See GuessingModel."""
         return (self.made.program,)
 
     def input_bytes(self, settings: Resolved) -> int:

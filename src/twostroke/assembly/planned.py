@@ -15,7 +15,7 @@ from msgspec import Struct
 from twostroke.assembly.caches import longest_sequence, own_pools
 from twostroke.assembly.find import Found, find_model
 from twostroke.assembly.folders import texts_of
-from twostroke.assembly.grammars import grammars_of
+from twostroke.assembly.grammars import GrammarsAhead, grammars_of
 from twostroke.assembly.guesses import ways_of
 from twostroke.assembly.settings.config import refuse_later_adapters
 from twostroke.assembly.settings.engine_settings import CacheSettings
@@ -77,7 +77,7 @@ def read_texts(found: Found) -> ModelTexts:
     generation, closing = read_generation_defaults(folder), ExitStack()
     ends = frozenset(generation.eos_token_ids) | frozenset(spec.eos_token_ids) | tokenizer.end_token_ids
     ends |= turn_end_ids(template, tokenizer)
-    grammars, ahead = grammars_of(tokenizer, spec.vocab_size, ends, closing, serving=True)
+    grammars, ahead = grammars_of(tokenizer, spec.vocab_size, ends, closing, GrammarsAhead)
     ahead.start()
     context = resolved.steps.context
     limits = EngineLimits(

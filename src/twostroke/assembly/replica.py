@@ -19,6 +19,7 @@ from twostroke.assembly.arithmetic import DEVICE, arithmetic_here, encoder_arith
 from twostroke.assembly.caches import own_pools
 from twostroke.assembly.encoder_heart import EncoderHeart, build_encoder_heart
 from twostroke.assembly.find import Found, FoundEncoder, find_encoder, find_model
+from twostroke.assembly.grammars import GrammarsAhead
 from twostroke.assembly.settings.config import refuse_later_adapters
 from twostroke.assembly.settings.engine_settings import (
     CacheSettings,
@@ -91,7 +92,7 @@ def build_replica(
     found = find_model(model, options)
     if role != "both" and (reason := _why_no_pages(found)):
         raise ConfigError(f"--role {role} cannot be.", why=reason, fix="Leave --role out.")
-    heart = assemble.build_heart(found, progress, say, serving=True)
+    heart = assemble.build_heart(found, progress, say, preparation=GrammarsAhead)
     resolved, stepper, spec = heart.resolved, heart.stepper, found.spec
     if role == "prefill":
         heart.scheduler.limiters = (SmallLastChunk(PAGE_TOKENS), *heart.scheduler.limiters)

@@ -64,7 +64,6 @@ class CalibratedCost:
         self._vocab_size = table.vocab_size
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
-        """See StepCost."""
         return self._step(self._counter.count(segments))
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:

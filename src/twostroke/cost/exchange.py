@@ -61,7 +61,6 @@ class DividedCost:
         self._inner, self._exchange, self._link = inner, work, link
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
-        """See StepCost."""
         rows = sum(each.num_tokens for each in segments)
         return self._with_exchange(self._inner.predict(segments), rows, sum(each.logit_rows for each in segments))
 

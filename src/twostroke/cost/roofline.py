@@ -41,7 +41,6 @@ class RooflineCost:
         self._remembered: dict[tuple[int, ...], tuple[PartPrediction, PartPrediction, PartPrediction]] = {}
 
     def predict(self, segments: Sequence[Part]) -> StepPrediction:
-        """See StepCost."""
         return self._step(self._counter.count(segments)) if segments else StepPrediction((self._host,))
 
     def predict_beside(self, starts: Sequence[int], segments: Sequence[Part]) -> StepPrediction:

@@ -6,19 +6,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twostroke.models.common.fields.fields import activation, read_facts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import PagedKV, Value
+from twostroke.ops.program.values import PagedKV
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.types.errors import CorruptModel, UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
 PREFIX = "transformer."
 """The beginning of the names of all tensors except the head's. Published files leave it out; files that transformers

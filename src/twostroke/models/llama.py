@@ -9,8 +9,7 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import one_window, silu_only, windows_by_layer, with_silent
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 from twostroke.types.spec.rope import MAX_POSITIONS
 
 EMU3 = {

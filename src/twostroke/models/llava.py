@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from twostroke.models.common.fields.fields import with_silent
 from twostroke.models.common.fields.nested import language_model_by_type
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 
 MOSS = "moss_transcribe_diarize"
 USUAL = {

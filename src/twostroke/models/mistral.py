@@ -5,10 +5,8 @@ from __future__ import annotations
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.read import Parts, read_parts, same_windows, sliding_window
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
-SILENT = {"max_position_embeddings": 131_072}
 WINDOW = 4096
 """The window where config.json does not have the field; null in config.json means no window."""
 
@@ -33,4 +31,4 @@ def ministral(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _parts(fields: Fields) -> Parts:
     silu_only(fields)
-    return read_parts(fields, SILENT, kv_absent=8)
+    return read_parts(fields, defaults("mistral"), kv_absent=8)

@@ -7,9 +7,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, Mixture, mixture
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.read import read_parts, same_windows, sliding_window
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.types.spec.fields import Fields
 
 SILENT = {"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "rope_theta": 1e6}
 """The defaults of transformers for this family alone."""

@@ -8,10 +8,7 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.nested import language_model_of_thinker, language_model_or_flat
 from twostroke.models.common.fields.read import read_parts, upper_windows
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {"max_position_embeddings": 32_768}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture(
@@ -20,7 +17,7 @@ SILENT = {"max_position_embeddings": 32_768}
 def qwen2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """q, k and v have biases. Layers from max_window_layers on have windows."""
     silu_only(fields)
-    parts = read_parts(fields, SILENT, kv_absent=32)
+    parts = read_parts(fields, defaults("qwen2"), kv_absent=32)
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=True))
     return pre_decoder(parts, parts.rope(), windows=upper_windows(fields, parts.facts.num_layers, 4096))
 

@@ -8,10 +8,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import read_parts, upper_windows
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
-SILENT = {"max_position_embeddings": 32_768}
 HEAD_DIM = 128
 """The size of a head where config.json does not have the field; null in config.json means hidden_size divided by the
 number of heads."""
@@ -22,7 +20,7 @@ def qwen3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Heads of q and k have norms, and attention_bias is read. Windows are those of Qwen2."""
     silu_only(fields)
     fields = fields if fields.has("head_dim") else fields.changed({"head_dim": HEAD_DIM})
-    parts = read_parts(fields, SILENT, kv_absent=32)
+    parts = read_parts(fields, defaults("qwen3"), kv_absent=32)
     parts = replace(parts, heads=replace(parts.biased_heads(), head_norm=parts.norm))
     return pre_decoder(parts, parts.rope(), windows=upper_windows(fields, parts.facts.num_layers, 4096))
 

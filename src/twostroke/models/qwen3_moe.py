@@ -10,19 +10,13 @@ from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, M
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.nested import language_model_of_thinker, text_model
 from twostroke.models.common.fields.read import read_parts, same_windows, sliding_window
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.products.route import RouteRule
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
-SILENT = {"max_position_embeddings": 32_768}
 BANKS = EachExpert("mlp.experts")
 STACKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj", transposed=True)
-VL_SILENT = {
-    **{"max_position_embeddings": 128_000, "num_key_value_heads": 16, "num_experts_per_tok": 4},
-    **{"moe_intermediate_size": 1408, "norm_topk_prob": True, "head_dim": None},
-    **{"tie_word_embeddings": True},
-}
+VL_SILENT = {**defaults("qwen3_vl_moe_text"), "norm_topk_prob": True, "head_dim": None}
 OMNI_SILENT = {"max_position_embeddings": 32_768, "norm_topk_prob": True, "head_dim": None}
 """The defaults for fields that config.json does not have."""
 
@@ -64,7 +58,7 @@ def _with_stacks(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _read(fields: Fields, banks: Banks, usual_experts: int = 128) -> tuple[CommonFacts, ProgramText]:
     """Returns facts and program. usual_experts: the number of experts where the config does not have the field."""
     silu_only(fields)
-    parts = read_parts(fields, SILENT, kv_absent=4)
+    parts = read_parts(fields, defaults("qwen3_moe"), kv_absent=4)
     parts = replace(parts, heads=replace(parts.biased_heads(), head_norm=parts.norm))
     layers, window = parts.facts.num_layers, sliding_window(fields, 4096)
     windows = same_windows(fields, "qwen3_moe", layers, window if fields.boolean("use_sliding_window", False) else 0)

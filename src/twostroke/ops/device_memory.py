@@ -44,22 +44,18 @@ class DeviceMemory(Protocol):
 
 class HostMemory:
     """The memory of this process; satisfies DeviceMemory. Parts of an array that were never touched take no physical
-    memory."""
+    memory. Satisfies `DeviceMemory`."""
 
     def empty(self, num_bytes: int) -> NDArray[np.uint8]:
-        """See DeviceMemory."""
         return _aligned(np.empty(num_bytes + ALIGNMENT, np.uint8), num_bytes)
 
     def zeros(self, num_bytes: int) -> NDArray[np.uint8]:
-        """See DeviceMemory."""
         return _aligned(np.zeros(num_bytes + ALIGNMENT, np.uint8), num_bytes)
 
     def put(self, host: NDArray[Any]) -> NDArray[Any]:
-        """See DeviceMemory."""
         return host
 
     def write(self, array: NDArray[Any], host: NDArray[Any]) -> None:
-        """See DeviceMemory."""
         array[...] = host
 
     def get(self, array: NDArray[Any]) -> NDArray[Any]:
@@ -67,15 +63,12 @@ class HostMemory:
         return array
 
     def copy_row(self, array: NDArray[Any], source: int, target: int) -> None:
-        """See DeviceMemory."""
         array[target] = array[source]
 
     def clear_row(self, array: NDArray[Any], row: int) -> None:
-        """See DeviceMemory."""
         array[row] = 0
 
     def inputs(self, num_bytes: int) -> NDArray[np.uint8]:
-        """See DeviceMemory."""
         return self.zeros(num_bytes)
 
 

@@ -28,25 +28,22 @@ class Forward(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OpByOp:
-    """Runs every op in the program's order; satisfies Forward. ops: has a method for each op, on arrays."""
+    """Runs every op in the program's order. Satisfies `Forward`. ops: has a method for each op, on arrays."""
 
     program: Program
     ops: Any
     memory: StepMemory
 
     def __call__(self, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         for call in self.program.body:
             getattr(self.ops, call.NAME)(*self.memory.operands(call, sizes))
         return self._head(sizes)
 
     @property
     def max_rows(self) -> int:
-        """See Forward."""
         return self.memory.sizes.max_logit_rows
 
     def logits(self, rows: I32Array, sizes: StepSizes) -> F32Array:
-        """See Forward."""
         self.memory.choose_logit_rows(rows)
         return self._head(StepSizes(sizes.tokens, sizes.sequences, len(rows)))
 

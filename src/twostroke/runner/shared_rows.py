@@ -65,7 +65,6 @@ class EncodedRows:
         return self._cost.seconds(rows) / rows
 
     def missing(self, request: Request) -> list[ImageTile]:
-        """See RowStore."""
         return [span.tile for span in request.images if not self.has(span.tile.key)]
 
 
@@ -80,7 +79,6 @@ class SharedRows(EncodedRows):
         self._cache = cache
 
     def missing(self, request: Request) -> list[ImageTile]:
-        """See RowStore."""
         tokens = (*request.prompt_token_ids, *request.resumed_token_ids)
         matched = self._cache.match(request.cache_salt, keys_of(tokens, request.images))
         cached = self._cache.spared_tokens(matched, len(tokens))

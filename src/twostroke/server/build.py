@@ -12,6 +12,7 @@ from typing import Any
 from twostroke import __version__
 from twostroke.assembly import engine as assemble
 from twostroke.assembly.find import Found, find_model
+from twostroke.assembly.grammars import GrammarsAhead
 from twostroke.assembly.machine.heap import keep_little
 from twostroke.assembly.settings.config import resolve_overload, resolve_server, room_sentence
 from twostroke.assembly.settings.engine_settings import (
@@ -90,7 +91,7 @@ def build_server(
     quarantine = Quarantine(notes)
     witness = None if notes is None else quarantine
     listening = Listeners(metrics, forecast)
-    heart = assemble.build_heart(found, progress, assemble.print_report, listening, witness, serving=True)
+    heart = assemble.build_heart(found, progress, assemble.print_report, listening, witness, GrammarsAhead)
     resolved = heart.resolved
     if heart.adapters is not None:
         for name in (resolved.names.served_name, *resolved.names.other_names):

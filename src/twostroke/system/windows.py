@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from twostroke.system.absent import *  # noqa: F403
+
 HAS_SOCKET_FILES = False
 """Whether there are sockets with a path (AF_UNIX): Python has none on Windows."""
 LIBRARY_SUFFIX = ".dll"
@@ -133,37 +135,6 @@ def _at(descriptor: int, offset: int) -> Iterator[None]:
 def file_flags(*, follow: bool = True, wait: bool = True) -> int:
     """Returns additional flags for os.open: bytes are not changed, and children inherit nothing."""
     return getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
-
-
-def prefer_memory_of(node: int) -> bool:
-    """Takes new memory of the calling thread, and of everything that it starts later, from this memory node as long as
-    the node has some. Returns False where the system has no such call, or refuses it."""
-    return False
-
-
-def take_room(descriptor: int, num_bytes: int) -> None:
-    """Reserves `num_bytes` on the disk for a file. Raises OSError where there is no room, or no such call."""
-    raise OSError("this system does not take room for a file before it is written")
-
-
-def fetch_ahead(descriptor: int, offset: int, num_bytes: int) -> None:
-    """Makes the system read a part of a file while the program goes on, where the system can."""
-
-
-def fetch(descriptor: int, offset: int, num_bytes: int) -> int:
-    """Waits until the system has a part of a file in memory, in one call during which other threads run. Returns the
-    number of bytes that are in memory, fewer at the end of the file; 0 where the system has no such call. Raises
-    OSError."""
-    return 0
-
-
-def is_in_memory(descriptor: int, offset: int) -> bool:
-    """Returns whether the system has this byte of a file in memory; True where the system does not tell."""
-    return True
-
-
-def forget(descriptor: int) -> None:
-    """Makes the system drop the parts of a file that it keeps in memory, where it can."""
 
 
 def memory_bytes() -> int:

@@ -83,16 +83,15 @@ class _Showing:
         return "".join(texts)
 
     def has(self, token_id: int) -> bool:
-        """See Vocabulary."""
         return self._vocabulary.has(token_id)
 
     def token_bytes(self, token_id: int) -> bytes:
-        """See Vocabulary."""
         return self._vocabulary.token_bytes(token_id)
 
 
 class ByteDetokenizer:
-    """Decodes vocabularies of byte strings; an incremental UTF-8 decoder is enough for them."""
+    """Decodes vocabularies of byte strings; an incremental UTF-8 decoder is enough for them.
+    Satisfies `Detokenizer`."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._special_ids = vocabulary.special_ids
@@ -106,7 +105,6 @@ class ByteDetokenizer:
         return self._holding
 
     def fork(self) -> ByteDetokenizer:
-        """See Detokenizer."""
         made = copy.copy(self)
         made._utf8 = copy.copy(self._utf8)
         return made
@@ -134,7 +132,7 @@ class WindowDetokenizer:
 
     Invariant: `_ids[:_read]` is delivered and gives `_read_text`; `_ids[_read:]` is held, at most three tokens of one
     unfinished character. Special tokens never enter the window, so that it has a real token in front. A decoder that
-    treats the first token differently then shows that token only once.
+    treats the first token differently then shows that token only once. Satisfies `Detokenizer`.
     """
 
     def __init__(self, vocabulary: Vocabulary, context_ids: Sequence[int] = ()) -> None:
@@ -151,7 +149,6 @@ class WindowDetokenizer:
         return len(self._ids) > self._read
 
     def fork(self) -> WindowDetokenizer:
-        """See Detokenizer."""
         made = copy.copy(self)
         made._utf8, made._ids = copy.copy(self._utf8), list(self._ids)
         return made

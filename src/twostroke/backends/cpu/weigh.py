@@ -18,7 +18,6 @@ class NativeWeights:
         self._weights: WeightArray = np.empty(0, np.uint64)
 
     def __call__(self, logits: F32Array, temperature: float) -> WeightArray:
-        """See Weigh."""
         row = np.ascontiguousarray(logits, np.float32)
         if len(self._weights) != len(row):
             self._weights = np.empty(len(row), np.uint64)

@@ -24,7 +24,6 @@ class _FileConnection(HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """See HTTPConnection."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
@@ -38,7 +37,6 @@ class _FileHandler(HTTPHandler):
         self._path = path
 
     def http_open(self, request: Request) -> HTTPResponse:
-        """See HTTPHandler."""
 
         def connected(_host: str, /, *, timeout: float = LONGEST_S, **_more: Any) -> HTTPConnection:
             return _FileConnection(self._path, timeout)

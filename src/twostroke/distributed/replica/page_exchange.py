@@ -127,5 +127,4 @@ class PageExchange:
         self._cache.close(name)
 
     def _places(self, salt: str, tokens: Sequence[int], first: int) -> Iterator[bytes]:
-        """See `page_places`."""
         return page_places(salt, tokens, self._cache.page_tokens, first)

@@ -28,7 +28,6 @@ class DiskBook:
 
     @property
     def parking(self) -> Rests:
-        """See RequestBook."""
         return self._book.parking
 
     def before_step(self) -> bool:
@@ -68,13 +67,11 @@ class DiskBook:
         return self._book.holds(request_id)
 
     def abort(self, request_id: str, now: float) -> list[Event]:
-        """See RequestBook."""
         return list(self._ended(self._book.abort(request_id, now)))
 
     def finish(
         self, request_id: str, reason: FinishReason, now: float, num_output_tokens: int | None = None
     ) -> list[Event]:
-        """See RequestBook."""
         return list(self._ended(self._book.finish(request_id, reason, now, num_output_tokens)))
 
     def _ended(self, events: Sequence[Event]) -> Sequence[Event]:

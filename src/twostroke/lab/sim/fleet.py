@@ -96,7 +96,7 @@ class FleetOutcome:
 
 
 class Fleet:
-    """A fleet for one run. watch: called with each step of each replica."""
+    """A fleet for one run. watch: called with each step of each replica. Satisfies `Listener`."""
 
     def __init__(self, plan: FleetPlan, router: Router, watch: StepWatch | None = None, *, skips: bool = True) -> None:
         self._plan, self._router, self._watch, self._skips = plan, router, watch, skips
@@ -151,7 +151,6 @@ class Fleet:
         self._time.at(event.at_s, lambda _now_s: self._ended(member, ended))
 
     def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
-        """See Listener."""
         self._notebook.on_run(replica, request, times_s)
 
     def _expect_arrival(self) -> None:

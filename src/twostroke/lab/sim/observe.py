@@ -47,7 +47,7 @@ class Seen:
 
 
 class Notebook:
-    """A Listener that records everything, by request id."""
+    """A Listener that records everything, by request id. Satisfies `Listener`."""
 
     def __init__(self) -> None:
         self.seen: dict[str, Seen] = {}
@@ -58,7 +58,6 @@ class Notebook:
         return seen
 
     def on_event(self, replica: Replica, event: Event) -> None:
-        """See Listener."""
         if isinstance(event, TokenEvent):
             self.seen[event.request_id].ends_s.append(event.at_s)
             return
@@ -71,5 +70,4 @@ class Notebook:
         seen.error = event.error or ""
 
     def on_run(self, replica: Replica, request: Request, times_s: array[float]) -> None:
-        """See Listener."""
         self.seen[request.request_id].ends_s.extend(times_s)

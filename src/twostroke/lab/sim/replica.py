@@ -297,6 +297,5 @@ class Replica:
         self._tell(ended)
 
     def _streamed(self, request: Request, first: int, end: int) -> None:
-        """See sim.ahead.streams.OnTokens."""
         times_s = self._ends_s[first - self._first_end : end - self._first_end]
         self._listener.on_run(self, request, times_s)

@@ -56,7 +56,7 @@ class Router(Protocol):
 
 
 class RoundRobin:
-    """Chooses each replica in turn."""
+    """Chooses each replica in turn. Satisfies `Router`."""
 
     looks_inside = False
 
@@ -64,18 +64,16 @@ class RoundRobin:
         self._turn = 0
 
     def choose(self, asked: WorkloadRequest, members: Sequence[Member]) -> Member:
-        """See Router."""
         self._turn += 1
         return members[(self._turn - 1) % len(members)]
 
 
 class LeastLoaded:
-    """Chooses the replica with the fewest requests; the first of equals."""
+    """Chooses the replica with the fewest requests; the first of equals. Satisfies `Router`."""
 
     looks_inside = False
 
     def choose(self, asked: WorkloadRequest, members: Sequence[Member]) -> Member:
-        """See Router."""
         return min(members, key=lambda member: member.requests)
 
 
@@ -84,7 +82,7 @@ class PrefixAffinity:
     more to do than others.
 
     Much more means over one and a half times the requests of the least loaded replica of all, and two. It remembers the
-    last million blocks, and the last sixty-four replicas of each block.
+    last million blocks, and the last sixty-four replicas of each block. Satisfies `Router`.
     """
 
     looks_inside = False
@@ -94,7 +92,6 @@ class PrefixAffinity:
         self._places: OrderedDict[int, tuple[Member, ...]] = OrderedDict()
 
     def choose(self, asked: WorkloadRequest, members: Sequence[Member]) -> Member:
-        """See Router."""
         keys = prefix_keys(asked.block_ids)
         chosen = least = min(members, key=lambda member: member.requests)
         for key in reversed(keys):

@@ -10,14 +10,12 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 PREFIX = "transformer."
 """The beginning of the names of all tensors except the head's. Published files leave it out; files that transformers
 saves have it."""
 
-SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2}
 OWN_NAMES = {
     "n_embed": "hidden_size",
     "n_head": "num_attention_heads",
@@ -32,7 +30,7 @@ def bloom(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """seq_length: the longest sequence that the model was trained on. Slopes set no limit to the length."""
     refuse_setting(fields, AFTER_NORM, "What blocks add would be added to the norm's result.")
     fields = usual_names(fields, OWN_NAMES)
-    silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
+    silent = {**defaults("bloom"), "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
     act = ("activation_function", "gelu_new")
     parts = read_parts(fields, silent, kind=NormKind.LAYER, eps="layer_norm_epsilon", act=act)
     norm = parts.norm

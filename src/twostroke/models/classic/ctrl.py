@@ -11,17 +11,14 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.sinusoids import sinusoids
 from twostroke.models.common.fields.fields import usual_names
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value
+from twostroke.ops.program.values import Tensor
 from twostroke.ops.rows.expressions import scale
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
-SILENT = {"max_position_embeddings": 256, "layer_norm_epsilon": 1e-6, "tie_word_embeddings": True}
 OWN_NAMES = {
     **{"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"},
     **{"n_positions": "max_position_embeddings", "dff": "intermediate_size"},
@@ -37,7 +34,7 @@ def ctrl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The head is the embedding, with a bias. layer_norm_epsilon is the epsilon of the last norm alone."""
     fields = usual_names(fields, OWN_NAMES)
     fields = fields.changed({"head_dim": None, "num_key_value_heads": None, "hidden_act": "relu"})  # no fields of ctrl
-    parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_epsilon")
+    parts = read_parts(fields, defaults("ctrl"), kind=NormKind.LAYER, eps="layer_norm_epsilon")
     facts, width, last = parts.facts, parts.facts.hidden_size, parts.norm
     if not parts.decoder.tied:
         raise UnsupportedModel("config.json: tie_word_embeddings is false.", why="The family's head is its embedding.")

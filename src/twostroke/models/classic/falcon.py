@@ -10,12 +10,8 @@ from twostroke.models.common.blocks.layers import ONE_NORM, parallel_layer, pre_
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 
-SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "bos_token_id": 11, "eos_token_id": 11}
 OWN_NAMES = {
     "n_embed": "hidden_size",
     "n_head": "num_attention_heads",
@@ -52,7 +48,7 @@ def _read(fields: Fields) -> Parts:
     grouped = fields.boolean("new_decoder_architecture", False)
     single = not grouped and fields.boolean("multi_query", True)
     kv = fields.integer("num_kv_heads", 1, 4096, default=heads) if grouped else 1 if single else heads
-    silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
+    silent = {**defaults("falcon"), "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
     fields = fields.changed({"num_key_value_heads": kv})
     parts = read_parts(fields, silent, kind=NormKind.LAYER, eps="layer_norm_epsilon", act=("activation", "gelu"))
     biased = parts.fields.boolean("bias", False)

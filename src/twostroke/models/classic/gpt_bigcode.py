@@ -10,13 +10,8 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.learned_positions import learned_positions
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
-SILENT = {
-    **{"layer_norm_epsilon": 1e-5, "max_position_embeddings": 1024, "tie_word_embeddings": True},
-    **{"bos_token_id": 50_256, "eos_token_id": 50_256},
-}
 OWN_NAMES = {
     **{"n_embd": "hidden_size", "n_head": "num_attention_heads", "n_inner": "intermediate_size"},
     **{"n_layer": "num_hidden_layers", "n_positions": "max_position_embeddings"},
@@ -33,7 +28,7 @@ def gpt_bigcode(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     heads = fields.integer("num_attention_heads", 1, 4096)
     single = fields.boolean("multi_query", True)
     values = {**fields.values, "num_key_value_heads": 1 if single else heads, "head_dim": None}
-    silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
+    silent = {**defaults("gpt_bigcode"), "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
     parts = read_parts(
         fields.only(values),
         silent,

@@ -10,14 +10,9 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import usual_names
 from twostroke.models.common.fields.learned_positions import learned_positions
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.types.spec.rope import MAX_POSITIONS
 
-SILENT = {
-    **{"layer_norm_epsilon": 1e-5, "max_position_embeddings": 2048, "tie_word_embeddings": True},
-    **{"bos_token_id": 50_256, "eos_token_id": 50_256},
-}
 OWN_NAMES = {"num_heads": "num_attention_heads", "num_layers": "num_hidden_layers"}
 PREFIX = "transformer."
 NAMES = AttentionNames(*(f"attn.attention.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj")))
@@ -27,7 +22,7 @@ NAMES = AttentionNames(*(f"attn.attention.{name}" for name in ("q_proj", "k_proj
 def gpt_neo(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attention_layers gives "global" or "local" for each layer; attention_types gives the same words with counts."""
     fields = usual_names(fields, OWN_NAMES)
-    silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
+    silent = {**defaults("gpt_neo"), "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
     fields = fields.changed({"head_dim": None, "num_key_value_heads": None})
     act = ("activation_function", "gelu_new")
     parts = read_parts(fields, silent, kind=NormKind.LAYER, eps="layer_norm_epsilon", act=act)

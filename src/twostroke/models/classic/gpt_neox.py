@@ -10,12 +10,8 @@ from twostroke.models.common.blocks.layers import USUAL_NORMS, parallel_layer, p
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 
-SILENT = {"layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 OWN_NAMES = {"rotary_pct": "partial_rotary_factor", "rotary_emb_base": "rope_theta"}
 
 
@@ -26,7 +22,7 @@ def gpt_neox(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     fields = usual_names(fields, OWN_NAMES)
     fields = fields.changed({"num_key_value_heads": None})  # this family has no such field
     act = ("hidden_act", "gelu")
-    parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
+    parts = read_parts(fields, defaults("gpt_neox"), kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
     fields = parts.fields
     turn = parts.rope(partial=0.25)
     biased = fields.boolean("attention_bias", True)

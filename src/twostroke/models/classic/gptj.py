@@ -13,13 +13,10 @@ from twostroke.models.common.blocks.layers import parallel_layer
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import HeadRows, Value, Weight
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
+from twostroke.ops.program.values import HeadRows, Weight
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
-SILENT = {"layer_norm_epsilon": 1e-5, "n_positions": 2048, "bos_token_id": 50256, "eos_token_id": 50256}
 OWN_NAMES = {
     "n_embd": "hidden_size",
     "n_head": "num_attention_heads",
@@ -64,7 +61,7 @@ def _read(fields: Fields) -> tuple[Parts, RopeSpec]:
     hidden = fields.integer("hidden_size", 2, 1 << 17)
     refuse_setting(fields, "tie_word_embeddings", "The head has biases, which an embedding has not.")
     act = ("activation_function", "gelu_new")
-    silent = {**SILENT, "max_position_embeddings": 2048, "intermediate_size": 4 * hidden}
+    silent = {**defaults("gptj"), "max_position_embeddings": 2048, "intermediate_size": 4 * hidden}
     parts = read_parts(fields, silent, kind=NormKind.LAYER, eps="layer_norm_epsilon", act=act)
     fields, dim = parts.fields, parts.heads.head_dim
     turned = fields.optional_integer("rotary_dim", 2, dim) or (dim if fields.has("rotary_dim") else 64)

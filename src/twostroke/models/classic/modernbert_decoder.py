@@ -9,20 +9,15 @@ from twostroke.models.common.blocks.attend import AttentionNames, attend
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import activation, windows_by_layer
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value
+from twostroke.ops.program.values import Tensor
 from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
-SILENT = {
-    **{"norm_eps": 1e-5, "max_position_embeddings": 8192, "tie_word_embeddings": True},
-    **{"bos_token_id": 50_281, "eos_token_id": 50_282},
-}
+SILENT = defaults("modernbert-decoder")
 THETAS = {"sliding_attention": ("local_rope_theta", 10_000.0), "full_attention": ("global_rope_theta", 160_000.0)}
 TABLE = "model.embeddings.tok_embeddings"
 

@@ -10,10 +10,8 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import clip_of, refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
-SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
 OWN_NAMES = {
     "d_model": "hidden_size",
     "n_heads": "num_attention_heads",
@@ -30,7 +28,7 @@ def mpt(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     for name in ("qk_ln", "prefix_lm"):
         refuse_setting(attention, name, "It changes what attention sees, and is not implemented.")
     fields = usual_names(fields, OWN_NAMES)
-    silent = {**SILENT, "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
+    silent = {**defaults("mpt"), "intermediate_size": 4 * fields.integer("hidden_size", 2, 1 << 17)}
     act = ("activation_function", "gelu")
     parts = read_parts(fields, silent, kind=NormKind.PLAIN_LAYER, eps="layer_norm_epsilon", act=act)
     if attention.number("alibi_bias_max", 0.0, 1e6, default=LARGEST) != LARGEST:

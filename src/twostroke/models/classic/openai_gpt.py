@@ -5,18 +5,16 @@ from __future__ import annotations
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import head_dim, read_facts, refuse_setting, usual_names
 from twostroke.models.common.fields.learned_positions import learned_positions
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import PagedKV, Value
+from twostroke.ops.program.values import PagedKV
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
 PREFIX = "transformer."
 OWN_NAMES = {

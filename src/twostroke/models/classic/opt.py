@@ -10,11 +10,8 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import usual_names
 from twostroke.models.common.fields.learned_positions import learned_positions
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
 
 SILENT = {"layer_norm_eps": 1e-5, "tie_word_embeddings": True, "bos_token_id": 2, "eos_token_id": 2}
 OFFSET = 2

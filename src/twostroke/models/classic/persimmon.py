@@ -10,10 +10,8 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.families.squared_relu import SQUARED_RELU
 from twostroke.models.common.fields.nested import language_model_or_flat
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
-SILENT = {"max_position_embeddings": 16_384, "layer_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
 TURNED = 0.5
 """The part of each head that turns where the config does not have the field."""
 
@@ -21,7 +19,7 @@ TURNED = 0.5
 @architecture("PersimmonForCausalLM", model_type="persimmon")
 def persimmon(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """With qk_layernorm, the heads of q and k are normed before they turn."""
-    parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
+    parts = read_parts(fields, defaults("persimmon"), kind=NormKind.LAYER, eps="layer_norm_eps", act=SQUARED_RELU)
     if parts.heads.num_kv_heads != parts.heads.num_heads:
         raise fields.wrong("num_key_value_heads", "Every query head of this family has a KV head of its own.")
     turn = parts.rope(partial=TURNED)

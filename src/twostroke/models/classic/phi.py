@@ -9,12 +9,7 @@ from twostroke.models.common.blocks.layers import parallel_layer
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import refuse_setting
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
-
-SILENT = {"layer_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 
 
 @architecture("PhiForCausalLM", model_type="phi")
@@ -23,7 +18,7 @@ def phi(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     normed."""
     refuse_setting(fields, "tie_word_embeddings", "The head has biases, which an embedding has not.")
     act = ("hidden_act", "gelu_new")
-    parts = read_parts(fields, SILENT, kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
+    parts = read_parts(fields, defaults("phi"), kind=NormKind.LAYER, eps="layer_norm_eps", act=act)
     turn = parts.rope(partial=0.5)
     names = replace(
         parts.heads.names, o="self_attn.dense", q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm"

@@ -8,19 +8,14 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import parallel_layer, pre_layer
 from twostroke.models.common.blocks.norm import HeadWeights, Norm, NormKind
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
-
-SILENT = {"max_position_embeddings": 4096, "layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 0}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 
 
 @architecture("StableLmForCausalLM", model_type="stablelm")
 def stablelm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """With use_parallel_residual, both blocks read the same norm. With qk_layernorm, each head of q and k has a norm of
     its own (StableLM 2 12B)."""
-    parts = read_parts(fields, SILENT, kv_absent=32, kind=NormKind.LAYER, eps="layer_norm_eps")
+    parts = read_parts(fields, defaults("stablelm"), kv_absent=32, kind=NormKind.LAYER, eps="layer_norm_eps")
     turn = parts.rope(partial=0.25)
     own = Norm(parts.norm.eps, NormKind.PLAIN_LAYER, heads=HeadWeights.APART)
     heads = replace(

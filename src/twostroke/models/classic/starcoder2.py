@@ -8,23 +8,14 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    "max_position_embeddings": 4096,
-    "norm_epsilon": 1e-5,
-    "tie_word_embeddings": True,
-    "bos_token_id": 50256,
-    "eos_token_id": 50256,
-}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("Starcoder2ForCausalLM", model_type="starcoder2")
 def starcoder2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """use_bias decides whether all products of a layer have biases."""
     act = ("hidden_act", "gelu_pytorch_tanh")
-    parts = read_parts(fields, SILENT, kv_absent=2, kind=NormKind.LAYER, eps="norm_epsilon", act=act)
+    parts = read_parts(fields, defaults("starcoder2"), kv_absent=2, kind=NormKind.LAYER, eps="norm_epsilon", act=act)
     fields = parts.fields
     turn, window = parts.rope(), window_of(fields, 0)
     biased = fields.boolean("use_bias", True)

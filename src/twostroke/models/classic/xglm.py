@@ -10,8 +10,7 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.blocks.sinusoids import sinusoids
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 from twostroke.types.spec.portable import powers
 
 SILENT = {

@@ -12,19 +12,7 @@ from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.nested import NOTHING, language_model
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
 from twostroke.models.common.fields.typed_ropes import ropes_or_none
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    "max_position_embeddings": 8192,
-    "layer_norm_eps": 1e-5,
-    "logit_scale": 0.0625,
-    "tie_word_embeddings": True,
-    "bos_token_id": 5,
-    "eos_token_id": 255_001,
-}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 
 
 @architecture("CohereForCausalLM", model_type="cohere")
@@ -80,9 +68,9 @@ def cohere_compass_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText
 
 
 def _read(fields: Fields, changed: Mapping[str, object] = NOTHING, interleaved: bool = True) -> Parts:
-    """Reads the parts. changed: defaults that replace those of SILENT. interleaved: whether rotary pairs are adjacent.
+    """Reads the parts. changed: defaults that replace those of Cohere. interleaved: whether rotary pairs are adjacent.
     """
-    parts = read_parts(fields, {**SILENT, **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
+    parts = read_parts(fields, {**defaults("cohere"), **changed}, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     return replace(
         parts,
         heads=replace(parts.biased_heads(), interleaved=interleaved),

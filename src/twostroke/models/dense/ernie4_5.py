@@ -7,17 +7,7 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.nested import text_model_or_flat
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    "head_dim": 128,
-    "max_position_embeddings": 131_072,
-    "rms_norm_eps": 1e-5,
-    "tie_word_embeddings": True,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("Ernie4_5ForCausalLM", model_type="ernie4_5")
@@ -38,7 +28,7 @@ def _of_paddle(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, *, interleaved: bool) -> tuple[CommonFacts, ProgramText]:
-    parts = read_parts(fields, SILENT, kv_absent=2)
+    parts = read_parts(fields, defaults("ernie4_5"), kv_absent=2)
     biased = parts.fields.boolean("use_bias", False)
     turn = parts.rope(theta=500_000.0)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, interleaved=interleaved)

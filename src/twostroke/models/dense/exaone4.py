@@ -8,18 +8,13 @@ from dataclasses import replace
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import post_layer
 from twostroke.models.common.fields.read import pattern_windows, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
-
-SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 
 
 @architecture("Exaone4ForCausalLM", model_type="exaone4")
 def exaone4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads EXAONE 4. Without a sliding_window every layer has rotations and sees all earlier positions."""
-    parts = read_parts(fields, SILENT, kv_absent=32)
+    parts = read_parts(fields, defaults("exaone4"), kv_absent=32)
     fields, layers = parts.fields, parts.facts.num_layers
     window = window_of(fields, 4096)
     named = fields.texts("layer_types")  # instead of a list, the pattern may be a word, "LLLG"

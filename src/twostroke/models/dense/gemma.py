@@ -5,11 +5,8 @@ from __future__ import annotations
 from twostroke.models.common.blocks.attend import attend
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.families.gemma import read_gemma
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 
 SILENT = {"num_key_value_heads": 16}
 

@@ -8,12 +8,8 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.families.gemma import read_gemma, sandwich_layer
 from twostroke.models.common.fields.read import Parts, pattern_windows, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 
-SILENT = {"num_key_value_heads": 4, "query_pre_attn_scalar": 256}
 NORMS = ("input_layernorm", "pre_feedforward_layernorm")
 """The names of VaultGemma's norms."""
 CAPS = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
@@ -42,7 +38,7 @@ def vaultgemma(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _read(fields: Fields) -> tuple[Parts, tuple[int, ...]]:
     """Reads the blocks with their soft caps, and the windows."""
-    model = read_gemma(fields, SILENT, "hidden_activation")
+    model = read_gemma(fields, defaults("gemma2"), "hidden_activation")
     fields = model.fields
     windows = pattern_windows(fields, model.facts.num_layers, window_of(fields, 4096), 2)
     scalar = fields.number("query_pre_attn_scalar", 1e-6, 1e6)

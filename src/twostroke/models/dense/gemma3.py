@@ -15,23 +15,11 @@ from twostroke.models.common.fields.fields import refuse_setting
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import pattern_windows, window_of
 from twostroke.models.common.forms import EMBEDDINGS
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.types.spec.rope import ropes_by_layer_type
 
-SILENT = {
-    "vocab_size": 262_208,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 26,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 131_072,
-    "query_pre_attn_scalar": 256,
-    "sliding_window_pattern": 6,
-}
+SILENT = {**defaults("gemma3_text"), "sliding_window_pattern": 6}
 """The defaults of transformers. The text_config of a published checkpoint leaves most of these fields out."""
 
 THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attention": ("rope_theta", 1_000_000.0)}

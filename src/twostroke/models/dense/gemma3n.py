@@ -16,12 +16,11 @@ from twostroke.models.common.blocks.per_layer import PerLayer
 from twostroke.models.common.fields.fields import rounded_to
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import Linear, linear
 from twostroke.ops.products.take_columns import TakeColumns, take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Cache, Value, Vector, join
+from twostroke.ops.program.values import Cache, Vector, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add, scale, scale_columns, soft_cap
 from twostroke.ops.rows.gate import gate
@@ -29,18 +28,11 @@ from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.gaussian_cut import gaussian_cut
 from twostroke.ops.rows.match_rms import match_rms
 from twostroke.ops.rows.mix_streams import mix_streams
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 THETAS = {SLIDING: ("rope_local_base_freq", 10_000.0), FULL: ("rope_theta", 1_000_000.0)}
-SILENT = {
-    **{"vocab_size": 262_400, "hidden_size": 2048, "intermediate_size": 16_384, "num_hidden_layers": 35},
-    **{"num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "max_position_embeddings": 32_768},
-    **{"tie_word_embeddings": True, "bos_token_id": 2, "eos_token_id": 1, "sliding_window": 512},
-    **{"vocab_size_per_layer_input": 262_144, "hidden_size_per_layer_input": 256, "final_logit_softcapping": 30.0},
-    **{"altup_num_inputs": 4, "altup_active_idx": 0, "num_kv_shared_layers": 15, "laurel_rank": 64},
-}
+SILENT = {**defaults("gemma3n_text"), "intermediate_size": 16_384}
 LEAST_SQUARE = 1e-5
 """The least mean square of a stream: a smaller one counts as this number."""
 SPARSE_LAYERS, SPARSITY = 10, 0.95

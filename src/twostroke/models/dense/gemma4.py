@@ -19,17 +19,15 @@ from twostroke.models.common.blocks.per_layer import PerLayer
 from twostroke.models.common.fields.fields import refuse_setting, rounded_to
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, route
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Cache, Value
+from twostroke.ops.program.values import Cache
 from twostroke.ops.rows.expressions import add, scale, scale_columns
 from twostroke.ops.rows.rms_norm import rms_norm
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -37,12 +35,6 @@ THETAS = {SLIDING: ("rope_local_base_freq", 10_000.0), FULL: ("rope_theta", 1_00
 ROPES = {
     SLIDING: {"rope_type": "default", "rope_theta": 10_000.0},
     FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1_000_000.0},
-}
-SILENT = {
-    **{"vocab_size": 262_144, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 30},
-    **{"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131_072},
-    **{"tie_word_embeddings": True, "bos_token_id": 2, "eos_token_id": 1, "rope_parameters": ROPES},
-    **{"sliding_window": 512, "vocab_size_per_layer_input": 262_144},
 }
 LayerFeed = Callable[[Tracer, Value, Value], Value]
 """feed(trace, residual, normed) returns the output that is then normed and added."""
@@ -64,7 +56,7 @@ def gemma4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Each of the last num_kv_shared_layers layers reads K and V of the last layer of its type before them."""
     if fields.text("use_bidirectional_attention", "") == "all":
         refuse_setting(fields, "use_bidirectional_attention", "Each position would see those after it.")
-    parts = read_parts(fields, SILENT, act=("hidden_activation", "gelu_pytorch_tanh"))
+    parts = read_parts(fields, defaults("gemma4_text"), act=("hidden_activation", "gelu_pytorch_tanh"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     layers = _layers(parts)
     per_layer = _per_layer(parts)

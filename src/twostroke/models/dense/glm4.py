@@ -10,22 +10,11 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec
 
-SILENT = {
-    "head_dim": 128,
-    "max_position_embeddings": 131_072,
-    "rms_norm_eps": 1.5625e-7,
-    "eos_token_id": [151_329, 151_336, 151_338],
-}
-
-VL_SILENT = {"max_position_embeddings": 32_768, "rms_norm_eps": 1e-5}
-OCR_SILENT = {"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "num_key_value_heads": 8}
+SILENT = defaults("glm4")
 
 
 @architecture("GlmForCausalLM", model_type="glm")
@@ -46,13 +35,13 @@ def glm4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 )
 def glm4_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads GLM-4.1V and GLM-4.6V-Flash: the language model of a checkpoint that also sees images."""
-    return text_model(fields, Architecture("Glm4vText", "glm4v_text", _of_glm4v), VL_SILENT)
+    return text_model(fields, Architecture("Glm4vText", "glm4v_text", _of_glm4v), defaults("glm4v_text"))
 
 
 @architecture("GlmOcrForConditionalGeneration", model_type="glm_ocr")
 def glm_ocr(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads GLM-OCR, whose language model is that of GLM-4.1V without biases."""
-    return text_model(fields, Architecture("GlmOcrText", "glm_ocr_text", _of_glm_ocr), OCR_SILENT)
+    return text_model(fields, Architecture("GlmOcrText", "glm_ocr_text", _of_glm_ocr), defaults("glm_ocr_text"))
 
 
 def _of_glm4v(fields: Fields) -> tuple[CommonFacts, ProgramText]:

@@ -7,17 +7,15 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
-SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 LARGEST = 1e6
 
 
 @architecture("GraniteForCausalLM", model_type="granite", other_types=("granite_docling_text", "granite4_vision_text"))
 def granite(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attention_multiplier is the scale of the scores itself; logits are divided by logits_scaling."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("granite"))
     fields = parts.fields
     turn = parts.rope()
     factor = fields.number("residual_multiplier", 1e-6, LARGEST, default=1.0)

@@ -7,12 +7,8 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.nested import text_model_or_flat
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.types.spec.rope import RopeKind, RopeSpec, rope_from_config
-
-SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2}
-VL_SILENT = {"tie_word_embeddings": True}
 
 
 @architecture("HunYuanDenseV1ForCausalLM", model_type="hunyuan_v1_dense")
@@ -25,13 +21,13 @@ def hunyuan(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("HunYuanVLForConditionalGeneration", model_type="hunyuan_vl")
 def hunyuan_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads HunyuanOCR: the language model of a checkpoint that also sees images."""
-    return text_model_or_flat(fields, Architecture("HunYuanVLText", "hunyuan_vl_text", hunyuan), VL_SILENT)
+    return text_model_or_flat(fields, Architecture("HunYuanVLText", "hunyuan_vl_text", hunyuan), defaults("hunyuan_vl"))
 
 
 def read_hunyuan(fields: Fields) -> tuple[Parts, RopeSpec]:
     """Reads the blocks, and the rotation. Rotations of kind dynamic with an alpha have a larger base, whatever the
     length."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("hunyuan_v1_dense"))
     dim = parts.heads.head_dim
     turn = rope_from_config(parts.fields, dim, parts.facts.max_positions)
     group = parts.fields.group("rope_scaling") or parts.fields.group("rope_parameters")

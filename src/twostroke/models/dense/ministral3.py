@@ -6,15 +6,10 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 SILENT = {
-    "head_dim": 128,
-    "max_position_embeddings": 262_144,
-    "rms_norm_eps": 1e-5,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
+    **defaults("ministral3"),
     "rope_parameters": {
         "rope_type": "yarn",
         "rope_theta": 1e6,

@@ -10,20 +10,14 @@ from twostroke.models.common.blocks.decoder import head
 from twostroke.models.common.fields.fields import refuse_setting, usual_names
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import HeadRows, Tensor, Value
+from twostroke.ops.program.values import HeadRows, Tensor
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gate import gate
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
-SILENT = {
-    **{"hidden_size": 4096, "num_attention_heads": 32, "head_dim": 128, "vocab_size": 151_936},
-    **{"num_hidden_layers": 36, "intermediate_size": 12_288, "max_position_embeddings": 36_864, "rms_norm_eps": 1e-6},
-}
 OWN_NAMES = {"qkv_bias": "attention_bias", "layer_norm_eps": "rms_norm_eps"}
 BEGIN = "model.transformer"
 NOT_TEXT = (f"{BEGIN}.wte.new_embedding", "model.vision_backbone.")
@@ -46,7 +40,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     refuse_setting(fields, "tie_word_embeddings", "The head has other rows than the embedding.")
     if not fields.boolean("use_qk_norm", True):
         raise fields.wrong("use_qk_norm", "It must be true: transformers knows no other model of the family.")
-    parts = read_parts(usual_names(fields, OWN_NAMES), SILENT, kv_absent=8)
+    parts = read_parts(usual_names(fields, OWN_NAMES), defaults("molmo2_text"), kv_absent=8)
     fields, facts = parts.fields, parts.facts
     kind = fields.text("qk_norm_type", "qwen3")
     if kind not in ("qwen3", "olmo"):

@@ -7,13 +7,9 @@ from dataclasses import replace
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.layers import post_layer
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 
-SILENT = {"rms_norm_eps": 1e-5, "eos_token_id": 50279}
 THETA = ("rope_theta", 500_000.0)
 
 
@@ -44,7 +40,7 @@ def olmo3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields) -> Parts:
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("olmo2"))
     heads = replace(parts.biased_heads(), wide_norm=parts.norm)
     return replace(parts, heads=heads)
 

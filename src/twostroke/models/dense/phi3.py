@@ -9,14 +9,8 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import joined_in_order
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
-SILENT = {"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "eos_token_id": 32000}
-MULTIMODAL_SILENT = {
-    **{"max_position_embeddings": 131_072, "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
-    **{"num_key_value_heads": 8, "bos_token_id": 199_999, "eos_token_id": [199_999, 200_020]},
-}
 OLD_LONGROPE = ("su", "yarn")
 """The names of longrope in early releases."""
 
@@ -25,14 +19,14 @@ OLD_LONGROPE = ("su", "yarn")
 def phi3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """longrope has two sets of factors. One set is chosen once, by the longest context of the engine, because a
     position's rotation must not change while a request grows (ops/attention/rope_tables.py)."""
-    return _read(fields, SILENT)
+    return _read(fields, defaults("phi3"))
 
 
 @architecture("Phi4MultimodalForCausalLM", model_type="phi4_multimodal")
 def phi4_multimodal(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads the language model of a checkpoint that also takes images and sounds, without the adapters that only these
     need."""
-    facts, program = _read(fields, MULTIMODAL_SILENT)
+    facts, program = _read(fields, defaults("phi4_multimodal"))
     return replace(facts, ignored=(*facts.ignored, "model.embed_tokens_extend.")), program
 
 

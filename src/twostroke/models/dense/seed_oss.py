@@ -6,17 +6,14 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {"head_dim": 128, "max_position_embeddings": 524_288, "bos_token_id": 0, "eos_token_id": 2}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("SeedOssForCausalLM", model_type="seed_oss")
 def seed_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attention_bias decides whether q, k and v have biases. attention_out_bias and mlp_bias decide it for the other
     products."""
-    parts = read_parts(fields, SILENT, kv_absent=8)
+    parts = read_parts(fields, defaults("seed_oss"), kv_absent=8)
     fields = parts.fields
     turn = parts.rope()
     parts = replace(

@@ -7,21 +7,13 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    "max_position_embeddings": 32_768,
-    "tie_word_embeddings": True,
-    "bos_token_id": 128_000,
-    "eos_token_id": 128_001,
-}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("SmolLM3ForCausalLM", model_type="smollm3")
 def smollm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """no_rope_layers has 1 for each layer with rotations, and 0 for each layer without."""
-    parts = read_parts(fields, SILENT, kv_absent=4)
+    parts = read_parts(fields, defaults("smollm3"), kv_absent=4)
     fields, layers = parts.fields, parts.facts.num_layers
     interval = fields.integer("no_rope_layer_interval", 1, 4096, default=4)
     turns = fields.integers("no_rope_layers") or tuple(int((i + 1) % interval != 0) for i in range(layers))

@@ -8,12 +8,10 @@ from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts
 from twostroke.models.common.forms import num_labels
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.types.spec.fields import Fields
 
 PREFIX = "albert."
 NAMES = AttentionNames("attention.query", "attention.key", "attention.value", "attention.dense")

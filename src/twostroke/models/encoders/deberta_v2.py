@@ -14,14 +14,12 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.placed import Beside, deberta_places, placed_attend
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, refuse_setting
 from twostroke.models.common.forms import num_labels
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.attention.place_scores import place_scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Tensor, Value, Vector, VectorForm
+from twostroke.ops.program.values import ALL_AHEAD, Tensor, Vector, VectorForm
 from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS
 
 PREFIX = "deberta."

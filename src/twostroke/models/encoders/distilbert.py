@@ -8,13 +8,11 @@ from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, usual_names
 from twostroke.models.common.forms import num_labels
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.types.spec.fields import Fields
 
 OWN_NAMES = {
     **{"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"},

@@ -16,17 +16,14 @@ from twostroke.models.common.blocks.encoder import (
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
 from twostroke.models.common.forms import num_labels
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import HeadRows, Value
+from twostroke.ops.program.values import HeadRows
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
-SILENT = {"max_position_embeddings": 8192, "layer_norm_eps": 1e-12, "type_vocab_size": 1}
 THETA = 160_000.0
 NORMS = ("attn_ln", "mlp_ln")
 PREFIXES = (("gte.", ""), ("new.", ""))
@@ -66,7 +63,7 @@ def gte_classifier(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _read(fields: Fields, head: BlockText) -> tuple[CommonFacts, ProgramText]:
-    fields = with_silent(fields, SILENT)
+    fields = with_silent(fields, defaults("gte"))
     facts = replace(read_facts(fields, positions=8192, ignored=("lm_head.",)), stored_prefixes=PREFIXES)
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
     norm = Norm(fields.number("layer_norm_eps", 1e-15, 0.1), NormKind.LAYER)

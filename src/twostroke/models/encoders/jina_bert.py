@@ -10,13 +10,11 @@ from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.placed import Beside, placed_attend
 from twostroke.models.common.fields.fields import head_dim, read_facts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
 PREFIX = "bert."
 NAMES = AttentionNames("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")

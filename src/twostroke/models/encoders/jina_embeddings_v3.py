@@ -8,12 +8,10 @@ from twostroke.models.common.blocks.encoder import VECTORS, AfterLayers, Inputs,
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.rows.gather_rows import gather_rows
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
-SILENT = {"max_position_embeddings": 8194, "layer_norm_eps": 1e-5, "type_vocab_size": 1}
 THETA = 20_000.0
 NORMS = ("norm1", "norm2")
 PREFIXES = (("roberta.", ""),)
@@ -24,7 +22,7 @@ UNUSED = ("pooler.", "lm_head.")
 @architecture("JinaEmbeddingsV3Model", "JinaEmbeddingsV3ForMaskedLM", model_type="jina_embeddings_v3", form=VECTORS)
 def jina_embeddings_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads the model without adapters. The adapters of its tasks are separate files."""
-    fields = with_silent(fields, SILENT)
+    fields = with_silent(fields, defaults("jina_embeddings_v3"))
     facts = replace(read_facts(fields, positions=8194, ignored=UNUSED), stored_prefixes=PREFIXES)
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
     norm = Norm(fields.number("layer_norm_eps", 1e-15, 0.1), NormKind.LAYER)

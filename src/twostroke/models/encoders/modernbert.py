@@ -11,14 +11,12 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts, with_silent
 from twostroke.models.common.fields.read import pattern_windows
 from twostroke.models.common.forms import num_labels
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
 SILENT = {"local_attention": 128, "global_attn_every_n_layers": 3, "max_position_embeddings": 8192, "norm_eps": 1e-5}

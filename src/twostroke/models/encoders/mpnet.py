@@ -11,12 +11,10 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.placed import Beside, bias_table, placed_attend, t5_places
 from twostroke.models.common.fields.fields import activation, head_dim, read_facts
 from twostroke.models.common.forms import num_labels
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
 PREFIX = "mpnet."
 NAMES = AttentionNames("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o")

@@ -7,14 +7,12 @@ from twostroke.models.common.blocks.encoder import VECTORS
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.fields.fields import head_dim, read_facts, with_silent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.embed import embed
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, HeadRows, Value, Weight
+from twostroke.ops.program.values import ALL_AHEAD, HeadRows, Weight
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
 SILENT = {"max_length": 1024, "norm_eps": 1e-6, "intermediate_size": 3072}

@@ -20,17 +20,15 @@ from twostroke.models.common.fields.fields import (
     usual_names,
     with_silent,
 )
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value, Weight
+from twostroke.ops.program.values import Tensor, Weight
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.layer_norm import layer_norm
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
 OWN_NAMES = {
@@ -55,7 +53,7 @@ UNUSED = ("pooler.", "cls.", "nomic_bert.pooler.")
 @dataclass(frozen=True, slots=True)
 class NomicBanks:
     """The checkpoint has all experts in two tensors, both of shape (experts * inner, hidden). The rows of the second
-    are the columns of `down`."""
+    are the columns of `down`. Satisfies `Banks`."""
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
         """Returns the bank of the experts' first products. The family has no gate."""
@@ -63,7 +61,6 @@ class NomicBanks:
         return t.weight("gate_up", shape.inner_size, shape.hidden_size, parts, experts=shape.experts)
 
     def down(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         parts = tuple(Tensor(t.name(f"{BANK}.w2"), _all(shape), transposed=True, columns=rows) for rows in _each(shape))
         return t.weight("down", shape.hidden_size, shape.inner_size, parts, experts=shape.experts)
 

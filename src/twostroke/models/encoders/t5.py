@@ -11,22 +11,19 @@ from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.placed import Beside, bias_table, placed_attend, t5_places
 from twostroke.models.common.fields.fields import head_dim, read_facts, refuse_setting, usual_names, with_silent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.embed import embed
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows.activation import HF_NAMES
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
 OWN_NAMES = {
     **{"d_model": "hidden_size", "num_layers": "num_hidden_layers", "num_heads": "num_attention_heads"},
     **{"d_kv": "head_dim", "n_positions": "max_position_embeddings"},
 }
 """The fields of this family's config.json, each with the name that other families give it."""
-SILENT = {"layer_norm_epsilon": 1e-6, "relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
 SHARED = "shared"
 NAMES = AttentionNames(*(f"layer.0.SelfAttention.{name}" for name in "qkvo"))
 UNUSED = ("decoder.", "lm_head.", "encoder.embed_tokens.")
@@ -37,7 +34,7 @@ UNUSED = ("decoder.", "lm_head.", "encoder.embed_tokens.")
 def t5_encoder(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The result is the rows after the last norm. Scores are not scaled. All layers use the first layer's table."""
     refuse_setting(fields, "is_decoder", "Positions would not see later ones, and others would be expected of it.")
-    fields = with_silent(usual_names(fields, OWN_NAMES), SILENT)
+    fields = with_silent(usual_names(fields, OWN_NAMES), defaults("t5"))
     facts = read_facts(fields, positions=512, ignored=UNUSED)
     width, num_heads = facts.hidden_size, fields.integer("num_attention_heads", 1, 4096)
     norm = Norm(fields.number("layer_norm_epsilon", 1e-15, 0.1))

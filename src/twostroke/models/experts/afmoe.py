@@ -11,24 +11,15 @@ from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, M
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
 from twostroke.models.common.fields.read import pattern_windows, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    **{"head_dim": 128, "max_position_embeddings": 16_384, "rms_norm_eps": 1e-5, "num_dense_layers": 1},
-    **{"num_experts": 64, "num_experts_per_tok": 6, "num_shared_experts": 2, "moe_intermediate_size": 1408},
-    **{"route_scale": 1.0, "global_attn_every_n_layers": 4},
-}
 
 
 @architecture("AfmoeForCausalLM", model_type="afmoe")
 def afmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """With mup_enabled, the embedding is multiplied by the square root of its width."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("afmoe"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     silu_only(fields)
     names = replace(parts.heads.names, gate="self_attn.gate_proj")

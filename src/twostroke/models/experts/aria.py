@@ -11,11 +11,9 @@ from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import expert_count, named_feed
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.products.route import RouteRule
-from twostroke.types.spec.fields import Fields
 
-SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 BANKS = Stacks("mlp.experts.fc1.weight", "mlp.experts.fc2.weight", transposed=True)
 
 
@@ -24,7 +22,7 @@ def aria_text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """intermediate_size is the inner size of one expert. Every row also goes through moe_num_shared_experts experts of
     this size."""
     silu_only(fields)
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("aria_text"))
     fields, hidden, inner = parts.fields, parts.facts.hidden_size, parts.feed.inner_size
     parts = replace(parts, heads=parts.biased_heads())
     turn = parts.rope()

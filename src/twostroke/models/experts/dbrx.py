@@ -11,14 +11,11 @@ from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, M
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import activation, clip_of, refuse_setting, usual_names
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
 OWN_NAMES = {
     "d_model": "hidden_size",

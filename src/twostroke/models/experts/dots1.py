@@ -8,18 +8,15 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.mixture import blocks_by_layer, sigmoid_mixture
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 LAYERS = 1 << 20
-SILENT = {"moe_intermediate_size": 1408, "norm_topk_prob": False, "n_group": 1, "topk_group": 1}
-"""n_group and topk_group may be null."""
 
 
 @architecture("Dots1ForCausalLM", model_type="dots1")
 def dots1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layers from max_window_layers on have a window, unless layer_types says otherwise."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("dots1"))
     fields, facts = parts.fields, parts.facts
     heads = replace(parts.biased_heads(), head_norm=parts.norm)
     parts = replace(parts, heads=heads)

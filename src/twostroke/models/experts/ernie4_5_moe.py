@@ -11,15 +11,10 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks, named_feed
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.products.route import RouteRule
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec
 
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "moe_num_experts": 64},
-    **{"bos_token_id": 1, "eos_token_id": 2, "moe_k": 6, "moe_num_shared_experts": 2, "moe_intermediate_size": 1536},
-}
 RESAMPLER = ("model.resampler_model.", "resampler_model.")
 CORRECTION = "mlp.moe_statics.e_score_correction_bias"
 
@@ -70,7 +65,7 @@ def _of_vl(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
-    parts = read_parts(fields, SILENT, kv_absent=4)
+    parts = read_parts(fields, defaults("ernie4_5_moe"), kv_absent=4)
     heads = replace(parts.heads, interleaved=True)
     parts = replace(parts, heads=heads)
     return parts, parts.rope(theta=500_000.0)

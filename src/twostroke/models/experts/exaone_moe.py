@@ -8,16 +8,9 @@ from twostroke.models.common.blocks.layers import pre_decoder, sparse_layer
 from twostroke.models.common.fields.mixture import listed_blocks, sigmoid_mixture
 from twostroke.models.common.fields.read import Parts, pattern_windows, read_parts, window_of
 from twostroke.models.common.prediction import MOST_LAYERS, NAMES_ALONE, MtpHead, predicts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.types.spec.rope import RopeSpec
 
-SILENT = {
-    **{"rms_norm_eps": 1e-5, "moe_intermediate_size": 1024, "num_experts": 64, "num_experts_per_tok": 8},
-    **{"num_shared_experts": 1, "routed_scaling_factor": 2.5, "bos_token_id": 1, "eos_token_id": 53},
-}
 FULL, SLIDING = KINDS = "full_attention", "sliding_attention"
 CORRECTION = "mlp.e_score_correction_bias"
 
@@ -65,7 +58,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec, int]:
     """Reads the parts, the rotation of each layer that has one, and the window."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("exaone_moe"))
     parts = replace(parts, heads=replace(parts.heads, head_norm=parts.norm))
     turn = parts.rope()
     return parts, turn, window_of(parts.fields, 4096)

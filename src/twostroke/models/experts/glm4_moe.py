@@ -10,15 +10,8 @@ from twostroke.models.common.fields.mixture import blocks_by_layer, sigmoid_mixt
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.models.common.prediction import MtpHead, behind_the_last, predicts
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.types.spec.rope import RopeSpec
-
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "moe_intermediate_size": 1408},
-    **{"num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 1},
-}
-VL_SILENT = {"max_position_embeddings": 65_536, "attention_bias": True}
 
 
 @architecture("Glm4MoeForCausalLM", model_type="glm4_moe")
@@ -36,7 +29,7 @@ def glm4_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 @architecture("Glm4vMoeForConditionalGeneration", model_type="glm4v_moe")
 def glm4_moe_with_images(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads GLM-4.5V and 4.6V: the language model of a checkpoint that also sees images."""
-    return text_model(fields, Architecture("Glm4vMoeText", "glm4v_moe_text", glm4_moe), VL_SILENT)
+    return text_model(fields, Architecture("Glm4vMoeText", "glm4v_moe_text", glm4_moe), defaults("glm4v_moe_text"))
 
 
 @predicts("Glm4MoeForCausalLM")
@@ -49,7 +42,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 
 def _parts(fields: Fields) -> tuple[Parts, RopeSpec]:
     """Reads the parts, and the rotation of each layer."""
-    parts = read_parts(fields, SILENT, kv_absent=8)
+    parts = read_parts(fields, defaults("glm4_moe"), kv_absent=8)
     fields = parts.fields
     heads = replace(
         parts.heads,

@@ -11,17 +11,15 @@ from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixtur
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.rows.activation import Activation
-from twostroke.types.spec.fields import Fields
 
 YARN = {
     **{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
     "original_max_position_embeddings": 4096,
 }
-SILENT = {"head_dim": 64, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5}
 NAMES = AttentionNames(sinks="self_attn.sinks")
 BANKS = Stacks("mlp.experts.gate_up_proj", "mlp.experts.down_proj", transposed=True, paired=True)
 GAIN = 1.702
@@ -32,7 +30,7 @@ def gpt_oss(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every second layer from the first on has a window, unless layer_types says otherwise."""
     if not fields.has("rope_scaling") and not fields.has("rope_parameters"):
         fields = fields.changed({"rope_scaling": YARN})
-    parts = read_parts(fields, SILENT, kv_absent=8)
+    parts = read_parts(fields, defaults("gpt_oss"), kv_absent=8)
     fields, layers = parts.fields, parts.facts.num_layers
     biased = fields.boolean("attention_bias", True)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, names=NAMES)

@@ -9,10 +9,7 @@ from twostroke.models.common.blocks.mixture import mixture
 from twostroke.models.common.families.granite_mixture import granite_factor, granite_mixture
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {"bos_token_id": 1, "eos_token_id": 2}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("GraniteMoeForCausalLM", model_type="granitemoe")
@@ -29,7 +26,7 @@ def granite_moe_shared(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _read(fields: Fields, shared: int) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("granitemoe"))
     fields, biased = parts.fields, parts.fields.boolean("attention_bias", False)
     scale = granite_factor(fields, "attention_multiplier")
     decoder = replace(

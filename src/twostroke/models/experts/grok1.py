@@ -14,14 +14,11 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "hidden_act": "gelu_pytorch_tanh", "num_experts": 8},

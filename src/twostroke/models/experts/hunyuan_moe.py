@@ -7,10 +7,9 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared, mixture
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import expert_count, named_feed
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
 from twostroke.models.dense.hunyuan import read_hunyuan
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.types.spec.fields import Fields
 
 BY_LAYER = ("num_experts", "moe_topk", "num_shared_expert", "moe_intermediate_size")
 """Fields that may list a number for each layer."""

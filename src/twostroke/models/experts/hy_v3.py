@@ -10,20 +10,14 @@ from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, M
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks, named_feed
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "num_experts": 192},
-    **{"num_experts_per_tok": 8, "num_shared_experts": 1, "moe_intermediate_size": 1536},
-}
 
 
 @architecture("HYV3ForCausalLM", model_type="hy_v3")
 def hy_v3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The first layer is dense, unless mlp_layer_types says otherwise."""
-    parts = read_parts(fields, SILENT, kv_absent=8)
+    parts = read_parts(fields, defaults("hy_v3"), kv_absent=8)
     fields, layers = parts.fields, parts.facts.num_layers
     silu_only(fields)
     heads = replace(parts.biased_heads(), head_norm=parts.norm)

@@ -13,7 +13,7 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.fields.fields import activation, usual_names, with_silent
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
@@ -22,18 +22,12 @@ from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import PagedKV, Rope, Value
+from twostroke.ops.program.values import PagedKV, Rope
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.weigh_streams import weigh_streams
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec
 
-SILENT = {
-    **{"max_position_embeddings": 4096, "num_key_value_heads": 16, "kv_channels": 128, "intermediate_size": 5632},
-    **{"num_local_experts": 8, "num_experts_per_tok": 2, "tie_word_embeddings": True},
-    **{"bos_token_id": 1, "eos_token_id": 2},
-}
+SILENT = defaults("jetmoe")
 LAYER_NORM = Norm(1e-6)
 """The norm of the layers. rms_norm_eps is the epsilon of the last norm alone."""
 

@@ -16,20 +16,12 @@ from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec
 
-SILENT = {
-    **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
-    **{"intermediate_size": 8192, "intermediate_size_mlp": 16_384, "num_local_experts": 16, "num_experts_per_tok": 1},
-    **{"no_rope_layer_interval": 4, "interleave_moe_layer_step": 1, "floor_scale": 8192, "attn_scale": 0.1},
-}
 BANKS = Stacks("feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj", transposed=True)
 
 AttentionText = Callable[[Tracer, int, Value], Value]
@@ -40,7 +32,7 @@ def llama4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layers with rotations see their own chunk of attention_chunk_size positions. The others see everything, and their
     queries grow with the logarithm of the position."""
     silu_only(fields)
-    parts = read_parts(fields, SILENT, kv_absent=8)
+    parts = read_parts(fields, defaults("llama4_text"), kv_absent=8)
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     blocks = _blocks(fields, facts.hidden_size, facts.num_layers)
     attention = _attention(parts)

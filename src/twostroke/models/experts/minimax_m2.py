@@ -11,16 +11,11 @@ from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixtur
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
-SILENT = {
-    **{"head_dim": 128, "max_position_embeddings": 196_608, "intermediate_size": 1536},
-    **{"num_local_experts": 256, "num_experts_per_tok": 8},
-}
 BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
 CORRECTION = "block_sparse_moe.e_score_correction_bias"
 ONLY: dict[str, object] = {"scoring_func": "sigmoid", "qk_norm_type": "per_layer", "use_qk_norm": True}
@@ -33,7 +28,7 @@ def minimax_m2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """
     _check(fields)
     silu_only(fields)
-    parts = read_parts(fields, SILENT, kv_absent=8)
+    parts = read_parts(fields, defaults("minimax_m2"), kv_absent=8)
     fields, hidden = parts.fields, parts.facts.hidden_size
     dim = parts.heads.head_dim
     turning = fields.integer("rotary_dim", 2, dim, default=dim)

@@ -17,22 +17,14 @@ from twostroke.models.common.blocks.mixture import ClampedFeed, LinearRouter, Mi
 from twostroke.models.common.fields.mixture import LARGEST, expert_count
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, rope_from_config
 
-SILENT = {
-    **{"head_dim": 128, "max_position_embeddings": 524_288, "intermediate_size": 3072, "rms_norm_eps": 1e-6},
-    **{"dense_intermediate_size": 12_288, "shared_intermediate_size": 3072, "num_local_experts": 128},
-    **{"num_experts_per_tok": 4, "routed_scaling_factor": 2.0, "swiglu_limit": 7.0, "swiglu_alpha": 1.702},
-}
 GAIN = 1.702
 FULL, SPARSE = "full_attention", "minimax_m3_sparse"
 INDEX = ("index_q_proj.", "index_k_proj.", "index_q_norm.", "index_k_norm.")
@@ -52,7 +44,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """
     if fields.text("hidden_act", "silu") not in ("silu", "swigluoai"):
         raise fields.wrong("hidden_act", "Blocks of this family have a clamped gate, swigluoai.")
-    parts = read_parts(fields.changed({"hidden_act": "silu"}), SILENT, kv_absent=4, plus=1.0)
+    parts = read_parts(fields.changed({"hidden_act": "silu"}), defaults("minimax_m3_vl_text"), kv_absent=4, plus=1.0)
     fields, facts, dim = parts.fields, parts.facts, parts.heads.head_dim
     turn = rope_from_config(fields, dim, facts.max_positions, partial=1.0, theta=5e6)
     if fields.integer("rotary_dim", 2, dim, default=turn.rotary_dim) != turn.rotary_dim:

@@ -14,18 +14,11 @@ from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixtur
 from twostroke.models.common.fields.fields import clip_of, refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec
 
-SILENT = {
-    **{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "intermediate_size": 2048, "eos_token_id": 50_279},
-    "num_experts_per_tok": 8,
-}
 FLEX_SILENT = {
     **{"max_position_embeddings": 4096, "intermediate_size": 11_008, "eos_token_id": 100_257, "rope_theta": 5e5},
     "num_experts_per_tok": 5,
@@ -44,7 +37,7 @@ class Sparse:
 @architecture("OlmoeForCausalLM", model_type="olmoe")
 def olmoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads OLMoE, which has a norm before each block."""
-    shape = _read(fields, SILENT, 64, clip_of(fields))
+    shape = _read(fields, defaults("olmoe"), 64, clip_of(fields))
     block = mixture(shape.block)
 
     def layer(t: Tracer, _index: int, x: Value) -> Value:

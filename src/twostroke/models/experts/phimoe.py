@@ -11,18 +11,11 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.sparse_mixer import sparse_mixer
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "intermediate_size": 6400, "num_local_experts": 16},
-    **{"bos_token_id": 1, "eos_token_id": 2},
-}
 BANKS = EachExpert("block_sparse_moe.experts", gate="w1", up="w3", down_name="w2")
 CHOSEN = 2
 """The only number of chosen experts for which the rule is written, in transformers too."""
@@ -33,7 +26,7 @@ def phimoe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Noise on the router's inputs and logits is for training alone. Its size is also the distance within which scores
     count as near each other."""
     silu_only(fields)
-    parts = read_parts(fields, SILENT, kv_absent=8, kind=NormKind.LAYER)
+    parts = read_parts(fields, defaults("phimoe"), kv_absent=8, kind=NormKind.LAYER)
     fields, hidden = parts.fields, parts.facts.hidden_size
     parts = replace(
         parts,

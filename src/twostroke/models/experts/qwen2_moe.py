@@ -10,18 +10,15 @@ from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.products.route import RouteRule
-from twostroke.types.spec.fields import Fields
-
-SILENT = {"max_position_embeddings": 32_768, "intermediate_size": 5632}
 
 
 @architecture("Qwen2MoeForCausalLM", model_type="qwen2_moe")
 def qwen2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """decoder_sparse_step and mlp_only_layers define which layers have experts."""
     silu_only(fields)
-    parts = read_parts(fields, SILENT, kv_absent=16)
+    parts = read_parts(fields, defaults("qwen2_moe"), kv_absent=16)
     fields, layers = parts.fields, parts.facts.num_layers
     parts = replace(parts, heads=replace(parts.heads, qkv_bias=fields.boolean("qkv_bias", True)))
     turn = parts.rope()

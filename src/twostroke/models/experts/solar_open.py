@@ -7,13 +7,9 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.mixture import sigmoid_mixture
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
-SILENT = {
-    **{"head_dim": 128, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "moe_intermediate_size": 1280},
-    **{"num_experts_per_tok": 8, "n_shared_experts": 1, "n_routed_experts": 128, "intermediate_size": 1280},
-}
+SILENT = {**defaults("solar_open"), "intermediate_size": 1280}
 
 
 @architecture("SolarOpenForCausalLM", model_type="solar_open")

@@ -7,30 +7,21 @@ from twostroke.models.common.blocks.index import Index, choose
 from twostroke.models.common.blocks.latent import LatentHeads, keep_latents, output, turned_queries
 from twostroke.models.common.fields.deepseek import biased_experts, indexed_parts, layers_with_experts
 from twostroke.models.common.fields.latent import LatentParts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attention
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import HeadRows, Value, join
+from twostroke.ops.program.values import HeadRows, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add
 from twostroke.ops.rows.multiply import multiply
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    **{"max_position_embeddings": 131_072, "kv_lora_rank": 128, "q_lora_rank": 384, "qk_rope_head_dim": 32},
-    **{"qk_nope_head_dim": 64, "v_head_dim": 64, "n_routed_experts": 128, "n_shared_experts": 1},
-    **{"num_experts_per_tok": 8, "moe_intermediate_size": 512, "routed_scaling_factor": 2.5},
-    **{"bos_token_id": 163_691, "eos_token_id": 163_691},
-}
 
 
 @architecture("AXK2ForCausalLM", model_type="axk2")
 def axk2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The norms before attention and before experts have a gate of rank gated_norm_rank. Norms before dense blocks have
     no gate."""
-    parts, index = indexed_parts(fields, SILENT, heads=16)
+    parts, index = indexed_parts(fields, defaults("axk2"), heads=16)
     fields = parts.fields
     block, sparse = biased_experts(parts), layers_with_experts(parts, 1)
     rank = fields.integer("gated_norm_rank", 1, 1 << 16, default=16)

@@ -13,25 +13,7 @@ from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.latent import LatentParts, read_latent
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.prediction import MtpHead, predicts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    "max_position_embeddings": 4096,
-    "kv_lora_rank": 512,
-    "qk_rope_head_dim": 64,
-    "qk_nope_head_dim": 128,
-    "v_head_dim": 128,
-    "n_routed_experts": 256,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 8,
-    "n_group": 8,
-    "topk_group": 4,
-    "moe_intermediate_size": 2048,
-    "routed_scaling_factor": 2.5,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("DeepseekV3ForCausalLM", model_type="deepseek_v3", other_types=("kimi_k2",))
@@ -50,7 +32,7 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 def _parts(fields: Fields) -> LatentParts:
     silu_only(fields)
     usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 1536}
-    return read_latent(fields, {**SILENT, **usual}, ignored=prediction_layers(fields))
+    return read_latent(fields, {**defaults("deepseek_v3"), **usual}, ignored=prediction_layers(fields))
 
 
 @architecture("Kimi_K25ForConditionalGeneration", "KimiK25ForConditionalGeneration", model_type="kimi_k25")

@@ -11,14 +11,10 @@ from twostroke.models.common.fields.deepseek import (
     layers_with_experts,
 )
 from twostroke.models.common.prediction import MtpHead, predicts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.models.latent.deepseek_v3 import SILENT as SILENT_OF_V3
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 
-SILENT = {**SILENT_OF_V3, "max_position_embeddings": 163_840, "q_lora_rank": 1536}
+SILENT = defaults("deepseek_v32")
 
 
 @architecture("DeepseekV32ForCausalLM", model_type="deepseek_v32")

@@ -13,21 +13,19 @@ from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, M
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.streams import MixedStreams
 from twostroke.models.common.fields.fields import read_facts, refuse_setting, silu_only, with_silent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.entries import MOST_NUMBERS
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, Scores
 from twostroke.ops.products.route_by_token import route_by_token
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value
+from twostroke.ops.program.values import Tensor
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gate import gate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec, rope_from_config
 
 SLIDING, SPARSE, HEAVY = "sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"
@@ -35,15 +33,7 @@ BY_TOKEN, BY_SCORE = "hash_moe", "moe"
 RATIOS = {0: SLIDING, 4: SPARSE, 128: HEAVY}
 RATES = {SPARSE: ("compress_rate_csa", 4), HEAVY: ("compress_rate_hca", 128)}
 SCORES = {"sqrtsoftplus": Scores.SQRT_SOFTPLUS, "sigmoid": Scores.SIGMOID, "softmax": Scores.SOFTMAX}
-SILENT = {
-    **{"vocab_size": 129_280, "hidden_size": 4096, "num_hidden_layers": 43, "max_position_embeddings": 1 << 20},
-    **{"num_attention_heads": 64, "head_dim": 512, "q_lora_rank": 1024, "o_groups": 8, "o_lora_rank": 1024},
-    **{"sliding_window": 128, "index_n_heads": 64, "index_head_dim": 128, "index_topk": 512},
-    **{"n_routed_experts": 256, "num_experts_per_tok": 6, "moe_intermediate_size": 2048, "n_shared_experts": 1},
-    **{"routed_scaling_factor": 1.5, "swiglu_limit": 10.0, "rms_norm_eps": 1e-6, "scoring_func": "sqrtsoftplus"},
-    **{"hc_mult": 4, "hc_sinkhorn_iters": 20, "hc_eps": 1e-6, "num_key_value_heads": 1, "num_hash_layers": 3},
-    **{"bos_token_id": 0, "eos_token_id": 1, "rope_theta": 10_000.0, "compress_rope_theta": 160_000.0},
-}
+SILENT = {**defaults("deepseek_v4"), "num_hash_layers": 3}
 LIMIT_OF_RATE = 1 << 16
 SHARE = "partial_rotary_factor"
 BEHIND_SUM = 1e-20

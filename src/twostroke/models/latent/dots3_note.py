@@ -18,19 +18,10 @@ from twostroke.models.common.fields.latent import MOST_DIMENSIONS, LatentParts, 
 from twostroke.models.common.fields.mixture import LARGEST
 from twostroke.models.common.fields.nested import language_model_or_flat
 from twostroke.models.common.fields.read import window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 524_288, "rms_norm_eps": 1e-5, "q_lora_rank": 1024, "kv_lora_rank": 512},
-    **{"qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128, "n_routed_experts": 256},
-    **{"n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1536, "n_group": 1, "topk_group": 1},
-    **{"shared_experts_intermediate_size": 1536, "bos_token_id": 151_643, "eos_token_id": 151_668},
-}
 SAME = {
     **{"sliding_window_size": "sliding_window", "num_local_experts": "n_routed_experts"},
     "moe_shared_expert_intermediate_size": "shared_experts_intermediate_size",
@@ -69,7 +60,7 @@ def dots3_note(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     silu_only(fields)
     for name in ("attention_bias", "mlp_bias", "rope_scaling"):
         refuse_setting(fields, name, "No published model of this family has it.")
-    fields = with_silent(usual_names(fields, SAME), SILENT)
+    fields = with_silent(usual_names(fields, SAME), defaults("dots3_note_text"))
     layers = fields.integer("num_hidden_layers", 1, 4096)
     kinds = _kinds(fields, layers)
     parts = _parts(fields, FULL if FULL in kinds else INDEXED)

@@ -12,24 +12,7 @@ from twostroke.models.common.fields.deepseek import (
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.latent import LatentParts, read_latent
 from twostroke.models.common.prediction import MtpHead, predicts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    "max_position_embeddings": 202_752,
-    "rms_norm_eps": 1e-5,
-    "kv_lora_rank": 512,
-    "qk_rope_head_dim": 64,
-    "qk_nope_head_dim": 192,
-    "v_head_dim": 256,
-    "n_routed_experts": 64,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 4,
-    "moe_intermediate_size": 1536,
-    "routed_scaling_factor": 1.8,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("Glm4MoeLiteForCausalLM", model_type="glm4_moe_lite")
@@ -49,4 +32,4 @@ def prediction(fields: Fields) -> tuple[MtpHead, ...]:
 def _parts(fields: Fields) -> LatentParts:
     silu_only(fields)
     usual = {} if fields.has("q_lora_rank") else {"q_lora_rank": 768}
-    return read_latent(fields, {**SILENT, **usual}, ignored=prediction_layers(fields))
+    return read_latent(fields, {**defaults("glm4_moe_lite"), **usual}, ignored=prediction_layers(fields))

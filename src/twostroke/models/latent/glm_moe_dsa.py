@@ -12,18 +12,10 @@ from twostroke.models.common.fields.deepseek import (
     layers_with_experts,
 )
 from twostroke.models.common.prediction import MtpHead, predicts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 202_752, "rms_norm_eps": 1e-5, "q_lora_rank": 2048, "kv_lora_rank": 512},
-    **{"qk_rope_head_dim": 64, "qk_nope_head_dim": 192, "v_head_dim": 256, "n_routed_experts": 256},
-    **{"n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 1, "topk_group": 1, "bos_token_id": 0},
-    **{"moe_intermediate_size": 2048, "routed_scaling_factor": 2.5, "eos_token_id": 1},
-}
+SILENT = defaults("glm_moe_dsa")
 
 
 @architecture("GlmMoeDsaForCausalLM", model_type="glm_moe_dsa")

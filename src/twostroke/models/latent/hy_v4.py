@@ -17,25 +17,16 @@ from twostroke.models.common.fields.deepseek import (
 )
 from twostroke.models.common.fields.fields import refuse_setting
 from twostroke.models.common.fields.latent import LatentParts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attention
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 262_144, "rms_norm_eps": 1e-5, "q_lora_rank": 1536, "kv_lora_rank": 512},
-    **{"qk_rope_head_dim": 64, "qk_nope_head_dim": 192, "v_head_dim": 256, "n_routed_experts": 256},
-    **{"n_shared_experts": 1, "num_experts_per_tok": 8, "n_group": 1, "topk_group": 1, "bos_token_id": 120_000},
-    **{"moe_intermediate_size": 768, "routed_scaling_factor": 2.827, "eos_token_id": 120_025},
-    "index_topk_freq": 4,
-}
+SILENT = {**defaults("hy_v4"), "index_topk_freq": 4}
 GATES = ("mlp.linear_gate.", "mlp.shared_experts.linear_gate.")
 """The names that transformers 5.23 writes for gate_proj of feed-forward blocks; published files have gate_proj."""
 STREAMS = "hc_pre.hc_attn_layer.hc", "hc_pre.hc_mlp_layer.hc"

@@ -16,22 +16,14 @@ from twostroke.models.common.fields.deepseek import require
 from twostroke.models.common.fields.fields import refuse_setting, silu_only, usual_names
 from twostroke.models.common.fields.latent import LatentParts, read_latent
 from twostroke.models.common.fields.mixture import LARGEST, named_feed
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.idle_share import idle_share
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.multiply import multiply
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "rope_theta": 1e7, "num_hidden_layers": 28},
-    **{"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128},
-    **{"intermediate_size": 12_288, "moe_intermediate_size": 2048, "n_routed_experts": 512, "zero_expert_num": 256},
-    **{"num_experts_per_tok": 12, "routed_scaling_factor": 6.0, "bos_token_id": 1, "eos_token_id": 2},
-}
+SILENT = {**defaults("longcat_flash"), "rope_theta": 1e7, "num_hidden_layers": 28}
 OWN_NAMES = {
     "num_layers": "num_hidden_layers",
     "ffn_hidden_size": "intermediate_size",

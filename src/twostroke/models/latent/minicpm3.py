@@ -8,21 +8,8 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.latent import latent_layer, read_latent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 
-SILENT = {
-    "max_position_embeddings": 32_768,
-    "kv_lora_rank": 256,
-    "qk_rope_head_dim": 32,
-    "qk_nope_head_dim": 64,
-    "rms_norm_eps": 1e-5,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "tie_word_embeddings": True,
-}
 LARGEST = 1e6
 
 
@@ -33,7 +20,7 @@ def minicpm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     usual: dict[str, object] = {} if fields.has("q_lora_rank") else {"q_lora_rank": 768}
     if fields.value("v_head_dim") is None:
         usual["v_head_dim"] = fields.integer("hidden_size", 2, 1 << 17) // fields.integer("num_attention_heads", 1, 512)
-    parts = read_latent(fields, {**SILENT, **usual}, interleaved=False)
+    parts = read_latent(fields, {**defaults("minicpm3"), **usual}, interleaved=False)
     fields = parts.fields
     depth = _factor(fields, "scale_depth", 1.4, math.sqrt(parts.facts.num_layers))
     base = _factor(fields, "dim_model_base", 256, parts.facts.hidden_size)

@@ -7,21 +7,10 @@ from dataclasses import replace
 from twostroke.models.common.fields.deepseek import behind_dense, mixed_program, normalised_experts
 from twostroke.models.common.fields.fields import silu_only, with_silent
 from twostroke.models.common.fields.latent import MOST_DIMENSIONS, read_latent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 SILENT = {
-    "max_position_embeddings": 1_048_576,
-    "kv_lora_rank": 256,
-    "qk_rope_head_dim": 64,
-    "qk_nope_head_dim": 64,
-    "v_head_dim": 128,
-    "n_routed_experts": 128,
-    "n_shared_experts": 1,
-    "num_experts_per_tok": 4,
-    "moe_intermediate_size": 2048,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
+    **defaults("mistral4"),
     "rope_parameters": {
         "rope_type": "yarn",
         "rope_theta": 10000.0,

@@ -31,27 +31,17 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.latent import MOST_DIMENSIONS, LatentParts, read_latent
 from twostroke.models.common.fields.mixture import LARGEST
 from twostroke.models.common.fields.nested import text_model
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.chosen_latent_attention import chosen_latent_attention
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Cache, Rope, Value
+from twostroke.ops.program.values import Cache, Rope
 from twostroke.ops.rows.expressions import add, scale_columns
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
-SILENT = {
-    **{"max_position_embeddings": 1_048_576, "rms_norm_eps": 1e-5, "kv_lora_rank": 512, "qk_rope_head_dim": 64},
-    **{"qk_nope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 128, "n_shared_experts": 1, "bos_token_id": 1},
-    **{"num_experts_per_tok": 4, "moe_intermediate_size": 6144, "final_logit_softcapping": 30.0, "eos_token_id": 2},
-    "rope_parameters": {
-        **{"rope_type": "yarn", "rope_theta": 10000.0, "factor": 2048.0, "original_max_position_embeddings": 512},
-        **{"beta_fast": 32.0, "beta_slow": 1.0, "attention_factor": 1.0},
-    },
-}
+SILENT = defaults("mistral_large4_text")
 NAMES = LatentNames(q="wq", down="wkv_a_with_mqa", norm="kv_a_norm", up="wkv_b", out="wo")
 RATES = "lerope.alpha"
 NOT_TEXT = ("vision_language_adapter.", "pre_mm_projector_norm.", "patch_merger.", "mtp_dspark.")

@@ -7,17 +7,11 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import attend
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value, Vector
+from twostroke.ops.program.values import Tensor, Vector
 from twostroke.ops.rows.expressions import add, xielu
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 65_536, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
-    **{"hidden_act": "xielu"},
-}
 ROPE = {
     **{"rope_type": "llama3", "rope_theta": 12_000_000.0, "factor": 8.0, "original_max_position_embeddings": 8192},
     **{"low_freq_factor": 1.0, "high_freq_factor": 4.0},
@@ -35,7 +29,7 @@ def apertus(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     word = fields.text("hidden_act", "xielu")
     if word != "xielu":
         raise fields.wrong("hidden_act", "The blocks of this family have xielu.")
-    parts = read_parts(fields.changed({"hidden_act": "silu"}), SILENT)
+    parts = read_parts(fields.changed({"hidden_act": "silu"}), defaults("apertus"))
     fields, facts = parts.fields, parts.facts
     turn = parts.rope(theta=12_000_000.0)
     heads = replace(parts.biased_heads(), head_norm=parts.norm)

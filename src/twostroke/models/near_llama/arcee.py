@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from twostroke.models.common.families.squared_relu import SQUARED_RELU, squared_relu_decoder
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    "max_position_embeddings": 4096,
-    "rms_norm_eps": 1e-5,
-    "bos_token_id": 128_000,
-    "eos_token_id": 128_001,
-}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("ArceeForCausalLM", model_type="arcee")
 def arcee(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Reads Arcee AFM, whose feed-forward block has no gate."""
-    parts = read_parts(fields, SILENT, act=SQUARED_RELU)
+    parts = read_parts(fields, defaults("arcee"), act=SQUARED_RELU)
     return squared_relu_decoder(parts)

@@ -8,24 +8,15 @@ from twostroke.models.common.blocks.attend import attend
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.fields import activation
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    **{"vocab_size": 128_256, "hidden_size": 2560, "intermediate_size": 6912, "num_hidden_layers": 30},
-    **{"num_attention_heads": 20, "rms_norm_eps": 1e-5, "hidden_act": "relu2"},
-    **{"bos_token_id": 128_000, "eos_token_id": 128_001},
-}
 
 
 @architecture("BitNetForCausalLM", model_type="bitnet")
 def bitnet(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Returns the program for plain weights. Where quantization_config names bitnet, the inputs of its products are
     rounded."""
-    parts = read_parts(fields, SILENT, kv_absent=5)
+    parts = read_parts(fields, defaults("bitnet"), kv_absent=5)
     fields, norm = parts.fields, parts.norm
     turn = parts.rope(theta=500_000.0)
     heads = replace(parts.biased_heads(), inner_norm=norm)

@@ -7,13 +7,8 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128, "bos_token_id": 128_000},
-    **{"eos_token_id": [128_001, 128_008, 128_009]},
-}
 ROPE = {
     **{"rope_type": "llama3", "rope_theta": 1_000_000.0, "factor": 16.0, "original_max_position_embeddings": 8192},
     **{"low_freq_factor": 1.0, "high_freq_factor": 4.0},
@@ -26,7 +21,7 @@ def cwm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layers 0, 4, 8 ... see everything, unless layer_types says otherwise."""
     if not fields.group("rope_parameters") and not fields.group("rope_scaling"):
         fields = fields.changed({"rope_parameters": ROPE})
-    parts = read_parts(fields, SILENT, kv_absent=8)
+    parts = read_parts(fields, defaults("cwm"), kv_absent=8)
     fields, layers = parts.fields, parts.facts.num_layers
     window = window_of(fields, 8192)
     usual = tuple(window if index % 4 else 0 for index in range(layers))

@@ -13,23 +13,16 @@ from dataclasses import dataclass
 from twostroke.models.common.blocks.attend import Heads
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import PagedKV, Rope, Tensor, Value, Vector, VectorForm, join
+from twostroke.ops.program.values import PagedKV, Rope, Tensor, Vector, VectorForm, join
 from twostroke.ops.rows.expressions import add, scale_columns
 from twostroke.ops.rows.head_norm import head_norm
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, rope_from_config
-
-SILENT = {
-    **{"vocab_size": 32_000, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16},
-    **{"num_attention_heads": 32, "rms_norm_eps": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +101,7 @@ class PairedHeads:
 @architecture("DiffLlamaForCausalLM", model_type="diffllama")
 def diffllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The field lambda_std_dev matters for the initialisation alone."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("diffllama"))
     fields, norm = parts.fields, parts.norm
     biased = fields.boolean("attention_bias", False)
     heads = Heads(*_counts(parts.heads, fields), qkv_bias=biased, output_bias=biased)

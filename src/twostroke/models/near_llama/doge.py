@@ -12,30 +12,23 @@ from twostroke.models.common.blocks.attend import Heads
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.fields import refuse_setting
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import TakeColumns, take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import PagedKV, Rope, Value, join
+from twostroke.ops.program.values import PagedKV, Rope, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add, scale, scale_columns
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, RopeSpec
-
-SILENT = {
-    **{"vocab_size": 32_768, "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 32},
-    **{"num_attention_heads": 8, "keep_window_size": 2048, "sliding_window": None},
-}
 
 
 @architecture("DogeForCausalLM", model_type="doge")
 def doge(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The residual is multiplied by a vector before a block's output is added to it."""
     refuse_setting(fields, "is_moe", "In transformers its routes mix the tokens of a prompt, later ones with earlier.")
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("doge"))
     fields, norm, width = parts.fields, parts.norm, parts.facts.hidden_size
     biased, window = fields.boolean("attention_bias", False), window_of(fields, 0)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=biased, head_norm=norm)

@@ -16,28 +16,18 @@ from twostroke.models.common.blocks.mixture import mixture
 from twostroke.models.common.families.granite_mixture import granite_mixture
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.types.spec.rope import rope_from_config
 
-SILENT = {
-    **{"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "tie_word_embeddings": True},
-    **{"bos_token_id": 100_257, "eos_token_id": 100_257},
-}
 LARGEST = 1e6
 BANKS = Stacks("block_sparse_moe.experts.gate_up_proj", "block_sparse_moe.experts.down_proj")
 ROUTER = "block_sparse_moe.router"
 
 
-MOE_SILENT = {"max_position_embeddings": 2048, "bos_token_id": 1, "eos_token_id": 2}
-
-
 @architecture("GraniteSWAForCausalLM", model_type="granite_swa")
 def granite_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every layer has a dense block, with biases where mlp_bias is true."""
-    parts = read_parts(fields, SILENT, kv_absent=4)
+    parts = read_parts(fields, defaults("granite_swa"), kv_absent=4)
     return _program(replace(parts, feed=parts.biased_feed()))
 
 
@@ -45,7 +35,7 @@ def granite_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def granite_moe_swa(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every layer has experts, and a shared block unless its size is 0."""
     silu_only(fields)
-    parts = read_parts(fields, MOE_SILENT)
+    parts = read_parts(fields, defaults("granitemoe_swa"))
     shared = parts.fields.integer("shared_intermediate_size", 0, 1 << 20, default=0)
     block = granite_mixture(parts.fields, parts.facts.hidden_size, parts.feed.inner_size, shared, BANKS, ROUTER)
     return _program(parts, mixture(block, _factor(parts.fields)))

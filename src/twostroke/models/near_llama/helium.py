@@ -6,19 +6,13 @@ from dataclasses import replace
 
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    **{"max_position_embeddings": 4096, "rms_norm_eps": 1e-8, "head_dim": 128},
-    **{"bos_token_id": 1, "eos_token_id": 2},
-}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("HeliumForCausalLM", model_type="helium")
 def helium(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The output product is square, because the number of heads times head_dim is the hidden size."""
-    parts = read_parts(fields, SILENT, kv_absent=20)
+    parts = read_parts(fields, defaults("helium"), kv_absent=20)
     fields = parts.fields
     if parts.heads.query != parts.facts.hidden_size:
         raise fields.wrong("head_dim", f"Times num_attention_heads it must be hidden_size, {parts.facts.hidden_size}.")

@@ -15,13 +15,11 @@ from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.blocks.same_rows import same_rows
 from twostroke.models.common.fields.fields import refuse_setting
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.embed import embed
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value, Weight
+from twostroke.ops.program.values import Weight
 from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {"num_hidden_layers": 16, "num_attention_heads": 12, "head_dim": 128, "initializer_range": 0.02}

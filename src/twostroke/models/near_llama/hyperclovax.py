@@ -7,20 +7,16 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import attend
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add, scale
-from twostroke.types.spec.fields import Fields
 
-SILENT = {"bos_token_id": 1, "eos_token_id": 2}
 LARGEST = 1e6
 
 
 @architecture("HyperCLOVAXForCausalLM", model_type="hyperclovax")
 def hyperclovax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """With use_post_norm, each block's output is normed before it is added to the residual."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("hyperclovax"))
     fields, norm = parts.fields, parts.norm
     turn = parts.rope()
     factor = fields.number("residual_multiplier", 1e-6, LARGEST, default=1.0)

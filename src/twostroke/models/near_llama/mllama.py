@@ -9,16 +9,10 @@ from twostroke.models.common.blocks.decoder import Decoder, head
 from twostroke.models.common.blocks.layers import pre_layer
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.embed import embed
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value
-from twostroke.types.spec.fields import Fields
+from twostroke.ops.program.values import Tensor
 
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "bos_token_id": 128_000, "eos_token_id": 128_001},
-    "cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38],
-}
 SPECIAL = 8
 """The number of rows after the vocabulary in the table of embeddings, for tokens that stand for images."""
 
@@ -31,7 +25,7 @@ def mllama(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """cross_attention_layers has the numbers of the layers that see images, which num_hidden_layers counts too."""
-    parts = read_parts(fields, SILENT, kv_absent=8)
+    parts = read_parts(fields, defaults("mllama_text_model"), kv_absent=8)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     if parts.decoder.tied:
         raise fields.wrong("tie_word_embeddings", "The table of embeddings has more rows than there are logits.")

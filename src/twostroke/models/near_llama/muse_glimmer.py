@@ -11,16 +11,8 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.nested import text_model
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128},
-    **{"bos_token_id": 200_000, "eos_token_id": 200_001},
-}
 
 
 @architecture("MuseGlimmerForConditionalGeneration", model_type="muse_glimmer")
@@ -32,7 +24,7 @@ def muse_glimmer(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The last layer and every fourth before it see everything and do not turn, unless layer_types and layer_rope_theta
     name other layers. For a number in layer_rope_theta, it only matters whether it is 0."""
-    parts = read_parts(fields, SILENT, kv_absent=2, act=("hidden_activation", "silu"))
+    parts = read_parts(fields, defaults("muse_glimmer_text"), kv_absent=2, act=("hidden_activation", "silu"))
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     turn = parts.rope()
     far = [(layers - 1 - index) % 4 == 0 for index in range(layers)]

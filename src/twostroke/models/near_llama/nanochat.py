@@ -9,16 +9,13 @@ from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.blocks.norm import NormKind
 from twostroke.models.common.families.squared_relu import SQUARED_RELU
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
-
-SILENT = {"bos_token_id": 0, "eos_token_id": 1}
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 
 
 @architecture("NanoChatForCausalLM", model_type="nanochat")
 def nanochat(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The embedding is normed too. The heads of q and k are normed after their rotation. Logits have a soft cap."""
-    parts = read_parts(fields, SILENT, kind=NormKind.UNIT, act=SQUARED_RELU)
+    parts = read_parts(fields, defaults("nanochat"), kind=NormKind.UNIT, act=SQUARED_RELU)
     fields, norm = parts.fields, parts.norm
     turn = replace(parts.rope(), undone=True)
     absent = 0.0 if fields.has("final_logit_softcapping") else 15.0

@@ -9,13 +9,10 @@ from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.states.mamba import MambaShape, StepNorm, mamba_block
 from twostroke.models.common.fields.fields import read_facts, silu_only
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.models.recurrent.mamba2 import POSITIONS
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.rms_norm import rms_norm
-from twostroke.types.spec.fields import Fields
 
 
 @architecture("MambaForCausalLM", model_type="mamba")

@@ -8,12 +8,9 @@ from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.states.mamba2 import Mamba2Shape, mamba2_block, step_limit
 from twostroke.models.common.fields.fields import read_facts, silu_only
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import CorruptModel
-from twostroke.types.spec.fields import Fields
 
 POSITIONS = 1 << 20
 """The longest sequence that can be requested. The model itself sets no limit."""

@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from twostroke.models.common.blocks.decoder import Decoder, decoder_program
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import read_facts, with_silent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value, VectorForm
+from twostroke.ops.program.values import Tensor, VectorForm
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add, scale
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.token_shift import token_shift
 from twostroke.ops.states.wkv4 import wkv4
-from twostroke.types.spec.fields import Fields
 
-SILENT = {"layer_norm_epsilon": 1e-5, "tie_word_embeddings": False, "rescale_every": 6}
 TIME, CHANNEL = "attention", "feed_forward"
 LAST_EPS = 1e-5
 """The eps of the norm after the last layer, whatever eps the config gives for the other norms."""
@@ -48,7 +45,7 @@ def rwkv_decoder(facts: CommonFacts, norm: Norm, tied: bool) -> Decoder:
 def rwkv4(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """rescale_every: the number of layers after which the residual is halved. The outputs that later layers add are
     halved, too."""
-    fields = with_silent(fields, SILENT)
+    fields = with_silent(fields, defaults("rwkv"))
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=1024, longest="context_length", ignored=("head.weight",) if tied else ())
     width = facts.hidden_size

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import read_facts, with_silent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.models.recurrent.rwkv4 import rwkv_decoder
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import HeadRows, Tensor, Value
+from twostroke.ops.program.values import HeadRows, Tensor
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add, scale, soft_cap
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.token_shift import token_shift
 from twostroke.ops.states.wkv import MOST_ROWS
 from twostroke.ops.states.wkv6 import Wkv6Vectors, wkv6
-from twostroke.types.spec.fields import Fields
 
 SILENT = {"head_size": 64, "head_size_divisor": 8, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False}
 WAYS = ("w", "k", "v", "r", "g")

@@ -13,18 +13,16 @@ from dataclasses import dataclass
 from twostroke.models.common.blocks.decoder import Decoder, decoder_program
 from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import read_facts, refuse_setting, with_silent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value, Vector
+from twostroke.ops.program.values import Tensor, Vector
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add, scale, soft_cap
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.token_shift import token_shift
 from twostroke.ops.states.wkv import MOST_ROWS
 from twostroke.ops.states.wkv7 import Wkv7Vectors, wkv7
-from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"head_dim": 64, "decay_low_rank_dim": 64, "gate_low_rank_dim": 128, "a_low_rank_dim": 64},

@@ -9,35 +9,15 @@ from twostroke.models.common.blocks.decoder import decoder_of, decoder_program
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.fields.fields import read_facts, refuse_setting, usual_names, with_silent
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add, soft_cap
 from twostroke.ops.rows.head_layer_norm import head_layer_norm
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.mlstm import MOST_ROWS, mlstm
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS
 
-SILENT = {
-    **{
-        "num_heads": 8,
-        "norm_eps": 1e-6,
-        "eps": 1e-6,
-        "qk_dim_factor": 0.5,
-        "v_dim_factor": 1.0,
-        "num_hidden_layers": 32,
-    },
-    **{
-        "ffn_proj_factor": 2.667,
-        "ffn_round_up_to_multiple_of": 64,
-        "gate_soft_cap": 15.0,
-        "output_logit_soft_cap": 30.0,
-    },
-    **{"weight_mode": "single", "tie_word_embeddings": False, "bos_token_id": 0, "eos_token_id": 2},
-}
 SAME = {"num_blocks": "num_hidden_layers", "embedding_dim": "hidden_size"}
 
 
@@ -72,7 +52,7 @@ class Cell:
 @architecture("xLSTMForCausalLM", model_type="xlstm")
 def xlstm(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """The kernels and chunk sizes that the config names do not change the result."""
-    fields = with_silent(usual_names(fields, SAME), SILENT)
+    fields = with_silent(usual_names(fields, SAME), defaults("xlstm"))
     refuse_setting(fields, "use_bias", "No published model of this family has biases beside those of its gates.")
     if not fields.boolean("add_out_norm", True):
         raise fields.wrong("add_out_norm", "transformers has the norm behind the last layer whatever it says.")

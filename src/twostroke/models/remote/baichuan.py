@@ -11,12 +11,10 @@ from twostroke.models.common.blocks.attend import joined_in_order
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import silu_only, usual_names
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value, VectorForm
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
+from twostroke.ops.program.values import Tensor, VectorForm
 from twostroke.ops.rows.expressions import scale_columns
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
 SILENT = {"max_position_embeddings": 4096, "bos_token_id": 1, "eos_token_id": 2}
 SECOND_VOCABULARY = 125_696

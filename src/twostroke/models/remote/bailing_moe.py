@@ -15,9 +15,8 @@ from twostroke.models.common.fields.deepseek import prediction_layers
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import LARGEST, blocks_by_layer, expert_count, named_feed, sigmoid_rule
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec
 
 SILENT = {

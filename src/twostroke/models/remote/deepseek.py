@@ -10,10 +10,9 @@ from twostroke.models.common.blocks.mixture import MOST_EXPERTS, LinearRouter, M
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import LARGEST, blocks_by_layer, expert_count, named_feed
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 from twostroke.ops.products.route import RouteRule
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"moe_intermediate_size": 1407, "first_k_dense_replace": 0, "moe_layer_freq": 1, "norm_topk_prob": False},

@@ -7,8 +7,7 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import silu_only, usual_names
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 
 SILENT = {"rms_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 OWN_NAMES = {

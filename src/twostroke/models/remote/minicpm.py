@@ -8,8 +8,7 @@ from dataclasses import replace
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 
 SILENT = {"bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": True}
 LARGEST = 1e6

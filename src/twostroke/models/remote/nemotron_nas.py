@@ -9,12 +9,9 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 
 SILENT = {"intermediate_size": 1, "bos_token_id": 1, "eos_token_id": 2}
 """intermediate_size is null in published configs: each layer has its own."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from twostroke.models.common.blocks.layers import pre_decoder
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.types.spec.fields import Fields
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture
 
 SILENT = {"max_position_embeddings": 8192, "bos_token_id": 2, "eos_token_id": 3}
 

@@ -13,20 +13,11 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only, usu
 from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.latent import read_latent
 from twostroke.models.common.fields.mixture import listed_blocks, sigmoid_mixture
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 262_144, "rms_norm_eps": 1e-6, "kv_lora_rank": 512, "qk_rope_head_dim": 64},
-    **{"qk_nope_head_dim": 128, "v_head_dim": 128, "num_experts": 512, "n_shared_experts": 1, "n_group": 8},
-    **{"num_experts_per_tok": 8, "topk_group": 4, "routed_scaling_factor": 2.5, "moe_intermediate_size": 768},
-    **{"rope_theta": 6_000_000.0, "short_conv_kernel_size": 4, "layer_group_size": 6, "kda_lower_bound": -5.0},
-    **{"first_k_dense_replace": 2, "head_dim": 128, "kda_safe_gate": True},
-}
+SILENT = {**defaults("bailing_hybrid"), "head_dim": 128}
 OWN_NAMES = {
     **{"model_max_length": "max_position_embeddings", "moe_renormalize": "norm_topk_prob"},
     **{"num_expert_group": "n_group", "num_experts_per_token": "num_experts_per_tok"},

@@ -11,17 +11,10 @@ from twostroke.models.common.blocks.states.mamba2 import mamba2_block, read_mamb
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import named_feed
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
-SILENT = {
-    **{"max_position_embeddings": 262_144, "num_key_value_heads": 8, "rms_norm_eps": 1e-5},
-    **{"bos_token_id": 1, "eos_token_id": 2},
-}
 PARTIAL = 0.5
 """The share of a head's elements that turn, whatever the config says: transformers ignores the field."""
 
@@ -29,7 +22,7 @@ PARTIAL = 0.5
 @architecture("BambaForCausalLM", model_type="bamba")
 def bamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """attn_layer_indices: the layers with attention."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("bamba"))
     fields, facts, norm, biased = parts.fields, parts.facts, parts.norm, parts.fields.boolean("attention_bias", False)
     silu_only(fields)
     heads = replace(parts.heads, qkv_bias=biased, output_bias=biased)

@@ -9,20 +9,14 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.states.mamba2 import mamba2_block, read_mamba2
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value, join
+from twostroke.ops.program.values import join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add, scale
 from twostroke.ops.rows.gate import gate
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
-SILENT = {
-    **{"max_position_embeddings": 8192, "num_key_value_heads": 8, "rms_norm_eps": 1e-5},
-    **{"bos_token_id": 1, "eos_token_id": 2, "mamba_d_ssm": 1024},
-}
 LARGEST = 1e6
 """The largest value of a factor."""
 
@@ -51,7 +45,7 @@ class ScaledFeed:
 def falcon_h1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Factors on the inputs of attention and of states are applied to later values that are linear in these inputs. So
     products of the inputs may have no biases, which are refused."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("falcon_h1"))
     fields, facts, norm, dim = parts.fields, parts.facts, parts.norm, parts.heads.head_dim
     silu_only(fields)
     for name in ("attention_bias", "mamba_proj_bias"):

@@ -19,25 +19,15 @@ from twostroke.models.common.fields.deepseek import biased_mixture, layers_with_
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.latent import LatentParts, read_latent
 from twostroke.models.common.fields.nested import text_model_or_flat
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.experts import ExpertRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add, scale
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS
 
-SILENT = {
-    **{"max_position_embeddings": 1_048_576, "rms_norm_eps": 1e-5, "q_lora_rank": 1536, "kv_lora_rank": 512},
-    **{"qk_nope_head_dim": 256, "v_head_dim": 256, "n_routed_experts": 288, "n_shared_experts": 1, "n_group": 1},
-    **{"num_experts_per_tok": 8, "topk_group": 1, "moe_intermediate_size": 2048, "routed_scaling_factor": 2.5},
-    **{"linear_head_dim": 128, "linear_num_heads": 64, "linear_conv_kernel_dim": 4, "swiglu_limit": 10.0},
-    "index_kpool_always_select_tail": True,
-}
 GROUP = {
     **{"head_dim": "linear_head_dim", "num_heads": "linear_num_heads", "gate_lower_bound": "linear_lower_bound"},
     "short_conv_kernel_size": "linear_conv_kernel_dim",
@@ -116,7 +106,7 @@ def _read(fields: Fields) -> LatentParts:
     elif not fields.has("linear_lower_bound"):
         fields = fields.changed({"linear_lower_bound": LOWEST})
     # 2 is the smallest value that can be read. No part of a head is kept for rotations.
-    parts = read_latent(fields.changed({"qk_rope_head_dim": 2}), SILENT, interleaved=False)
+    parts = read_latent(fields.changed({"qk_rope_head_dim": 2}), defaults("glm5_next_text"), interleaved=False)
     if not parts.heads.query_rank:
         raise fields.wrong("q_lora_rank", "Queries of this family are made of a latent.")
     heads = replace(parts.heads, turned=0, turn=None, scale=parts.heads.plain**-0.5, norm=parts.norm)

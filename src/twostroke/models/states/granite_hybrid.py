@@ -12,11 +12,8 @@ from twostroke.models.common.blocks.states.mamba2 import mamba2_block, read_mamb
 from twostroke.models.common.families.granite_mixture import granite_factor, granite_mixture, granite_shared
 from twostroke.models.common.fields.fields import head_dim, kv_heads, read_facts, silu_only
 from twostroke.models.common.fields.hybrid import attention_layers
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture
 from twostroke.ops.rows.expressions import add, scale
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
 

@@ -15,25 +15,17 @@ from twostroke.models.common.blocks.states.mamba import MambaShape, mamba_block
 from twostroke.models.common.fields.fields import silu_only
 from twostroke.models.common.fields.mixture import named_feed
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    "max_position_embeddings": 262_144,
-    **{"num_key_value_heads": 8, "rms_norm_eps": 1e-6, "bos_token_id": 1, "eos_token_id": 2, "num_experts_per_tok": 2},
-    **{"expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8, "attn_layer_offset": 4},
-}
 BANKS = EachExpert("feed_forward.experts")
 
 
 @architecture("JambaForCausalLM", model_type="jamba")
 def jamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Attention has no positions. The steps, B and C of the scan have norms."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("jamba"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     silu_only(fields)
     states = _states(fields, facts.hidden_size, norm)

@@ -16,19 +16,11 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only, usu
 from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.latent import LatentParts, read_latent
 from twostroke.models.common.fields.mixture import named_feed, sigmoid_rule
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 1_048_576, "rms_norm_eps": 1e-5, "kv_lora_rank": 512, "qk_rope_head_dim": 64},
-    **{"qk_nope_head_dim": 128, "v_head_dim": 128, "n_routed_experts": 256, "n_shared_experts": 1},
-    **{"num_experts_per_tok": 8, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.446},
-    **{"linear_head_dim": 128, "linear_num_heads": 32, "linear_conv_kernel_dim": 4},
-}
+SILENT = {**defaults("kimi_linear"), "n_routed_experts": 256}
 OWN_NAMES = {
     **{"model_max_length": "max_position_embeddings", "moe_renormalize": "norm_topk_prob"},
     **{"num_expert_group": "n_group", "num_experts_per_token": "num_experts_per_tok"},

@@ -15,24 +15,17 @@ from twostroke.models.common.blocks.states.mamba2 import conv_taps
 from twostroke.models.common.fields.fields import head_dim, kv_heads, read_facts, silu_only, with_silent
 from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.mixture import expert_count
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import rope_from_config
 
-SILENT = {"num_key_value_heads": 8, "norm_eps": 1e-5, "conv_L_cache": 3, "bos_token_id": 1, "eos_token_id": 2}
+SILENT = defaults("lfm2")
 NAMES = AttentionNames(o="self_attn.out_proj", q_norm="self_attn.q_layernorm", k_norm="self_attn.k_layernorm")
 
-MOE_SILENT = {
-    **{"num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 1792, "num_dense_layers": 2},
-    "intermediate_size": 7168,
-}
 BANKS = EachExpert("feed_forward.experts", gate="w1", up="w3", down_name="w2")
 CORRECTION = "feed_forward.expert_bias"
 
@@ -47,7 +40,7 @@ def lfm2(fields: Fields) -> tuple[CommonFacts, ProgramText]:
 def lfm2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """All layers after the first num_dense_layers have experts. The inner size of the dense layers is intermediate_size
     itself."""
-    fields = with_silent(fields, {**SILENT, **MOE_SILENT, "block_auto_adjust_ff_dim": False})
+    fields = with_silent(fields, {**SILENT, **defaults("lfm2_moe"), "block_auto_adjust_ff_dim": False})
     silu_only(fields)
     count, hidden = expert_count(fields), fields.integer("hidden_size", 2, 1 << 17)
     rule = RouteRule(

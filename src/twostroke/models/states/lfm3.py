@@ -9,22 +9,11 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import AttentionNames, attend
 from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.models.states.lfm2 import convolved
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import ropes_by_layer_type
 
-SILENT = {
-    **{"norm_eps": 1e-5, "head_dim": 128, "max_position_embeddings": 128_000, "tie_word_embeddings": True},
-    **{"bos_token_id": 124_894, "eos_token_id": 124_900},
-    "rope_parameters": {
-        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
-        "full_attention": {"rope_type": "proportional", "rope_theta": 1_000_000.0, "partial_rotary_factor": 0.5},
-    },
-}
 THETAS = {"sliding_attention": ("rope_local_theta", 10_000.0), "full_attention": ("rope_theta", 1_000_000.0)}
 CONV = "conv"
 
@@ -33,7 +22,7 @@ CONV = "conv"
 def lfm3(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """layer_types has conv, sliding_attention or full_attention for each layer. With use_sandwich_norm there are norms
     after blocks as well."""
-    parts = read_parts(fields, SILENT, kv_absent=4, eps="norm_eps", act=("", "silu"))
+    parts = read_parts(fields, defaults("lfm3"), kv_absent=4, eps="norm_eps", act=("", "silu"))
     fields, facts, norm = parts.fields, parts.facts, parts.norm
     words, window = _layers(fields, facts.num_layers), window_of(fields, 256)
     if "sliding_attention" in words and not window:

@@ -14,19 +14,12 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only, usu
 from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.mixture import expert_count
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.route import RouteRule
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "intermediate_size": 14_336},
-    **{"num_local_experts": 8, "num_experts_per_tok": 2},
-}
 FIRST_NAMES = {
     f"layernorm_{own}_{factor}": f"{usual}_{factor}_factor"
     for own, usual in (("full_attention", "full_attn"), ("linear_attention", "linear_attn"), ("mlp", "mlp"))
@@ -57,7 +50,7 @@ class Mixed:
 def minimax(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """A config.json that was published has attn_type_list; transformers writes layer_types."""
     published = bool(fields.integers("attn_type_list"))
-    parts = read_parts(_published(fields) if published else fields, SILENT, kv_absent=8)
+    parts = read_parts(_published(fields) if published else fields, defaults("minimax"), kv_absent=8)
     fields, dim, layers = parts.fields, parts.heads.head_dim, parts.facts.num_layers
     turning = fields.integer("rotary_dim", 2, dim, default=dim)
     if turning != dim and not published:

@@ -24,20 +24,11 @@ from twostroke.models.common.fields.fields import (
 from twostroke.models.common.fields.mixture import expert_count, sigmoid_rule
 from twostroke.models.common.fields.nested import language_model
 from twostroke.models.common.prediction import MtpHead, predicts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"num_key_value_heads": 8, "head_dim": 128, "layer_norm_epsilon": 1e-5, "bos_token_id": 1, "eos_token_id": 2},
-    **{"ssm_state_size": 128, "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4},
-    **{"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 7688},
-    **{"moe_shared_expert_intermediate_size": 7688, "n_shared_experts": 1},
-}
 KINDS = {"M": "states", "*": "attention", "-": "feed", "E": "experts"}
 """The kind of a layer, by its letter in hybrid_override_pattern."""
 
@@ -131,7 +122,7 @@ class _Shape:
 
 def _read(fields: Fields, kinds: tuple[str, ...], further: tuple[str, ...] = ()) -> _Shape:
     """Reads the parts of layers without states. further: kinds of layers in addition to the model's."""
-    fields = with_silent(fields, {**SILENT, "num_hidden_layers": len(kinds)})
+    fields = with_silent(fields, {**defaults("nemotron_h"), "num_hidden_layers": len(kinds)})
     tied = fields.boolean("tie_word_embeddings", False)
     facts = read_facts(fields, positions=4096, ignored=("mtp.", *(("lm_head.weight",) if tied else ())))
     if facts.num_layers != len(kinds):

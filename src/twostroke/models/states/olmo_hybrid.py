@@ -10,18 +10,15 @@ from twostroke.models.common.blocks.layers import post_layer
 from twostroke.models.common.blocks.states.mamba2 import conv_taps
 from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.read import read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value, VectorForm
+from twostroke.ops.program.values import Tensor, VectorForm
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.states.delta_rule import DecayGate, delta_rule
 from twostroke.ops.states.gated_norm import gated_norm
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.types.spec.fields import Fields
 
-SILENT = {"max_position_embeddings": 65_536, "eos_token_id": 100_257}
 LARGEST = 1 << 16
 GATE_EPS = 1e-5
 """The eps of the norm after the delta rule. The config has no field for it."""
@@ -45,7 +42,7 @@ class OlmoDelta:
 def olmo_hybrid(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every fourth layer has attention, and the last where no other does, unless layer_types says otherwise. Heads turn
     only where rope_parameters or rope_theta name a base. Layers with attention have their norms after the blocks."""
-    parts = read_parts(fields, SILENT)
+    parts = read_parts(fields, defaults("olmo_hybrid"))
     fields, layers, heads = parts.fields, parts.facts.num_layers, parts.heads.num_heads
     usual = [index % 4 == 3 for index in range(layers)]
     usual[-1] = usual[-1] or not any(usual)

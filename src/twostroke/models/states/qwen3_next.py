@@ -17,13 +17,10 @@ from twostroke.models.common.fields.hybrid import attention_layers
 from twostroke.models.common.fields.mixture import named_feed
 from twostroke.models.common.fields.nested import language_model, text_fields
 from twostroke.models.common.prediction import NAMES_ALONE, MtpHead, predicts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.route import RouteRule
 from twostroke.ops.program.stack import ExpertStack
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
 SILENT: Mapping[str, object] = {
@@ -42,10 +39,7 @@ STACKS = (
     ExpertStack("mlp.experts.gate_up_proj", ("gate_proj", "up_proj")),
     ExpertStack("mlp.experts.down_proj", ("down_proj",)),
 )
-MOE_SILENT = {
-    **{"num_key_value_heads": 2, "num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512},
-    **{"shared_expert_intermediate_size": 512},
-}
+
 PARTIAL = 0.25
 """The share of a head's elements that turn."""
 
@@ -151,7 +145,7 @@ def _read_dense(fields: Fields) -> Hybrid:
 
 
 def _read_moe(fields: Fields) -> tuple[Hybrid, FeedForwardText]:
-    shape = read_hybrid(with_silent(fields, {**SILENT, **MOE_SILENT}), by_key_head=False)
+    shape = read_hybrid(with_silent(fields, {**SILENT, **defaults("qwen3_5_moe_text")}), by_key_head=False)
     count = shape.fields.integer("num_experts", 1, MOST_EXPERTS)
     return shape, mixture(gated_mixture(shape.fields, shape.facts, count))
 

@@ -16,22 +16,15 @@ from twostroke.models.common.blocks.states.delta_net import delta_net
 from twostroke.models.common.blocks.streams import GatedStreams
 from twostroke.models.common.fields.fields import with_silent
 from twostroke.models.common.fields.nested import language_model
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.models.states.qwen3_next import SILENT, STACKS, gated_mixture, read_hybrid, turn_of
 from twostroke.ops.products.embed import embed
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.stream_shares import MOST_STREAMS
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS
 
-OWN_SILENT = {
-    **{"num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512},
-    **{"shared_expert_intermediate_size": 512, "hc_count": 4, "hc_lowrank": 320},
-}
 INDEXED, ATTENDING = "indexed_attention", "full_attention"
 GATES = {"silu": Activation.SILU, "sigmoid": Activation.SIGMOID}
 SIZES = ("indexer_n_heads", "indexer_kv_heads", "indexer_head_dim")
@@ -42,7 +35,7 @@ SIZES = ("indexer_n_heads", "indexer_kv_heads", "indexer_head_dim")
 def qwen4_exp(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Every layer has experts with a shared one. layer_types defines which layers have attention."""
     _refuse_tables(fields)
-    fields = with_silent(fields, {**SILENT, **OWN_SILENT})
+    fields = with_silent(fields, {**SILENT, **defaults("qwen4_exp_text")})
     kinds = [ATTENDING if kind == INDEXED else kind for kind in fields.texts("layer_types")]
     shape = read_hybrid(fields.changed({"layer_types": kinds or None}), by_key_head=False)
     fields, facts, layers = shape.fields, shape.facts, shape.facts.num_layers

@@ -13,25 +13,18 @@ from twostroke.models.common.blocks.decoder import decoder_program
 from twostroke.models.common.blocks.states.mamba2 import conv_taps
 from twostroke.models.common.fields.fields import rounded_to
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.head_linear import head_linear
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value
+from twostroke.ops.program.values import Tensor
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.rg_lru import rg_lru
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS
 
-SILENT = {
-    **{"vocab_size": 256_000, "hidden_size": 2560, "intermediate_size": 7680, "num_hidden_layers": 26},
-    **{"num_attention_heads": 10, "attention_window_size": 2048, "conv1d_width": 4, "logits_soft_cap": 30.0},
-    **{"max_position_embeddings": 8192, "tie_word_embeddings": True, "bos_token_id": 2, "eos_token_id": 1},
-    **{"hidden_activation": "gelu_pytorch_tanh", "block_types": ["recurrent", "recurrent", "attention"]},
-}
+SILENT = {**defaults("recurrent_gemma"), "max_position_embeddings": 8192}
 """The defaults for fields that config.json does not have. The family's configs give no longest sequence; its models
 were trained on 8,192 tokens."""
 ATTENTION = "attention"

@@ -16,25 +16,17 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.states.mamba2 import conv_taps
 from twostroke.models.common.fields.fields import activation, kv_heads, read_facts, with_silent
 from twostroke.models.common.fields.mixture import named_feed
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.models.states.zamba2 import beside_embedding
 from twostroke.ops.products.embed import embed
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, HeadRows, Tensor, Value, VectorForm, Weight, join
+from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, HeadRows, Tensor, VectorForm, Weight, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.selective_scan import SelectiveScan
 from twostroke.ops.states.short_conv import short_conv
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"vocab_size": 32_000, "hidden_size": 3712, "intermediate_size": 14_848, "num_hidden_layers": 76},
-    **{"num_attention_heads": 16, "num_key_value_heads": 16, "hidden_act": "gelu", "n_mamba_heads": 2},
-    **{"rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "tie_word_embeddings": True},
-    **{"attn_layer_period": 6, "attn_layer_offset": 4, "bos_token_id": 1, "eos_token_id": 2},
-}
 KINDS = {"hybrid": True, "mamba": False, "linear_attention": False}
 ALWAYS = (False, False, True)
 """For each of the first layers, whether it has the shared block, where the config does not list layers."""
@@ -92,7 +84,7 @@ class MambaHeads:
 def zamba(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """layers_block_type has mamba or hybrid for each layer. Where it is absent, attn_layer_period and attn_layer_offset
     decide."""
-    fields = with_silent(fields, SILENT)
+    fields = with_silent(fields, defaults("zamba"))
     if not fields.boolean("tie_word_embeddings", True):
         raise fields.wrong("tie_word_embeddings", "Without a tied head, transformers ties no shared blocks either.")
     facts = read_facts(fields, positions=4096, ignored=("lm_head.weight",))

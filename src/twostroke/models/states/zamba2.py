@@ -23,26 +23,20 @@ from twostroke.models.common.fields.fields import (
     with_silent,
 )
 from twostroke.models.common.fields.nested import HEAD_ALONE
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.embed import Embed, embed
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import TakeColumns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import PagedKV, Rope, Value, Weight, join
+from twostroke.ops.program.values import PagedKV, Rope, Weight, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add
 from twostroke.ops.rows.gate import gate
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, rope_from_config
 
-SILENT = {
-    **{"hidden_size": 2560, "num_hidden_layers": 54, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5},
-    **{"num_attention_heads": 32, "hidden_act": "gelu", "tie_word_embeddings": True, "n_mamba_heads": 8},
-    **{"mamba_d_state": 64, "time_step_min": 0.001, "num_mem_blocks": 1, "adapter_rank": 128},
-}
+SILENT = defaults("zamba2")
 STATE_NAMES = {"n_mamba_heads": "mamba_n_heads", "mamba_ngroups": "mamba_n_groups", "use_conv_bias": "mamba_conv_bias"}
 """This family's names of fields, each with the name that other hybrids have for it."""
 STATE_EPS = 1e-5

@@ -20,7 +20,7 @@ from twostroke.models.common.blocks.states.mamba2 import conv_taps
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import LARGEST, expert_count
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
@@ -29,21 +29,15 @@ from twostroke.ops.products.head_linear import head_linear
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.route import RouteRule, route
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import PagedKV, Rope, Tensor, Value, Weight, join
+from twostroke.ops.program.values import PagedKV, Rope, Tensor, Weight, join
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate, add, scale, scale_columns
 from twostroke.ops.rows.multiply import multiply
 from twostroke.ops.states.short_conv import short_conv
 from twostroke.ops.states.token_shift import token_shift
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 128, "num_experts": 16},
-    **{"moe_intermediate_size": 2048, "num_experts_per_tok": 1, "tie_word_embeddings": True},
-    **{"bos_token_id": 2, "eos_token_id": 106, "router_hidden_size": 256},
-}
+SILENT = defaults("zaya")
 THETAS = {"hybrid": ("rope_theta", 5e6), "hybrid_sliding": ("swa_rope_theta", 1e4)}
 WHOLE, WINDOW = THETAS
 PARTIAL = 0.5

@@ -11,24 +11,16 @@ from twostroke.models.common.blocks.norm import Norm
 from twostroke.models.common.blocks.tower import mean_rows
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.families.siglip import PREFIXES, PROJECTOR, TOWER, read_siglip
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Tensor, Value
+from twostroke.ops.program.values import Tensor
 from twostroke.types.images import Patching, SpanLayers
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
-    **{"image_size": 224, "patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
-}
-"""The defaults of transformers for fields of the tower that vision_config does not have."""
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     """A tile has mm_tokens_per_image image rows. Each of them is the mean of a square of patches."""
-    tower = read_siglip(fields.group("vision_config") or fields.only({}), SILENT)
+    tower = read_siglip(fields.group("vision_config") or fields.only({}), defaults("siglip_vision_model"))
     rows = fields.integer("mm_tokens_per_image", 1, 1 << 16, default=256)
     side = math.isqrt(rows)
     if side**2 != rows or tower.grid % side:

@@ -12,27 +12,19 @@ from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
 from twostroke.models.common.fields.nested import text_fields
 from twostroke.models.common.fields.places import theta_of
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, ROW_NUMBERS, Cache, PagedKV, Rope, Tensor, Value, Vector
+from twostroke.ops.program.values import ALL_AHEAD, ROW_NUMBERS, Cache, PagedKV, Rope, Tensor, Vector
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add, clip_rows, scale, scale_columns, shift_columns
 from twostroke.ops.rows.multiply import multiply
 from twostroke.types.images import Patching, SpanLayers
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 16, "num_attention_heads": 12},
-    **{"num_key_value_heads": 12, "head_dim": 64, "hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6},
-    **{"pooling_kernel_size": 3, "patch_size": 16, "position_embedding_size": 10_240},
-}
-"""The defaults of transformers for fields of the tower that vision_config does not have."""
 THETA = 100.0
 TOWER, PROJECTOR = "model.vision_tower.", "model.embed_vision."
 PREFIXES = (("vision_tower.", TOWER), ("embed_vision.", PROJECTOR))
@@ -100,7 +92,7 @@ def _bounds(t: Tracer, name: str) -> Vector:
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     """A square of pooling_kernel_size x pooling_kernel_size patches becomes one image row. Where the config asks for
     it, the rows of an image see each other in layers with a window."""
-    own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
+    own = with_silent(fields.group("vision_config") or fields.only({}), defaults("gemma4_vision"))
     text = text_fields(fields)
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("pooling_kernel_size", 1, 64)
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)

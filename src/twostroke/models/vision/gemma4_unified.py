@@ -8,20 +8,12 @@ from twostroke.models.common.blocks.tower import COLORS, with_given_places
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.fields.fields import with_silent
 from twostroke.models.common.fields.nested import text_fields
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.images import Patching, SpanLayers
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"patch_size": 16, "pooling_kernel_size": 3, "mm_embed_dim": 3840, "mm_posemb_size": 1120},
-    "rms_norm_eps": 1e-6,
-}
-"""The defaults of transformers for fields that vision_config does not have."""
 EPS = 1e-5
 """The epsilon of PyTorch's layer norms."""
 EMBEDDER, PROJECTOR = "model.vision_embedder.", "model.embed_vision."
@@ -33,7 +25,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
 
     planes: whether tensors are those of a GGUF file, which has pixels colour by colour and places axis by axis.
     """
-    own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
+    own = with_silent(fields.group("vision_config") or fields.only({}), defaults("gemma4_unified_vision"))
     text = text_fields(fields)
     side = own.integer("patch_size", 1, 4096) * own.integer("pooling_kernel_size", 1, 64)
     wide, places = own.integer("mm_embed_dim", 1, 1 << 17), own.integer("mm_posemb_size", 1, 1 << 20)

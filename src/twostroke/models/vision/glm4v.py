@@ -12,23 +12,15 @@ from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
 from twostroke.models.common.fields.nested import text_fields
 from twostroke.models.common.fields.places import text_turns, theta_of
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Tensor, Value
+from twostroke.ops.program.values import ALL_AHEAD, Tensor
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.join_rows import join_rows
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"depth": 24, "hidden_size": 1536, "hidden_act": "silu", "attention_bias": False, "num_heads": 12},
-    **{"image_size": 336, "patch_size": 14, "rms_norm_eps": 1e-5, "spatial_merge_size": 2},
-    **{"temporal_patch_size": 2, "out_hidden_size": 4096, "intermediate_size": 13_696},
-}
-"""The defaults of transformers for fields of the tower that vision_config does not have."""
 SECTIONS = (8, 12, 12)
 PREFIX = "model.visual."
 PREFIXES = (("visual.", PREFIX),)
@@ -38,7 +30,7 @@ BETWEEN = Norm(1e-5, NormKind.LAYER)
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     """A square of spatial_merge_size x spatial_merge_size patches becomes one image row. The inner size of the layers'
     feed-forward blocks is out_hidden_size; intermediate_size is that of the block after the layers."""
-    own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
+    own = with_silent(fields.group("vision_config") or fields.only({}), defaults("glm4v_vision"))
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64)
     frames, depth = own.integer("temporal_patch_size", 1, 64), own.integer("depth", 1, 4096)
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_heads", 1, 4096)

@@ -10,25 +10,16 @@ from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
 from twostroke.models.common.fields.nested import text_fields
 from twostroke.models.common.fields.places import text_turns, theta_of
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.models.vision.glm4v import PREFIX, PREFIXES, SECTIONS, image_rows
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    **{"depth": 24, "hidden_size": 1024, "hidden_act": "silu", "attention_bias": True, "num_heads": 16},
-    **{"patch_size": 14, "rms_norm_eps": 1e-5, "spatial_merge_size": 2, "temporal_patch_size": 2},
-    **{"out_hidden_size": 1536, "intermediate_size": 4096},
-}
-"""The defaults of transformers for fields of the tower that vision_config does not have."""
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
-    own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
+    own = with_silent(fields.group("vision_config") or fields.only({}), defaults("glm_ocr_vision"))
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64)
     frames, depth = own.integer("temporal_patch_size", 1, 64), own.integer("depth", 1, 4096)
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_heads", 1, 4096)

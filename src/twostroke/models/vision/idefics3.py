@@ -6,25 +6,16 @@ from __future__ import annotations
 
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.families.siglip import read_siglip
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.join_rows import join_rows
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
-
-SILENT = {
-    **{"hidden_size": 1152, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 16},
-    **{"image_size": 224, "patch_size": 32, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
-}
-"""The defaults of transformers for fields of the tower that vision_config does not have."""
 
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     """The tower reads tiles of image_size. A square of scale_factor x scale_factor patches becomes one image row."""
-    tower = read_siglip(fields.group("vision_config") or fields.only({}), SILENT)
+    tower = read_siglip(fields.group("vision_config") or fields.only({}), defaults("idefics3_vision"))
     merge, grid = fields.integer("scale_factor", 1, 64, default=2), tower.grid
     placeholder = fields.integer("image_token_id", 0, 1 << 24, default=128_257)
     sight = Sight(

@@ -9,13 +9,11 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.blocks.tower import Patches, Tower, two_products, with_given_places
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows.join_rows import join_rows
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
 
 SILENT = {
     **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},

@@ -12,19 +12,11 @@ from twostroke.models.common.blocks.tower import two_products
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.families.siglip import PREFIXES, PROJECTOR, TABLE, TOWER, read_siglip
 from twostroke.models.common.fields.fields import activation
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.ops.rows.join_rows import join_rows
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
-    **{"patch_size": 16, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
-}
-"""The defaults of transformers for fields of the tower that vision_config does not have."""
 BETWEEN = Norm(1e-5, NormKind.LAYER)
 
 
@@ -35,7 +27,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     grid = math.isqrt(places)
     if grid**2 != places:
         raise own.wrong("num_patches", "Places of patches are a square grid.")
-    tower = read_siglip(own.changed({"image_size": grid}), SILENT)
+    tower = read_siglip(own.changed({"image_size": grid}), defaults("siglip2_vision_model"))
     tower, merge = replace(tower, fitted=True, colors_last=True), fields.integer("downsample_factor", 1, 64, default=2)
     sight = Sight(
         family="lfm2_vl",

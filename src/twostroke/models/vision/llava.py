@@ -13,13 +13,10 @@ from twostroke.models.common.blocks.tower import Patches, two_products, with_giv
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.families.siglip import PREFIXES, PROJECTOR, TABLE, TOWER, Siglip, read_siglip
 from twostroke.models.common.fields.fields import activation
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
 
 CLIP = {
     **{"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},

@@ -10,17 +10,11 @@ from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.families.siglip import TABLE, read_siglip
 from twostroke.models.common.fields.nested import text_fields
 from twostroke.models.common.fields.places import text_turns, theta_of
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16},
-    **{"image_size": 384, "patch_size": 14, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6},
-}
+SILENT = defaults("paddleocr_vl_vision")
 """The defaults of transformers for fields of the tower that vision_config does not have."""
 SECTIONS = (16, 24, 24)
 TOWER, PROJECTOR = "model.visual.", "model.projector."

@@ -16,29 +16,22 @@ from twostroke.models.common.blocks.tower import Patches, Tower, by_channel, tur
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
 from twostroke.models.common.fields.places import theta_of
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows.expressions import activate
 from twostroke.ops.rows.gather_rows import gather_rows
 from twostroke.ops.rows.join_rows import join_rows
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16},
-    **{"patch_size": 16, "hidden_act": "gelu"},
-}
-"""The defaults of transformers for fields of the tower that vision_config does not have."""
 EPS = 1e-5
 
 
 class PixtralKind(Struct, frozen=True):
     """The differences between families, by the outer model_type. family: the family of the processor. merges: whether
     groups of patches become one image row. tower, projector: the beginnings of names. placeholder: the token id where
-    the config does not have the field. silent: the tower's defaults in addition to SILENT."""
+    the config does not have the field. silent: the tower's defaults in addition to Pixtral's."""
 
     family: str = "pixtral"
     merges: bool = False
@@ -67,7 +60,7 @@ def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     Otherwise each patch becomes an image row."""
     kind = KINDS.get(fields.text("model_type", ""), PixtralKind())
     merges = kind.merges
-    own = with_silent(fields.group("vision_config") or fields.only({}), {**SILENT, **kind.silent})
+    own = with_silent(fields.group("vision_config") or fields.only({}), {**defaults("pixtral"), **kind.silent})
     patch, layers = own.integer("patch_size", 1, 4096), own.integer("num_hidden_layers", 1, 4096)
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_attention_heads", 1, 4096)
     merge = fields.integer("spatial_merge_size", 1, 64, default=2) if merges else 1

@@ -11,12 +11,10 @@ from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
 from twostroke.models.common.fields.nested import text_fields
 from twostroke.models.common.fields.places import text_turns, theta_of
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Sight, Windows
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
 
 FORMER = {
     **{"depth": 32, "embed_dim": 1280, "hidden_size": 3584, "hidden_act": "quick_gelu", "mlp_ratio": 4},

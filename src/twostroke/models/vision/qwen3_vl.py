@@ -19,21 +19,14 @@ from twostroke.models.common.blocks.tower import (
 from twostroke.models.common.encoders import EncoderText
 from twostroke.models.common.fields.fields import activation, head_dim, with_silent
 from twostroke.models.common.fields.places import text_turns, theta_of
-from twostroke.models.common.registry import CommonFacts
 from twostroke.models.common.sight import Between, LearnedPlaces, Sight
+from twostroke.models.kit import CommonFacts, Fields, Tracer, Value, defaults
 from twostroke.ops.products.take_columns import take_columns
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import ALL_AHEAD, Value
+from twostroke.ops.program.values import ALL_AHEAD
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.join_rows import join_rows
 from twostroke.types.images import Patching
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "num_heads": 16, "num_position_embeddings": 2304},
-    **{"hidden_act": "gelu_pytorch_tanh", "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2},
-}
-"""The defaults of transformers for fields of the tower that vision_config does not have."""
 DEEP = (8, 16, 24)
 """The layers of Qwen3-VL's tower whose rows are added after layers of the language model. Qwen3.5 has no such layers.
 """
@@ -43,7 +36,7 @@ PREFIX = "model.visual."
 
 def read(fields: Fields, width: int) -> tuple[Sight, CommonFacts, EncoderText]:
     """A square of spatial_merge_size x spatial_merge_size patches becomes one image row."""
-    own = with_silent(fields.group("vision_config") or fields.only({}), SILENT)
+    own = with_silent(fields.group("vision_config") or fields.only({}), defaults("qwen3_vl_vision"))
     patch, merge = own.integer("patch_size", 1, 4096), own.integer("spatial_merge_size", 1, 64)
     frames, depth = own.integer("temporal_patch_size", 1, 64), own.integer("depth", 1, 4096)
     wide, count = own.integer("hidden_size", 4, 1 << 17), own.integer("num_heads", 1, 4096)

@@ -12,16 +12,12 @@ from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import CORRECTION, LARGEST, expert_count, listed_blocks, sigmoid_rule
 from twostroke.models.common.fields.read import read_parts, window_of
 from twostroke.models.common.fields.typed_ropes import ropes_or_none
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.rows.expressions import add, scale
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeKind, RopeSpec
 
 SILENT = {
-    **{"max_position_embeddings": 8192, "head_dim": 128, "num_experts": 256, "num_experts_per_tok": 8},
-    **{"moe_intermediate_size": 2560, "n_group": 8, "topk_group": 4, "routed_scaling_factor": 2.5},
+    **defaults("beam"),
     "rope_parameters": {"sliding_attention": {"rope_type": "default"}, "full_attention": None},
 }
 NAMES = AttentionNames(gate="self_attn.gate_proj", gate_bias="self_attn.gate_bias")

@@ -12,18 +12,11 @@ from twostroke.models.common.blocks.norm import Norm, NormKind
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add, scale
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 8192, "layer_norm_eps": 1e-5, "logit_scale": 0.0625, "tie_word_embeddings": True},
-    **{"bos_token_id": 5, "eos_token_id": 255_001, "head_dim": 128, "num_experts_per_tok": 2},
-}
 SCORES = {"softmax": Scores.SOFTMAX, "sigmoid": Scores.SIGMOID}
 SHARES = {"sum": 1.0, "average": 0.5}
 """The factor of the sum of chosen and shared experts, by the word in the config."""
@@ -35,7 +28,7 @@ def cohere2_moe(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     first_k_dense_replace layers have no experts; all of these turn where prefix_dense_sliding_window_pattern is 1."""
     silu_only(fields)
     rms = fields.optional_number("rms_norm_eps", 1e-12, 0.1)
-    parts = read_parts(fields, SILENT, kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
+    parts = read_parts(fields, defaults("cohere2_moe"), kind=NormKind.PLAIN_LAYER, eps="layer_norm_eps")
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     heads = replace(parts.biased_heads(), interleaved=True)
     own_norm = Norm(rms) if rms else parts.norm

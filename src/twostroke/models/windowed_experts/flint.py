@@ -14,14 +14,9 @@ from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 262_144, "head_dim": 128, "moe_intermediate_size": 512, "num_experts_per_tok": 6},
-    **{"shared_expert_intermediate_size": 1024, "mlp_only_layers": [0, 1]},
-}
 NAMES = AttentionNames(sinks="self_attn.softmax_offset")
 
 
@@ -31,7 +26,7 @@ def flint(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     not turn. mlp_only_layers and decoder_sparse_step define which layers have no experts.
     """
     silu_only(fields)
-    parts = read_parts(fields, SILENT, kv_absent=4)
+    parts = read_parts(fields, defaults("flint"), kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     heads = replace(parts.biased_heads(), head_norm=parts.norm, names=NAMES)
     parts = replace(parts, heads=heads)

@@ -11,17 +11,11 @@ from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared
 from twostroke.models.common.fields.fields import refuse_setting, silu_only
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, named_feed
 from twostroke.models.common.fields.read import pattern_windows, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 
-SILENT = {
-    **{"max_position_embeddings": 262_144, "head_dim": 128, "moe_intermediate_size": 512, "num_experts_per_tok": 6},
-    **{"shared_expert_intermediate_size": 512, "norm_topk_prob": False},
-}
+SILENT = defaults("kolibri1")
 PATTERN = 5
 """Every PATTERN-th layer sees everything."""
 

@@ -14,18 +14,14 @@ from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, Shared
 from twostroke.models.common.fields.fields import refuse_setting, silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks, named_feed
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.types.errors import UnsupportedModel
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import ropes_by_layer_type
 
 SILENT = {
-    **{"max_position_embeddings": 131_072, "head_dim": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 512},
-    **{"shared_expert_intermediate_size": 512, "gating": True},
+    **defaults("laguna"),
     "rope_parameters": {
         "full_attention": {"rope_type": "default", "rope_theta": 500_000.0, "partial_rotary_factor": 0.5},
         "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},

@@ -10,15 +10,10 @@ from twostroke.models.common.blocks.mixture import LinearRouter, Mixture, mixtur
 from twostroke.models.common.fields.fields import silu_only, windows_by_layer
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks
 from twostroke.models.common.fields.read import read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, architecture, defaults
 from twostroke.ops.products.route import RouteRule
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import ropes_by_layer_type
 
-SILENT = {
-    **{"max_position_embeddings": 131_072, "head_dim": 128, "moe_intermediate_size": 896, "norm_topk_prob": True},
-    **{"num_experts_per_tok": 8},
-}
 THETAS = {"sliding_attention": ("rope_local_base_freq", 10_000.0), "full_attention": ("rope_theta", 500_000.0)}
 PREDICTION = ("mtp.", "model.mtp.")
 """Beginnings of the names of tensors of a layer that predicts a further token, which is not read."""
@@ -29,7 +24,7 @@ def mellum(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """layer_types defines which layers have the window, and mlp_layer_types which have experts; without mlp_layer_types
     all layers have experts."""
     silu_only(fields)
-    parts = read_parts(fields, SILENT, kv_absent=4)
+    parts = read_parts(fields, defaults("mellum"), kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     heads = replace(parts.biased_heads(), head_norm=parts.norm)
     parts = replace(parts, heads=heads)

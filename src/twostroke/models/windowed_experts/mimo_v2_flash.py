@@ -11,21 +11,15 @@ from twostroke.models.common.fields.deepseek import prediction_layers
 from twostroke.models.common.fields.fields import windows_by_layer
 from twostroke.models.common.fields.mixture import listed_blocks, sigmoid_mixture
 from twostroke.models.common.fields.read import Parts, read_parts, window_of
-from twostroke.models.common.registry import CommonFacts, ProgramText, architecture
+from twostroke.models.kit import CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.attention.attention import attention
 from twostroke.ops.attention.kv_write import kv_write
 from twostroke.ops.attention.rope import rope
 from twostroke.ops.products.linear import linear
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import PagedKV, Rope, Value, join
+from twostroke.ops.program.values import PagedKV, Rope, join
 from twostroke.ops.rows.expressions import add, scale
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec, ropes_by_layer_type
 
-SILENT = {
-    **{"max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "head_dim": 192, "v_head_dim": 128},
-    **{"num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_routed_experts": 256, "bos_token_id": 1},
-}
 THETAS = {"sliding_attention": ("swa_rope_theta", 10_000.0), "full_attention": ("rope_theta", 5_000_000.0)}
 SHARE = 0.334
 """The share of a head that turns where the config does not have the field."""
@@ -53,7 +47,7 @@ def mimo_v2_flash(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Layer 0 and every sixth see everything, and layer 0 has no experts, unless layer_types and mlp_layer_types say
     otherwise. Published configs have names of their own for both, and for the window.
     """
-    parts = read_parts(_usual(fields), SILENT, kv_absent=4)
+    parts = read_parts(_usual(fields), defaults("mimo_v2_flash"), kv_absent=4)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     window = window_of(fields, 129)
     usual = tuple(window if index and (index + 1) % 6 else 0 for index in range(layers))

@@ -17,22 +17,13 @@ from twostroke.models.common.fields.fields import refuse_setting, silu_only, usu
 from twostroke.models.common.fields.mixture import LARGEST, expert_count, listed_blocks
 from twostroke.models.common.fields.nested import text_model_or_flat
 from twostroke.models.common.fields.read import Parts, read_parts
-from twostroke.models.common.registry import Architecture, CommonFacts, ProgramText, architecture
+from twostroke.models.kit import Architecture, CommonFacts, Fields, ProgramText, Tracer, Value, architecture, defaults
 from twostroke.ops.products.experts import ExpertRule
 from twostroke.ops.products.route import RouteRule, Scores
-from twostroke.ops.program.trace import Tracer
-from twostroke.ops.program.values import Value
 from twostroke.ops.rows.activation import Activation
 from twostroke.ops.rows.expressions import add
-from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import MAX_POSITIONS, ropes_by_layer_type
 
-SILENT = {
-    **{"max_position_embeddings": 128_000, "head_dim": 128, "rms_norm_eps": 1e-5, "n_routed_experts": 288},
-    **{"num_experts_per_tok": 8, "moe_intermediate_size": 1280, "share_expert_dim": 1280, "intermediate_size": 11_264},
-    **{"num_key_value_heads": 8, "num_attention_heads": 64, "hidden_size": 4096, "num_hidden_layers": 45},
-    **{"vocab_size": 128_815, "num_nextn_predict_layers": 0},
-}
 OWN_NAMES = {
     **{"num_attention_groups": "num_key_value_heads", "moe_num_experts": "n_routed_experts"},
     **{"moe_top_k": "num_experts_per_tok", "share_expert_dims": "share_expert_dim"},
@@ -60,7 +51,7 @@ def _text(fields: Fields) -> tuple[CommonFacts, ProgramText]:
     """Norms are stored as w - 1. Layers with a window have num_sliding_attention_heads query heads."""
     silu_only(fields)
     fields = _usual(fields)
-    parts = read_parts(fields, SILENT, plus=1.0)
+    parts = read_parts(fields, defaults("step3p5"), plus=1.0)
     fields, facts, layers = parts.fields, parts.facts, parts.facts.num_layers
     windows = windows_by_layer(
         fields, layers, fields.optional_integer("sliding_window", 1, MAX_POSITIONS) or 0, (0,) * layers

@@ -34,7 +34,7 @@ from twostroke.cost.work import Work
 from twostroke.ops.attention.kv_pages import first_seen, read_pages, read_value_integers, seen_pages
 from twostroke.ops.cases import PAGES, grid, times
 from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
 from twostroke.types.spec.formats import PAGE_TOKENS
 
@@ -53,18 +53,8 @@ def gather(layer: KVLayer, page_ids: np.ndarray, tokens: int) -> tuple[F32Array,
     return next(found), next(found)
 
 
-def reference(
-    out: F32Array,
-    q: F32Array,
-    layer: KVLayer,
-    batch: AttentionBatch,
-    scale: float,
-    window: int,
-    soft_cap: float = 0.0,
-    sinks: F32Array | None = None,
-    slopes: F32Array | None = None,
-    ahead: int = 0,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, q, layer, batch, scale, window, soft_cap, sinks, slopes, ahead = call
     rule = ScoreRule(scale, soft_cap, sinks, slopes)
     attend(out, q, layer, batch, rule, window, lambda _, position: position + 1 + ahead)
 

@@ -14,21 +14,12 @@ import numpy as np
 from twostroke.ops.attention.kv_pages import latents_seen
 from twostroke.ops.attention.latent_attention import attended, check_latent, latent_cost, scaled_queries
 from twostroke.ops.cases import grid, rising, times
-from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, Sequences, Value, Vector
 
 
-def reference(
-    out: F32Array,
-    q: F32Array,
-    q_turned: F32Array,
-    chosen: F32Array,
-    layer: KVLayer,
-    batch: AttentionBatch,
-    scale: float,
-    sinks: F32Array | None = None,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, q, q_turned, chosen, layer, batch, scale, sinks = call
     whole = scaled_queries(q, q_turned, scale)
     for row, seen in latents_seen(layer, batch):
         places = chosen[row].astype(np.int64)

@@ -23,8 +23,8 @@ from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E
 from twostroke.ops.attention.entries import entries_seen
 from twostroke.ops.cases import Filled, Sizes, grid, rising, times
-from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.operands import F32Array
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, Cache, LatentKV, Sequences, Value, Vector
 
 BESIDE = 2
@@ -34,18 +34,8 @@ LOWEST = np.float32(-3.0e38)
 """The value that stands for the largest score where a head has seen no entry yet."""
 
 
-def reference(
-    out: F32Array,
-    q: F32Array,
-    chosen: F32Array | None,
-    before: F32Array | None,
-    layer: KVLayer,
-    batch: AttentionBatch,
-    sinks: F32Array | None,
-    scale: float,
-    rate: int,
-    window: int,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, q, chosen, before, layer, batch, sinks, scale, rate, window = call
     dim = q.shape[2]
     for row, first, seen in entries_seen(layer, batch, dim, rate, window):
         if chosen is not None:

@@ -20,24 +20,14 @@ import numpy as np
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import LOG2_E, gather, gather_values, scaled_query, softened
 from twostroke.ops.cases import PAGES, Filled, Sizes, grid, times
-from twostroke.ops.operands import AttentionBatch, F32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.operands import F32Array
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import ALL_AHEAD, SEQUENCES, Cache, LatentKV, PagedKV, Sequences, Value, Vector
 from twostroke.types.spec.formats import PAGE_TOKENS
 
 
-def reference(
-    out: F32Array,
-    q: F32Array,
-    layer: KVLayer,
-    batch: AttentionBatch,
-    scale: float,
-    places: F32Array,
-    table: F32Array | None = None,
-    by_row: F32Array | None = None,
-    by_key: F32Array | None = None,
-    ahead: int = 0,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, q, layer, batch, scale, places, table, by_row, by_key, ahead = call
     heads, reach = q.shape[1], len(places) // 2
     group = heads // layer.kv_heads
     for s in range(len(batch.context_tokens)):

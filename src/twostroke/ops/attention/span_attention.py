@@ -10,21 +10,12 @@ from __future__ import annotations
 from twostroke.cost.work import Work
 from twostroke.ops.attention.attention import Attention, ScoreRule, attend
 from twostroke.ops.cases import PAGES, between, grid
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array, KVLayer
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import ROW_ENDS, Cache, Indices, PagedKV, Sequences, Value
 
 
-def reference(
-    out: F32Array,
-    q: F32Array,
-    layer: KVLayer,
-    batch: AttentionBatch,
-    ends: I32Array,
-    scale: float,
-    window: int,
-    soft_cap: float = 0.0,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, q, layer, batch, ends, scale, window, soft_cap = call
     rule = ScoreRule(scale, soft_cap)
     attend(out, q, layer, batch, rule, window, lambda row, position: max(position + 1, int(ends[row])))
 

@@ -29,7 +29,7 @@ from twostroke.cost.work import Work
 from twostroke.ops.cases import CODES, FLOATS, grid, routes
 from twostroke.ops.operands import F32Array, PackedWeight
 from twostroke.ops.products import linear, linear_silu
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Value, Weight
 from twostroke.ops.rows import gate, pointwise
 from twostroke.ops.rows.activation import Activation
@@ -38,23 +38,9 @@ GATE_FLOPS = 5
 """The FLOPs of silu(gate) * up for one element, as in linear_silu.py."""
 
 
-def reference(
-    out: F32Array,
-    x: F32Array,
-    routes: F32Array,
-    gate_up: PackedWeight,
-    down: PackedWeight,
-    rows: F32Array,
-    middle: F32Array,
-    pairs: F32Array,
-    activation: int = Activation.SILU,
-    limit: float = 0.0,
-    shift: float = 0.0,
-    weigh_inputs: int = 0,
-    idle: int = 0,
-    hold_values: int = 0,
-) -> None:
+def reference(call: CallArrays) -> None:
     """See the module. Raises ValueError for numbers that belong to no expert."""
+    out, x, routes, gate_up, down, rows, middle, pairs, activation, limit, shift, weigh_inputs, idle, hold_values = call
     weights, numbers = np.split(routes, 2, axis=1)
     chosen = numbers.astype(np.int64)
     if chosen.size and (chosen.min() < 0 or chosen.max() >= gate_up.experts + idle):

@@ -20,8 +20,7 @@ from msgspec import Struct
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import between, grid, of
-from twostroke.ops.operands import F32Array, I32Array, PackedWeight
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import Indices, Value, Vector, Weight
 from twostroke.ops.unpack import unpack
 from twostroke.types.spec.formats import BF16, COLUMNS8, F32
@@ -30,19 +29,10 @@ RANK_STEP = 8
 """The ranks of banks are multiples of this number."""
 
 
-def reference(
-    out: F32Array,
-    product: F32Array,
-    x: F32Array,
-    down: PackedWeight,
-    up: PackedWeight,
-    ranks: F32Array,
-    adapters: I32Array,
-    middle: F32Array,
-    first: int,
-) -> None:
+def reference(call: CallArrays) -> None:
     """See the module. Raises IndexError for a number that belongs to no adapter, or a rank that banks have no room for.
     """
+    out, product, x, down, up, ranks, adapters, middle, first = call
     if adapters.size and (int(adapters.min()) < -1 or int(adapters.max()) >= down.experts):
         raise IndexError(f"adapter outside [-1, {down.experts})")
     if ranks.min() < 0 or ranks.max() > middle.shape[1]:

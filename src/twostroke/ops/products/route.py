@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from twostroke.cost.work import Work
 from twostroke.ops.cases import around, grid, times
 from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 
 FLOPS_PER_EXPERT = 7
@@ -43,20 +43,8 @@ class Scores(enum.IntEnum):
     SIGMOID_OF_LOGIT = 3
 
 
-def reference(
-    out: F32Array,
-    logits: F32Array,
-    normalised: int,
-    bias: F32Array | None = None,
-    scores: int = Scores.SOFTMAX,
-    groups: int = 1,
-    kept: int = 1,
-    best: int = 1,
-    least: float = 0.0,
-    added: float = 0.0,
-    factor: float = 1.0,
-    shares: F32Array | None = None,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, logits, normalised, bias, scores, groups, kept, best, least, added, factor, shares = call
     count = out.shape[1] // 2
     found = scores_of(logits, scores)
     chosen_by = logits if bias is None or scores == Scores.SIGMOID_OF_LOGIT else found

@@ -9,8 +9,9 @@
         weight: Vector
         eps: float
 
-The order of the fields is the order of the reference's arguments, and of the members of the native struct. A shape
-names each axis. A name stands for one number in the whole call, `2F` for twice that number, and `*` for any number.
+The order of the fields is the order of the reference's arguments, and of the members of the native struct. A reference
+of more than seven operands takes them as one tuple, in that order. A shape names each axis. A name stands for one
+number in the whole call, `2F` for twice that number, and `*` for any number.
 `op` sets the class's NAME to the name of its module, and its `reference` to the module's function of that name.
 """
 
@@ -35,6 +36,9 @@ from twostroke.types.spec.formats import KVKind, WeightFormat
 Shapes = Mapping[str, str]
 FormatChoice = Callable[[Weight], WeightFormat]
 """A function that returns the format in which a matrix is packed."""
+
+CallArrays = tuple[Any, ...]
+"""The operands of one call, in the order of its op's fields: arrays, packed weights and numbers."""
 
 _AXIS = re.compile(r"(\d*)([A-Za-z_]*)")
 
@@ -105,7 +109,7 @@ class OpCost(Struct, frozen=True):
 
 class Op:
     """One op with its operands. Subclasses are made by `op`, in modules that also define `reference`, a function on
-    arrays with the fields as arguments."""
+    arrays with the fields as arguments, or with one tuple of them."""
 
     __slots__ = ()
     NAME: ClassVar[str]
@@ -177,9 +181,16 @@ def op(kind: type[Kind]) -> type[Kind]:
     module = sys.modules[kind.__module__]
     made = dataclasses.dataclass(frozen=True, eq=False, slots=True)(kind)
     made.NAME = module.__name__.rpartition(".")[2]
-    made.reference = staticmethod(module.reference)
+    made.reference = staticmethod(_with_arguments(made, module.reference))
     made.READ = staticmethod(_reader(tuple(field.name for field in dataclasses.fields(made))))  # type: ignore[arg-type]
     return made
+
+
+def _with_arguments(kind: type[Op], reference: Callable[..., None]) -> Callable[..., None]:
+    """Returns the reference as a function of the operands. Operands at the end that have a default may be missing."""
+    if reference.__code__.co_argcount > 1:
+        return reference
+    return lambda *operands: reference(completed(kind, operands))
 
 
 def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:

@@ -21,8 +21,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import grid, negative, times
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 UNIT_EPS = 1e-6
@@ -33,21 +32,8 @@ FLOPS_OF_A_GATE = 20
 """The FLOPs of a gate: a softplus, an exponential, a product."""
 
 
-def reference(
-    out: F32Array,
-    q: F32Array,
-    k: F32Array,
-    v: F32Array,
-    a: F32Array,
-    b: F32Array,
-    decay: F32Array,
-    dt_bias: F32Array,
-    state: F32Array,
-    slots: I32Array,
-    batch: AttentionBatch,
-    strength: float,
-    lowest: float = 0.0,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, q, k, v, a, b, decay, dt_bias, state, slots, batch, strength, lowest = call
     heads, width, rows = v.shape[1], v.shape[2], k.shape[2]
     shared = heads // k.shape[1]
     units = [

@@ -11,22 +11,13 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import grid, times
-from twostroke.ops.operands import F32Array
-from twostroke.ops.program.op import Op, OpCost, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, StoredFormats, op
 from twostroke.ops.program.values import Value, Vector
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
 
-def reference(
-    out: F32Array,
-    x: F32Array,
-    gate: F32Array,
-    weight: F32Array,
-    eps: float,
-    groups: int,
-    activation: int,
-    gate_first: int,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, x, gate, weight, eps, groups, activation, gate_first = call
     rows = len(x)
     shape = (rows, groups, x[:1].size // groups if rows else 1)
     factors = activated(gate.reshape(rows, -1), activation).reshape(shape)

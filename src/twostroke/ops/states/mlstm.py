@@ -17,26 +17,15 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import grid, times
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value
 
 MOST_ROWS = 4096
 """The largest K that kernels have room for."""
 
 
-def reference(
-    out: F32Array,
-    q: F32Array,
-    k: F32Array,
-    v: F32Array,
-    input_gate: F32Array,
-    forget_gate: F32Array,
-    state: F32Array,
-    slots: I32Array,
-    batch: AttentionBatch,
-    eps: float,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, q, k, v, input_gate, forget_gate, state, slots, batch, eps = call
     heads, rows, width = q.shape[1], q.shape[2], v.shape[2]
     logs = -np.logaddexp(0.0, -forget_gate.astype(np.float64))
     for s, slot in enumerate(slots):

@@ -16,8 +16,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import grid, times
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.rows.activation import Activation, activated
 
@@ -27,16 +26,8 @@ RATE = -8.0
 """The factor of the exponent: minus c of the paper."""
 
 
-def reference(
-    out: F32Array,
-    x: F32Array,
-    input_gate: F32Array,
-    recurrent_gate: F32Array,
-    rates: F32Array,
-    state: F32Array,
-    slots: I32Array,
-    batch: AttentionBatch,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, x, input_gate, recurrent_gate, rates, state, slots, batch = call
     log_a = RATE * activated(recurrent_gate, Activation.SIGMOID) * np.logaddexp(0.0, rates.astype(np.float64))
     kept, added = np.exp(log_a), np.sqrt(-np.expm1(2.0 * log_a))
     inputs = x * activated(input_gate, Activation.SIGMOID)

@@ -16,8 +16,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import Filled, grid, negative, times
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_NUMBER = 11
@@ -25,18 +24,8 @@ FLOPS_OF_A_NUMBER = 11
 multiply-adds."""
 
 
-def reference(
-    out: F32Array,
-    x: F32Array,
-    dt: F32Array,
-    b: F32Array,
-    c: F32Array,
-    decay: F32Array,
-    skip: F32Array,
-    state: F32Array,
-    slots: I32Array,
-    batch: AttentionBatch,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, x, dt, b, c, decay, skip, state, slots, batch = call
     numbers, channels = b.shape[1], x.shape[1]
     steps = np.logaddexp(0.0, dt.astype(np.float64))
     by_number = decay.reshape(numbers, channels)

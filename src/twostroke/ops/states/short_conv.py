@@ -14,22 +14,13 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import grid, times
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.rows.activation import FLOPS, Activation, activated
 
 
-def reference(
-    out: F32Array,
-    x: F32Array,
-    taps: F32Array,
-    bias: F32Array | None,
-    state: F32Array,
-    slots: I32Array,
-    batch: AttentionBatch,
-    activation: int,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, x, taps, bias, state, slots, batch, activation = call
     channels = x.shape[1]
     by_tap = taps.reshape(-1, channels).astype(np.float64)
     width = len(by_tap)

@@ -18,29 +18,15 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import grid, negative, times
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_STEP = 20
 """The FLOPs of each head's step: an addition, a softplus and an exponential."""
 
 
-def reference(
-    out: F32Array,
-    x: F32Array,
-    b: F32Array,
-    c: F32Array,
-    dt: F32Array,
-    decay: F32Array,
-    skip: F32Array,
-    dt_bias: F32Array,
-    state: F32Array,
-    slots: I32Array,
-    batch: AttentionBatch,
-    dt_least: float,
-    dt_most: float,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, x, b, c, dt, decay, skip, dt_bias, state, slots, batch, dt_least, dt_most = call
     heads, width, numbers = x.shape[1], x.shape[2], b.shape[2]
     shared = heads // b.shape[1]
     steps = np.clip(np.logaddexp(0.0, dt.astype(np.float64) + dt_bias), dt_least, dt_most)

@@ -18,8 +18,7 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import Filled, grid, negative, times, with_sums
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 
 FLOPS_OF_A_CHANNEL = 40
@@ -31,16 +30,8 @@ LEAST = -1e38
 """The largest exponent before the first token."""
 
 
-def reference(
-    out: F32Array,
-    k: F32Array,
-    v: F32Array,
-    first: F32Array,
-    decay: F32Array,
-    state: F32Array,
-    slots: I32Array,
-    batch: AttentionBatch,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, k, v, first, decay, state, slots, batch = call
     keys, values = k.astype(np.float64), v.astype(np.float64)
     for s, slot in enumerate(slots):
         begin, end = int(batch.row_starts[s]), int(batch.row_starts[s + 1])

@@ -18,26 +18,13 @@ import numpy as np
 
 from twostroke.cost.work import Work
 from twostroke.ops.cases import grid
-from twostroke.ops.operands import AttentionBatch, F32Array, I32Array
-from twostroke.ops.program.op import Op, OpCost, OpPart, StoredFormats, op
+from twostroke.ops.program.op import CallArrays, Op, OpCost, OpPart, StoredFormats, op
 from twostroke.ops.program.values import SEQUENCES, STATE_SLOTS, Indices, Sequences, StateCache, Value, Vector
 from twostroke.ops.states.wkv import norm_of_heads, state_of_heads
 
 
-def reference(
-    out: F32Array,
-    r: F32Array,
-    w: F32Array,
-    k: F32Array,
-    v: F32Array,
-    first: F32Array,
-    weight: F32Array,
-    bias: F32Array,
-    state: F32Array,
-    slots: I32Array,
-    batch: AttentionBatch,
-    eps: float,
-) -> None:
+def reference(call: CallArrays) -> None:
+    out, r, w, k, v, first, weight, bias, state, slots, batch, eps = call
     heads, width = v.shape[1:]
     own, scales, shifts = (each.reshape(heads, width).astype(np.float64) for each in (first, weight, bias))
     left = np.exp(-np.exp(w.astype(np.float64)))

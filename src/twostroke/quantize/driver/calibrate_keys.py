@@ -161,7 +161,6 @@ class _Seen:
         self.queries: dict[int, list[F32Array]] = {}
 
     def __call__(self, call: Op, array_of: Callable[[Value], F32Array]) -> None:
-        """See `Visit`."""
         if isinstance(call, KVWrite):
             self.keys.setdefault(call.layer.index, []).append(_some(array_of(call.k)))
         elif isinstance(call, Attention):

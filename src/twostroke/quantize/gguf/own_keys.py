@@ -35,10 +35,6 @@ def _always_divided(config: Config, _: Names) -> dict[str, Any]:
     return {"expert_gating_func": 2, "expert_weights_norm": True}
 
 
-def _by_sigmoid(config: Config, _: Names) -> dict[str, Any]:
-    return {"expert_gating_func": 2}
-
-
 def _pattern(config: Config, _: Names) -> dict[str, Any]:
     """Returns the keys for the layers that have a window, layer by layer."""
     types = config.get("layer_types")

@@ -69,7 +69,7 @@ class Reranker(Protocol):
 
 class PairReranker(Struct, frozen=True):
     """Scores pairs by a classifier. raw: whether scores are the classifier's numbers, without a sigmoid. types: whether
-    the model has more than one token type."""
+    the model has more than one token type. Satisfies `Reranker`."""
 
     tokenizer: TextTokenizer
     pooling: Pooling
@@ -77,7 +77,6 @@ class PairReranker(Struct, frozen=True):
     types: bool = False
 
     def prompt(self, query: str, document: str, options: PairOptions = PLAIN) -> Prompt:
-        """See Reranker."""
         if options.instruction is not None:
             raise InvalidRequest("This model reads no instruction.", param="instruction", fix="Leave it out.")
         frame = self.tokenizer.frame(True)
@@ -89,18 +88,16 @@ class PairReranker(Struct, frozen=True):
         return Prompt(tuple(ids), NO_OUTPUT, pooling=PooledRows(self.pooling, second_text=at))
 
     def score(self, rows_sum: bytes) -> float:
-        """See Reranker."""
         (value,) = np.frombuffer(rows_sum)
         return float(value) if self.raw else sigmoid(float(value))
 
 
 class TokenReranker(Struct, frozen=True):
-    """Scores pairs by a decoder. The model's rows are the logits of no and of yes."""
+    """Scores pairs by a decoder. The model's rows are the logits of no and of yes. Satisfies `Reranker`."""
 
     tokenizer: TextTokenizer
 
     def prompt(self, query: str, document: str, options: PairOptions = PLAIN) -> Prompt:
-        """See Reranker."""
         instruction = INSTRUCTION if options.instruction is None else options.instruction
         own, trusted = self.tokenizer, options.trusted
         head = f"<Instruct>: {instruction}\n<Query>: {query}\n<Document>: "
@@ -122,7 +119,6 @@ class TokenReranker(Struct, frozen=True):
         return Prompt((*before, *body, *after), NO_OUTPUT, pooling=PooledRows(Pooling.LAST))
 
     def score(self, rows_sum: bytes) -> float:
-        """See Reranker."""
         no, yes = np.frombuffer(rows_sum)
         return sigmoid(float(yes - no))
 

@@ -42,13 +42,12 @@ class BlobTarget(Protocol):
 
 
 class MemoryTarget:
-    """Blobs in memory, each its own allocation."""
+    """Blobs in memory, each its own allocation. Satisfies `BlobTarget`."""
 
     def __init__(self, blobs: tuple[Blob, ...]) -> None:
         self.blobs = {blob.key: aligned_bytes(blob.num_bytes) for blob in blobs}
 
     def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
-        """See BlobTarget."""
         return self.blobs[key][first_byte : first_byte + num_bytes]
 
     def put(self, key: str, first_byte: int, area: U8Array) -> None:

@@ -24,7 +24,8 @@ from twostroke.weights.packed.in_use import mark_used
 
 
 class PackedImage:
-    """A BlobTarget for all bytes of a planned file. whole: (plan.file_bytes,) uint8; None to allocate memory."""
+    """A BlobTarget for all bytes of a planned file. whole: (plan.file_bytes,) uint8; None to allocate memory.
+    Satisfies `BlobTarget`."""
 
     def __init__(self, plan: FilePlan, whole: U8Array | None = None) -> None:
         self.whole = _in_huge_pages(plan.file_bytes) if whole is None else whole
@@ -34,7 +35,6 @@ class PackedImage:
         self._counting = threading.Lock()
 
     def area(self, key: str, first_byte: int, num_bytes: int) -> U8Array:
-        """See BlobTarget."""
         extent = self._extents[key]
         if first_byte != self._asked[key]:
             raise ValueError(f"{key}: bytes from {first_byte} on are out of order")

@@ -48,7 +48,7 @@ class Scheme(Protocol):
 @dataclass(frozen=True, slots=True)
 class GptqScheme:
     """The scheme of GPTQ. dynamic: regular expressions of modules with members that differ, or None for modules left
-    out."""
+    out. Satisfies `Scheme`."""
 
     usual: GptqSettings
     dynamic: tuple[tuple[str, Mapping[str, object] | None], ...]
@@ -56,7 +56,6 @@ class GptqScheme:
     method = "GPTQ"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme."""
         for module in stored.modules(".qweight"):
             settings = self.settings(module)
             yield module + ".weight", GptqMatrix.of(stored, module, settings, self.held)
@@ -80,7 +79,7 @@ class GptqScheme:
 
 @dataclass(frozen=True, slots=True)
 class AwqScheme:
-    """The scheme of AWQ."""
+    """The scheme of AWQ. Satisfies `Scheme`."""
 
     group: int
     by_rows: bool
@@ -88,14 +87,14 @@ class AwqScheme:
     method = "AWQ"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme."""
         for module in stored.modules(".qweight"):
             yield module + ".weight", AwqMatrix.of(stored, module, self.group, self.by_rows, self.held)
 
 
 @dataclass(frozen=True, slots=True)
 class CompressedScheme:
-    """The scheme of compressed-tensors. groups: the targets of each config group, and how it stores weights."""
+    """The scheme of compressed-tensors. groups: the targets of each config group, and how it stores weights.
+    Satisfies `Scheme`."""
 
     groups: tuple[tuple[tuple[str, ...], WeightScheme | None], ...]
     ignore: tuple[str, ...]
@@ -103,7 +102,6 @@ class CompressedScheme:
     method = "compressed-tensors"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme."""
         place = "config.json: quantization_config"
         endings = (".weight_packed", ".weight_scale")
         modules = dict.fromkeys(name for ending in endings for name in stored.modules(ending))
@@ -138,13 +136,12 @@ class CompressedScheme:
 @dataclass(frozen=True, slots=True)
 class Fp8Scheme:
     """The scheme of floats of 8 bits. tile: the rows and columns that share a scale; None to find them from the scales'
-    shape."""
+    shape. Satisfies `Scheme`."""
 
     tile: tuple[int, int] | None
     method = "FP8"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme."""
         for ending in (".weight_scale_inv", ".weight_scale"):
             for module in stored.modules(ending):
                 weight = stored.part(module + ".weight", ("F8_E4M3",))
@@ -163,12 +160,11 @@ def _by_row(scales: tuple[int, ...], weights: tuple[int, ...]) -> tuple[int, int
 
 @dataclass(frozen=True, slots=True)
 class Mxfp4Scheme:
-    """The scheme of gpt-oss: banks of experts in blocks."""
+    """The scheme of gpt-oss: banks of experts in blocks. Satisfies `Scheme`."""
 
     method = "MXFP4"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme."""
         for name in stored.modules("_blocks"):
             blocks = stored.part(name + "_blocks", ("U8",), (None, None, None, 16))
             scales = stored.part(name + "_scales", ("U8", "F8_E8M0"), blocks.shape[:3])
@@ -177,12 +173,12 @@ class Mxfp4Scheme:
 
 @dataclass(frozen=True, slots=True)
 class BitsandbytesScheme:
-    """The scheme of bitsandbytes: 4 bits by a table, or whole numbers of 8 bits with a scale a row."""
+    """The scheme of bitsandbytes: 4 bits by a table, or whole numbers of 8 bits with a scale a row.
+    Satisfies `Scheme`."""
 
     method = "bitsandbytes"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme."""
         for ending in bitsandbytes.STATES:
             for name in stored.modules(ending):
                 yield name, bitsandbytes.TableMatrix.of(stored, name, ending)
@@ -196,7 +192,7 @@ class BitsandbytesScheme:
 @dataclass(frozen=True, slots=True)
 class HqqScheme:
     """The scheme of HQQ. usual: bits, group (0 for one a row) and axis, where the config has them for all layers; each
-    matrix also has its own. skipped: parts of the names of plain modules."""
+    matrix also has its own. skipped: parts of the names of plain modules. Satisfies `Scheme`."""
 
     usual: tuple[int, int, int] | None = None
     skipped: tuple[str, ...] = ()
@@ -204,21 +200,20 @@ class HqqScheme:
     method = "HQQ"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme."""
         for module in stored.modules(".W_q"):
             yield module + ".weight", HqqMatrix.of(stored, module, self.held)
 
 
 @dataclass(frozen=True, slots=True)
 class MlxScheme:
-    """The scheme of MLX. usual: bits, group, mode. own: the bits, group and mode of single modules."""
+    """The scheme of MLX. usual: bits, group, mode. own: the bits, group and mode of single modules.
+    Satisfies `Scheme`."""
 
     usual: tuple[int, int, str]
     own: Mapping[str, tuple[int, int, str]]
     method = "MLX"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme."""
         for module in stored.modules(".scales"):
             settings = self.own.get(module, self.usual)
             if len(stored.part(module + ".scales", (*FLOATS, "U8")).shape) == 3:
@@ -243,12 +238,11 @@ def _mlx_matrix(stored: StoredTensors, module: str, bits: int, group: int, mode:
 
 @dataclass(frozen=True, slots=True)
 class ModeloptScheme:
-    """The scheme of NVIDIA's ModelOpt: NVFP4 or FP8."""
+    """The scheme of NVIDIA's ModelOpt: NVFP4 or FP8. Satisfies `Scheme`."""
 
     method = "ModelOpt"
 
     def matrices(self, stored: StoredTensors) -> Found:
-        """See Scheme."""
         for module in stored.modules(".weight_scale"):
             name = module + ".weight"
             scales = stored.part(module + ".weight_scale", (*SCALES, "F8_E4M3"))

@@ -19,7 +19,6 @@ class PredictedShare:
         self._pays = False
 
     def __call__(self, decoding: list[Sequence]) -> int:
-        """See Share."""
         known = (len(decoding), sum(len(each.known) for each in decoding) // POSITIONS_APART)
         if known != self._known:
             streams = [Segment.decode(len(each.known) - 1, each.request.adapter) for each in decoding]

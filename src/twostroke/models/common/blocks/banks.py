@@ -47,7 +47,7 @@ class Banks(Protocol):
 @dataclass(frozen=True, slots=True)
 class EachExpert:
     """The checkpoint has a tensor for each expert and matrix, with the name bank.NUMBER.gate and so on. gate: empty
-    where there is no gate."""
+    where there is no gate. Satisfies `Banks`."""
 
     bank: str
     gate: str = "gate_proj"
@@ -55,12 +55,10 @@ class EachExpert:
     down_name: str = "down_proj"
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         names = (self.gate, self.up) if shape.gated else (self.up,)
         return self._bank(t, shape, GATE_UP, names, shape.inner_size, shape.hidden_size)
 
     def down(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         return self._bank(t, shape, DOWN, (self.down_name,), shape.hidden_size, shape.inner_size)
 
     def _bank(self, t: Tracer, shape: BankShape, role: str, names: tuple[str, ...], rows: int, columns: int) -> Weight:
@@ -73,14 +71,14 @@ class EachExpert:
 @dataclass(frozen=True, slots=True)
 class RowsOfExperts:
     """The checkpoint has one tensor for each matrix, whose rows are the inner elements of one expert after the other.
-    So `down_name` holds each expert's second product transposed. All three are full names after the layer's prefix."""
+    So `down_name` holds each expert's second product transposed. All three are full names after the layer's prefix.
+    Satisfies `Banks`."""
 
     gate: str
     up: str
     down_name: str
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         parts = tuple(
             Tensor(t.name(name), self._whole(shape), rows=inner)
             for inner in self._inner(shape)
@@ -89,7 +87,6 @@ class RowsOfExperts:
         return t.weight(GATE_UP, shape.first_rows, shape.hidden_size, parts, experts=shape.experts)
 
     def down(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         name, whole = t.name(self.down_name), self._whole(shape)
         parts = tuple(Tensor(name, whole, transposed=True, columns=inner) for inner in self._inner(shape))
         return t.weight(DOWN, shape.hidden_size, shape.inner_size, parts, experts=shape.experts)
@@ -106,21 +103,19 @@ class RowsOfExperts:
 @dataclass(frozen=True, slots=True)
 class StackEach:
     """The checkpoint has one tensor (experts, rows, columns) for each of the three matrices. The fields are full names
-    after the layer's prefix."""
+    after the layer's prefix. Satisfies `Banks`."""
 
     gate: str
     up: str
     second: str
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         count, rows, columns = shape.experts, shape.inner_size, shape.hidden_size
         stacks = [tuple(_matrices(t.name(name), (count, rows, columns), False, None)) for name in (self.gate, self.up)]
         parts = tuple(matrix for both in zip(*stacks, strict=True) for matrix in both)
         return t.weight(GATE_UP, 2 * rows, columns, parts, experts=count)
 
     def down(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         count, rows, columns = shape.experts, shape.hidden_size, shape.inner_size
         parts = tuple(_matrices(t.name(self.second), (count, rows, columns), False, None))
         return t.weight(DOWN, rows, columns, parts, experts=count)
@@ -133,7 +128,7 @@ class Stacks:
 
     first, second: the full names of the two tensors after the layer's prefix. bias: the suffix that makes a tensor's
     name that of its biases, (experts, rows). paired: rows of the gate and the rows that it multiplies alternate.
-    common: the full name of the bias that the second products of all experts share; empty for none.
+    common: the full name of the bias that the second products of all experts share; empty for none. Satisfies `Banks`.
     """
 
     first: str
@@ -144,13 +139,11 @@ class Stacks:
     common: str = ""
 
     def gate_up(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         inner = shape.inner_size
         order = HeadRows(1, 2 * inner, 2 * inner, pairs=inner) if self.paired else None
         return self._bank(t, shape, GATE_UP, self.first, shape.first_rows, shape.hidden_size, order)
 
     def down(self, t: Tracer, shape: BankShape) -> Weight:
-        """See Banks."""
         return self._bank(t, shape, DOWN, self.second, shape.hidden_size, shape.inner_size, None)
 
     def _bank(

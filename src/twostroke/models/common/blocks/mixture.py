@@ -41,7 +41,6 @@ class LinearRouter:
     soft_cap: float = 0.0
 
     def __call__(self, t: Tracer, h: Value) -> Value:
-        """See Router."""
         outputs = {self.name: self.experts}
         product = linear(h, t.matrix("router", outputs, h.width, bias=self.bias, transposed=self.transposed))
         logits = soft_cap(product, self.soft_cap)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from twostroke.models.common.blocks.attend import Heads, attend
 from twostroke.models.common.blocks.feed import Feed
 from twostroke.models.common.blocks.norm import Norm
+from twostroke.models.common.fields.defaults import defaults
 from twostroke.models.common.fields.fields import refuse_setting, rounded_to
 from twostroke.models.common.fields.read import Parts, read_parts
 from twostroke.ops.program.trace import Tracer
@@ -16,22 +17,13 @@ from twostroke.ops.rows.expressions import add
 from twostroke.types.spec.fields import Fields
 from twostroke.types.spec.rope import RopeSpec
 
-SILENT: Mapping[str, object] = {
-    "head_dim": 256,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-    "bos_token_id": 2,
-    "eos_token_id": 1,
-}
-"""The defaults of transformers for all three families, for fields that config.json does not have."""
-
 
 def read_gemma(fields: Fields, silent: Mapping[str, object], activation_field: str) -> Parts:
     """Reads the parts of a Gemma model. silent: further defaults of transformers. The embedding's factor is rounded to
     the dtype of the weights, as in transformers: sqrt(3840) is 62 in bfloat16."""
     refuse_setting(fields, "use_bidirectional_attention", "Each position would see those after it.")
     act = (activation_field, "gelu_pytorch_tanh")
-    parts = read_parts(fields, {**SILENT, **silent}, plus=1.0, act=act)
+    parts = read_parts(fields, {**defaults("gemma"), **silent}, plus=1.0, act=act)
     factor = rounded_to(parts.facts.dtype, parts.facts.hidden_size**0.5)
     return replace(
         parts,

@@ -14,7 +14,7 @@ _WIDTH, _PEAK, _SHARPNESS = 0.3, 5.0, 10.0
 class AdaptiveP(Struct, frozen=True):
     """Prefers tokens near a target probability. Its memory is the sum of the probabilities of all tokens before, each
     times a weight, and the sum of these weights. A token has the weight 1, times `decay` for each token since. The
-    memory begins as if the target had always been met."""
+    memory begins as if the target had always been met. Satisfies `RememberingSampler`."""
 
     target: float
     decay: float
@@ -34,7 +34,6 @@ class AdaptiveP(Struct, frozen=True):
         row.score(probabilities, (_PEAK - _SHARPNESS * apart * apart / (1.0 + apart)).astype(np.float32))
 
     def remember(self, row: SamplerRow, place: int) -> tuple[float, ...]:
-        """See RememberingSampler."""
         total, count = self._sums(row)
         return (float(row.scored[place]) + self.decay * total, 1.0 + self.decay * count)
 

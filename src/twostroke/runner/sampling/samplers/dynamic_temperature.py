@@ -10,7 +10,8 @@ from twostroke.types.spec.portable import ln, powers
 
 
 class DynamicTemperature(Struct, frozen=True):
-    """The temperature T = least + (most - least) * (entropy / largest possible entropy) ^ exponent."""
+    """The temperature T = least + (most - least) * (entropy / largest possible entropy) ^ exponent.
+    Satisfies `SamplerLink`."""
 
     least: float
     most: float
@@ -24,7 +25,6 @@ class DynamicTemperature(Struct, frozen=True):
         return cls(least, most, params.dynatemp_exponent) if apart > 0.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink."""
         if len(row) < 2:
             return
         row.warm(1.0)

@@ -26,7 +26,7 @@ class Mirostat(Struct, frozen=True):
     """target: the wanted surprise, in bits. rate: how fast the limit follows. The limit is the memory.
 
     The limit begins at twice the target. It moves by the rate times (target - surprise of the chosen token). Each
-    version leaves out tokens in its own way.
+    version leaves out tokens in its own way. Satisfies `RememberingSampler`.
     """
 
     target: float
@@ -48,7 +48,6 @@ class Mirostat(Struct, frozen=True):
         row.keep(kept)
 
     def remember(self, row: SamplerRow, place: int) -> tuple[float, ...]:
-        """See RememberingSampler."""
         return (self._limit(row) - self.rate * (row.surprise(place) - self.target),)
 
     def _limit(self, row: SamplerRow) -> float:

@@ -17,7 +17,7 @@ _MOST_APART = float(1 << 16)
 
 class TopNSigma(Struct, frozen=True):
     """deviations: the n of the rule. The deviation is that of all possible tokens. It is taken before the temperature,
-    which would change the deviation and the differences by the same factor."""
+    which would change the deviation and the differences by the same factor. Satisfies `SamplerLink`."""
 
     deviations: float
 
@@ -27,7 +27,6 @@ class TopNSigma(Struct, frozen=True):
         return cls(params.top_n_sigma) if params.top_n_sigma > 0.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink."""
         if len(row) > 1:
             apart = np.minimum(float(row.logits.max()) - row.logits.astype(np.float64), _MOST_APART)
             row.keep(apart <= self.deviations * deviation(apart))

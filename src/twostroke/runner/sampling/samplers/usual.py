@@ -12,17 +12,16 @@ from twostroke.types.sampling_params import SamplingParams
 
 
 class Temperature(Struct, frozen=True):
-    """Sets the same temperature for every row."""
+    """Sets the same temperature for every row. Satisfies `SamplerLink`."""
 
     temperature: float
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink."""
         row.warm(self.temperature)
 
 
 class TopK(Struct, frozen=True):
-    """Keeps the k likeliest tokens."""
+    """Keeps the k likeliest tokens. Satisfies `SamplerLink`."""
 
     top_k: int
 
@@ -32,13 +31,13 @@ class TopK(Struct, frozen=True):
         return cls(params.top_k) if params.top_k else None
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink."""
         if self.top_k < len(row):
             row.keep(np.sort(largest(row.logits, self.top_k)))
 
 
 class TopP(Struct, frozen=True):
-    """Keeps the smallest set of the likeliest tokens that together have the probability `top_p`."""
+    """Keeps the smallest set of the likeliest tokens that together have the probability `top_p`.
+    Satisfies `SamplerLink`."""
 
     top_p: float
 
@@ -48,12 +47,11 @@ class TopP(Struct, frozen=True):
         return cls(params.top_p) if params.top_p < 1.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink."""
         row.keep(np.sort(top_candidates(row.logits, row.weights, 0, self.top_p)))
 
 
 class MinP(Struct, frozen=True):
-    """Keeps tokens that have at least `min_p` times the probability of the likeliest token."""
+    """Keeps tokens that have at least `min_p` times the probability of the likeliest token. Satisfies `SamplerLink`."""
 
     min_p: float
 
@@ -63,5 +61,4 @@ class MinP(Struct, frozen=True):
         return cls(params.min_p) if params.min_p > 0.0 else None
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink."""
         row.keep(row.weights >= share_of(self.min_p, BEST_WEIGHT))

@@ -14,7 +14,8 @@ _MOST_THRESHOLD = 0.5
 
 
 class Xtc(Struct, frozen=True):
-    """probability: the probability with which it acts on a row. threshold: the least probability of a likely token."""
+    """probability: the probability with which it acts on a row. threshold: the least probability of a likely token.
+    Satisfies `SamplerLink`."""
 
     probability: float
     threshold: float
@@ -26,7 +27,6 @@ class Xtc(Struct, frozen=True):
         return cls(params.xtc_probability, params.xtc_threshold) if acts else None
 
     def apply(self, row: SamplerRow) -> None:
-        """See SamplerLink."""
         if not row.is_rare(self.probability):
             return
         likely = np.flatnonzero(row.at_least(self.threshold) & (row.weights > 0))

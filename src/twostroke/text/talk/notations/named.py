@@ -26,7 +26,7 @@ class NamedNotation(Struct, frozen=True):
 
     before, behind: the texts before the name and after the arguments. id_open: the mark of an id after the name.
     id_close: the mark that ends an id in front of the name. writes_id: False where a model of this form may leave out
-    the id. ids: the form of ids, for formats in which the id itself holds the name.
+    the id. ids: the form of ids, for formats in which the id itself holds the name. Satisfies `Notation`.
     """
 
     middle: str
@@ -40,18 +40,15 @@ class NamedNotation(Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """See Notation."""
         return (self.before, self.middle, self.behind, self.id_open, self.id_close)
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        """See Notation."""
         if self.before.strip():
             return (yield from stream.starts(self.before.strip()))
         first = yield from stream.peek()
         return bool(NAME.fullmatch(first)) and bool(first)
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
-        """See Notation."""
         yield from stream.match(self.before.strip())
         yield from stream.space()
         call_id = ""
@@ -84,7 +81,6 @@ class NamedNotation(Struct, frozen=True):
         yield from stream.match(self.behind.strip())
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
-        """See Notation."""
         given = dumped(arguments)
         if self.ids.template:
             return f"{self.before}{call_id}{self.middle}{given}{self.behind}"
@@ -93,7 +89,6 @@ class NamedNotation(Struct, frozen=True):
         return f"{self.before}{in_front}{name}{after}{self.middle}{given}{self.behind}"
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
-        """See Notation."""
         ids = "/[A-Za-z0-9]{1,24}/"
         parts = [lark.text(self.before)]
         if self.ids.template:

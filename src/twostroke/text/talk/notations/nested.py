@@ -29,18 +29,16 @@ MOST_DEPTH = 32
 
 
 class NestedNotation(Struct, frozen=True):
-    """prefix: the text in front of each tag."""
+    """prefix: the text in front of each tag. Satisfies `Notation`."""
 
     prefix: str
 
     @property
     def lead(self) -> str:
-        """See Notation."""
         return self._invoke
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """See Notation."""
         return (self.prefix,)
 
     @property
@@ -48,11 +46,9 @@ class NestedNotation(Struct, frozen=True):
         return f"{self.prefix}<invoke name="
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        """See Notation."""
         return (yield from stream.starts(self._invoke))
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
-        """See Notation."""
         yield from stream.match(self._invoke)
         yield from stream.match('"')
         name = yield from stream.word(NAME, MOST_NAME)
@@ -77,7 +73,6 @@ class NestedNotation(Struct, frozen=True):
         return f"{self.prefix}<{key}>{inside}{self.prefix}</{key}>"
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
-        """See Notation."""
         root = Pointers(schema)
 
         def pair(key: str, own: Mapping[str, Any], lark: Lark) -> str:

@@ -25,7 +25,7 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
 class PythonicNotation(Struct, frozen=True):
-    """json_words: True where the model writes true and null instead of True and None."""
+    """json_words: True where the model writes true and null instead of True and None. Satisfies `Notation`."""
 
     json_words: bool = False
 
@@ -33,12 +33,10 @@ class PythonicNotation(Struct, frozen=True):
     texts = ()
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        """See Notation."""
         first = yield from stream.peek()
         return bool(first) and (first.isalpha() or first == "_")
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
-        """See Notation."""
         name = yield from stream.word(NAME, MOST_NAME)
         if not name or not (yield from stream.match("(")) or not call.name(name):
             return
@@ -73,7 +71,6 @@ class PythonicNotation(Struct, frozen=True):
         return True
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
-        """See Notation."""
         pairs = (f"{key}={self._written(value)}" for key, value in arguments.items())
         return f"{name}({', '.join(pairs)})"
 

@@ -36,7 +36,7 @@ class TaggedNotation(Struct, frozen=True):
     belongs to the form. loose: a line end; where a value begins with it, this line end and one at the value's end
     belong to the form. twice: True where the name may also stand in front. typed: set where the key's tag tells whether
     the value is a text; {type} in key_close stands for the type. wraps: the marks around a value that has a line end or
-    a mark in it.
+    a mark in it. Satisfies `Notation`.
     """
 
     name_open: str
@@ -56,19 +56,16 @@ class TaggedNotation(Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """See Notation."""
         found = (self.name_open, self.key_open, self.value_close, self.closing, self.value_open, self.key_close)
         return tuple(text.partition("{")[0] for text in found)
 
     def fits(self, stream: TextStream) -> Reading[bool]:
-        """See Notation."""
         if self.name_open.strip():
             return (yield from stream.starts(self.name_open.strip().rstrip('"')))
         first = yield from stream.peek()
         return bool(first) and bool(NAME.fullmatch(first))
 
     def read(self, stream: TextStream, call: Calling) -> Reading[None]:
-        """See Notation."""
         opening = self.name_open.strip().rstrip('"')
         if self.twice and not (yield from stream.starts(opening)):
             yield from stream.word(NAME, MOST_NAME)
@@ -93,7 +90,6 @@ class TaggedNotation(Struct, frozen=True):
         return (yield from stream.match(self.name_close.rpartition('"')[2].strip()))
 
     def write(self, name: str, arguments: Mapping[str, Any], call_id: str) -> str:
-        """See Notation."""
         parts = [self.name_open, name, self.name_close.replace("{index}", "1")]
         for key, value in arguments.items():
             written = self._wrapped(value) if isinstance(value, str) else dumped(value)
@@ -114,7 +110,6 @@ class TaggedNotation(Struct, frozen=True):
         return names.get(type(value), "null")
 
     def rule(self, name: str, schema: Mapping[str, Any], lark: Lark) -> str:
-        """See Notation."""
         before, indexed, behind = self.name_close.partition("{index}")
         head = lark.text(self.name_open + name + before) + (f" /[0-9]{{1,3}}/ {lark.text(behind)}" if indexed else "")
         last = lark.text(self.closing)

@@ -1,4 +1,5 @@
-// A group of codes and scales as files have them, as one thread reads it: its row of a panel. Layouts: src/twostroke/ops/stored_layout.py.
+// A group of codes and scales as files have them, as one thread reads it: the thread's row of a panel. src/twostroke/ops/stored_layout.py
+// defines the layouts.
 #pragma once
 #include "twostroke/cuda/machine/arithmetic.h"
 #include "twostroke/cuda/products/packed.h"
@@ -12,8 +13,9 @@ TS_DEVICE_INLINE float widen_half(uint16_t bits) {
   return float_of(bits_of(magnitude) | static_cast<uint32_t>(bits & 0x8000) << 16);
 }
 
-// Four floats of 4 bits, each in a byte, as twice their value + 128: 0 1 2 3 4 6 8 12, the highest bit is the sign. Bytes do not
-// carry into each other: the largest is 140. From 4 on, a magnitude's code lacks its two low bits once more, and 7 lacks 2 besides.
+// Four floats of 4 bits become bytes with twice their value + 128. The values are 0 1 2 3 4 6 8 12, and the highest bit is the sign. Bytes
+// do not carry into each other, because the largest is 140. From code 4 on, the code falls short of the magnitude by its two low bits, and
+// code 7 by 2 more.
 TS_DEVICE_INLINE uint32_t doubled(uint32_t nibbles) {
   const uint32_t ones = 0x01010101u, low = nibbles & 0x07070707u, upper = low >> 2 & ones, sign = nibbles >> 3 & ones;
   const uint32_t lacks = low & (upper | upper << 1);
@@ -28,7 +30,7 @@ constexpr uint64_t iq4_word(int first) {
   return word;
 }
 
-// Four numbers of IQ4, each in a byte, as what they stand for, 128 more. Their table is two words of eight bytes.
+// Four codes of IQ4 become bytes with their values + 128. The table of values is two words of eight bytes.
 TS_DEVICE_INLINE uint32_t iq4_codes(uint32_t nibbles) {
   constexpr uint64_t kLow = iq4_word(0), kHigh = iq4_word(8);
   uint32_t found = 0;
@@ -40,7 +42,8 @@ TS_DEVICE_INLINE uint32_t iq4_codes(uint32_t nibbles) {
   return found;
 }
 
-// The third bits of a quad, at bit 2 of its four bytes. bits: of a row and 16 columns; bit 4 i + q belongs to column i of quad q.
+// The third bits of a quad, at bit 2 of its four bytes. bits: the third bits of a row and 16 columns, where bit 4 i + q belongs to column i
+// of quad q.
 TS_DEVICE_INLINE uint32_t thirds_of(uint32_t bits, int32_t quad) {
   const uint32_t own = bits >> quad;
   return ((own & 1) | (own & 0x10) << 4 | (own & 0x100) << 8 | (own & 0x1000) << 12) << 2;

@@ -13,7 +13,7 @@ namespace cuda {
 namespace {
 
 constexpr int64_t kLeastLaunches = 3;  // a graph has a cost of its own, so shorter lists run one by one
-// a graph may differ from a list in one launch of this many; where more differ, a graph of its own is quicker
+// A kept graph may differ from a list in at most one of this many launches. Where more differ, a new graph is quicker.
 constexpr int64_t kFewest = 2;
 
 // Returns the function, in its second version where the driver has one, because that version takes more fields of CUkernelNode.

@@ -21,8 +21,8 @@ int32_t fill(ts_context& device, const ts_state& state, const ts_indices& slots,
 
 constexpr int64_t kChunkTokens = 8;
 
-// Cuts sequences into chunks of tokens. Only the first chunk of a sequence reads the state, because a chunk has at least `width` - 1
-// tokens.
+// Cuts sequences into chunks of tokens. Only the first chunk of a sequence reads the state, because a chunk has at least `width` - 1 tokens
+// or is the whole sequence.
 void cut(const ts_sequences& batch, ConvArgs* args) {
   int64_t most = 1;
   for (int64_t s = 0; s < batch.count; ++s) {

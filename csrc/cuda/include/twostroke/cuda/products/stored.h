@@ -49,17 +49,17 @@ TS_DEVICE_INLINE uint32_t thirds_of(uint32_t bits, int32_t quad) {
   return ((own & 1) | (own & 0x10) << 4 | (own & 0x100) << 8 | (own & 0x1000) << 12) << 2;
 }
 
-// What four nibbles stand for. table: of StoredLayout.
+// The values of four nibbles. table: the table of StoredLayout.
 TS_DEVICE_INLINE uint32_t meant(int32_t table, uint32_t nibbles) {
   return table == kNoTable ? nibbles : table == kE2M1 ? doubled(nibbles) : iq4_codes(nibbles);
 }
 
-// One row (`lane`) of one group that begins at `data` and has `columns` columns.
+// One row (`lane`) of one group. The group begins at `data` and has `columns` columns.
 struct StoredRow {
   const StoredLayout& layout;
   const uint8_t *scales, *minima, *codes;
   int64_t lane;
-  float scale, minimum_scale;  // of super kinds
+  float scale, minimum_scale;  // for super kinds
 
   TS_MEMBER_INLINE StoredRow(const StoredLayout& of, const uint8_t* data, int64_t columns, int64_t lane_of)
       : layout(of), scales(data), minima(data), codes(data), lane(lane_of), scale(1.0f), minimum_scale(1.0f) {
@@ -85,12 +85,12 @@ struct StoredRow {
     if (layout.super == 0) return plain(scales, index);
     return static_cast<float>(static_cast<int8_t>(scales[index * kPanel + lane])) * scale;
   }
-  // Where layout.minimum is set.
+  // The minimum of a step. Only kinds with layout.minimum have one.
   TS_MEMBER_INLINE float minimum(int64_t index) const {
     if (layout.super == 0) return plain(minima, index);
     return static_cast<float>(minima[index * kPanel + lane]) * minimum_scale;
   }
-  // Codes of columns k .. k + 3, each layout.offset too much; k: a multiple of 4.
+  // Codes of columns k .. k + 3, each with an excess of layout.offset. k must be a multiple of 4.
   TS_MEMBER_INLINE uint32_t quad(int64_t k) const {
     const uint32_t* words = reinterpret_cast<const uint32_t*>(codes) + lane;
     if (layout.nibbles == 0) return words[k / 4 * kPanel];
@@ -99,14 +99,14 @@ struct StoredRow {
     const uint32_t both = words[k / 8 * kPanel], four = (k % 8 < 4 ? both : both >> 4) & 0x0f0f0f0fu;
     return meant(layout.table, four);
   }
-  // The same of planes of two bits, 16 columns each, with or without third bits after them.
+  // The same for planes of two bits, 16 columns each, with or without third bits after them.
   TS_MEMBER_INLINE uint32_t plane_quad(int64_t k) const {
     const int32_t quad = static_cast<int32_t>(k % 16 / 4);
     const uint8_t* block = codes + k / 16 * kPanel * (layout.third != 0 ? 6 : 4);
     const uint32_t two = reinterpret_cast<const uint32_t*>(block)[lane] >> (2 * quad) & 0x03030303u;
     return layout.third == 0 ? two : two | thirds_of(reinterpret_cast<const uint16_t*>(block + kPanel * 4)[lane], quad);
   }
-  // The same of blocks with a plane of high bits before their nibbles: 32 / layout.high columns each.
+  // The same for blocks with a plane of high bits before their nibbles. A block has 32 / layout.high columns.
   TS_MEMBER_INLINE uint32_t high_quad(const uint32_t* words, int64_t k) const {
     const int64_t block = 32 / layout.high, at = k % block;
     const uint32_t* begin = words + k / block * (1 + block / 8) * kPanel;

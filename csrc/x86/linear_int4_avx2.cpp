@@ -12,7 +12,7 @@ constexpr int64_t kMostSubgroups = kMaxGroup / kSubgroup;
 constexpr int kParts = kStep / kSubgroup;
 constexpr int kCodesAcross = 4;  // registers of a strip of unpacked codes
 
-// The registers across a strip: as many as leave room for sums, totals, multipliers and nibbles.
+// The registers across a strip. They leave room for sums, totals, multipliers and nibbles.
 constexpr int strip_vectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 
 // The corrections for the offset of a subgroup's elements, with which its sums begin: (rows, subgroups). Without VNNI, each half of 32 bits
@@ -20,7 +20,7 @@ constexpr int strip_vectors(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1
 template <int kRows>
 using Beginnings = int32_t[kRows][kMostSubgroups];
 
-// The multipliers of 8 columns and one part of a step: in each 16 bits, or with VNNI in the lower 16 bits of each 32.
+// The multipliers of 8 columns and one part of a step. They are in each 16 bits, or with VNNI in the lower 16 bits of each 32.
 TS_INLINE __m256i multipliers_of(const uint8_t* step, int part, int64_t column) {
   const __m128i pairs = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(step + part / 2 * kPanel + column));
   const __m256i wide = _mm256_cvtepu8_epi32(pairs);

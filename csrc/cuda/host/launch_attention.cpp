@@ -69,8 +69,8 @@ int64_t share_rows(const ts_attention_args& a, const Way& way, AttentionArgs* ar
   return args->together == 1 ? a.q.rows : a.q.rows / args->together + a.batch.count;
 }
 
-// Returns how a prompt's tiles lie in the memory that a block shares. It has no stages where they do not fit, where rows of V cannot be
-// copied 16 bytes at a time, or where sums of 256 dimensions are not exact as floats.
+// Returns how a prompt's tiles lie in the memory that a block shares. There are no stages where tiles do not fit, where V cannot be copied
+// 16 bytes at a time, or where sums of 256 dimensions are not exact as floats.
 StageShape stage_of(const ts_kv_layer& layer) {
   StageShape shape = {};
   const bool nibbles = layer.kind == TS_KV_INT4;

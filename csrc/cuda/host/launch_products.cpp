@@ -48,8 +48,8 @@ LinearArgs arguments_of(const ts_weight& w, const Rounded& rounded, const Produc
   return args;
 }
 
-// The shape of a kernel whose blocks go through strips of a matrix: the rows of a strip, the blocks that a multiprocessor holds at once,
-// and the threads of a block.
+// The shape of a kernel whose blocks go through strips of a matrix: the rows of a strip, the blocks on a multiprocessor, and the threads of
+// a block.
 struct StripShape {
   int64_t strip, blocks;
   int32_t threads;

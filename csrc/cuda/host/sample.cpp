@@ -1,5 +1,5 @@
 // This file samples a token from each row of logits. It takes kRowsAtOnce rows at a time, so that scratch memory stays small. It also
-// checks what is asked of each row.
+// checks the options of each row.
 #include "twostroke/cuda/host/launch.h"
 
 #include <string.h>

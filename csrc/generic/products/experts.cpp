@@ -1,7 +1,7 @@
 // experts: the sum, over the experts that a row chose, of weight * down(act(gate x) * up x), or of the block without a gate. Pairs of a row
 // and an expert are sorted by expert. A part is the rows that use one expert. A wave is some hundred pairs, whose parts go through each
-// stage together: rows are gathered and rounded, multiplied, gated and rounded, multiplied again, and added. So a step of few rows is a few
-// jobs of the pool, whose tasks are panels of all its experts, and each matrix is read once, from front to back.
+// stage together. The stages gather and round rows, multiply, gate and round, multiply again, and add. So a step of few rows is a few jobs
+// of the pool, whose tasks are panels of all its experts. Each matrix is read once, from front to back.
 // In the last stage a task has some columns of the output and takes the pairs in order. So a row's sum is in the order of its experts'
 // numbers, and its bits depend on that row alone.
 #include <string.h>

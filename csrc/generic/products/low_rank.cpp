@@ -1,6 +1,6 @@
 // low_rank: the products that adapters add to a product. A tile is up to kTileRows neighbouring rows with the same adapter. Every sum
-// belongs to one row and has one order, whatever the tile: sums over inputs go over 16 lanes and then over the lanes, and sums over ranks
-// add one after the other.
+// belongs to one row and has one order, whatever the tile. Sums over inputs go over 16 lanes and then over the lanes. Sums over ranks add
+// one after the other.
 #include <string.h>
 
 #include "twostroke/checks.h"

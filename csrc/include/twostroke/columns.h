@@ -6,8 +6,8 @@
 
 namespace twostroke {
 
-// Computes sums = fma(float(integers), x_scale * w_scale, sums) for one group of some rows. x_scales: one for each row. scales, sums: from
-// the first of these columns on.
+// Computes sums = fma(float(integers), x_scale * w_scale, sums) for one group of some rows. x_scales: one for each row. scales and sums
+// begin at the first of these columns.
 template <class Columns, int kRows, int kVectors>
 TS_INLINE void fold_columns(const typename Columns::Integers (&integers)[kRows][kVectors], const float* x_scales, const uint8_t* scales,
                             float* sums) {

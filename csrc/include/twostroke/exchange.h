@@ -78,8 +78,8 @@ void end(ts_exchange& e);
 inline void count_sent(ts_exchange& e, int64_t bytes) { e.spent[1] += bytes; }
 inline void count_wait(ts_exchange& e, int64_t ns) { e.spent[3] += ns; }
 
-// Each function returns a ts_status. gather: out becomes the parts of all ranks, one after the other. hand_over, receive: from a rank to
-// the next. group: the group by which this rank's part is rounded, or 0; see rounded_group.
+// Each function returns a ts_status. gather: out becomes the parts of all ranks, one after the other. hand_over and receive move rows from
+// a rank to the next. group: the group by which this rank's part is rounded, or 0; see rounded_group.
 int32_t gather(ts_exchange& e, const ts_value& out, const ts_value& part, int64_t group);
 int32_t hand_over(ts_exchange& e, const ts_value& value);
 int32_t receive(ts_exchange& e, const ts_value& out);

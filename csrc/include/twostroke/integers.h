@@ -1,5 +1,5 @@
-// The vectors that attention over integer K and V needs in addition to simd.h: sixteen int32 lanes, bytes that are added into them four at
-// a time, and numbers as two digits. Integer sums are exact, so they are the same at every level and in any order.
+// The vectors that attention over integer K and V needs in addition to simd.h. They are sixteen int32 lanes, bytes that are added into them
+// four at a time, and numbers as two digits. Integer sums are exact, so they are the same at every level and in any order.
 //
 // A whole number is stored as one byte in [-127, 127] or as two digits: 128 * high + low, with high in [-128, 127] and low in [0, 127].
 // These are signed bytes, which are multiplied by unsigned bytes of K or V. Where the number is not negative they are unsigned bytes, for

@@ -5,7 +5,8 @@
 
 namespace twostroke {
 
-// What is fetched while rows are multiplied by a group. line is called for each line that is read, moment once or more in each step.
+// The two structs below fetch lines while rows are multiplied by a group. `line` is called for each line that is read, `moment` once or
+// more in each step.
 //
 // This one fetches lines after the one that is read (stream.h). Where the CPU's own prefetchers follow one stretch of memory, one row of
 // nibbles is quickest without it; one row of codes of 6 bits is not. More rows look farther ahead, because they take longer for a line.

@@ -1,13 +1,14 @@
-// Reads memory once, from front to back, as fast as memory delivers it. Hardware prefetchers stop at each page, so the distances at which
-// code prefetches were measured.
+// Reads memory once, from front to back, as fast as memory delivers it. Hardware prefetchers stop at each page, so code prefetches lines,
+// at distances that were measured.
 //
-// An Intel Xeon, weights from memory, of which it can read 31 GB/s. With a first-level prefetch 4 KiB ahead it reads 23 GB/s, with a
-// second-level one 30, with both 31. For int4, whose lines take longer to compute, it reads 21 GB/s without any prefetch, and 22, 26 and 29
-// GB/s with these. Where several stretches are read in turn, each needs a smaller distance: at 4 KiB two stretches are 10% slower, and at 1
-// KiB four are 12% faster.
+// An Intel Xeon can read 31 GB/s of weights from memory. With a first-level prefetch 4 KiB ahead it reads 23 GB/s, with a second-level one
+// 30, with both 31. For int4, whose lines take longer to compute, it reads 21 GB/s without any prefetch, and 22, 26 and 29 GB/s with these.
+// Where several stretches are read in turn, each needs a smaller distance. With 4 KiB two stretches are 10% slower, and with 1 KiB four are
+// 12% faster.
 //
-// An AMD Zen 4 is quicker with one stretch after the other, because its prefetchers run ahead of a steady reader. The figures below are
-// shares of the rate of a loop that only reads, for whole panels, first where two threads read 52 GB/s and then where they read 31.
+// An AMD Zen 4 is quicker with one stretch after the other, because its prefetchers run ahead of a steady reader. The figures below are for
+// whole panels, as shares of the rate of a loop that only reads. The first figure is for a machine where two threads read 52 GB/s, the
+// second for one where they read 31.
 // int8, one row: 91 to 98% and 100% with 2.5 KiB and 0.25 KiB ahead. On the first machine, 1.5 and 0.5 KiB give 80 to 92%, and no prefetch
 // 84 to 93%. 4 KiB is as good with one row, but gives 70% with three.
 // int4, one row, whose lines take longer: 82 to 101% and 97 to 99% without any prefetch. Prefetches disturb the hardware's prefetchers (2.5

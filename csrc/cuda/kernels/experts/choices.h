@@ -31,8 +31,8 @@ TS_DEVICE_INLINE bool all_finite(const float* values, int64_t count) {
   return warp_sum(wrong) == 0;
 }
 
-// The choices of this thread of a warp, which has every 32nd value. best: the key of the largest value that is not taken; first: the place
-// of the first value that is not taken, as twice its number, plus 1 where the value is not NaN.
+// The choices of this thread of a warp, which has every 32nd value. best: the key of the largest value that is not taken. first: the place
+// of the first value that is not taken. A place is twice the value's number, plus 1 where the value is not NaN.
 struct OwnChoices {
   uint64_t best, first;
 

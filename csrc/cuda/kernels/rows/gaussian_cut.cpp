@@ -1,5 +1,5 @@
-// gaussian_cut: with a cut of mean + factor * deviation, numbers of a row below the cut become 0, and the cut is subtracted from the
-// others. A block has one row.
+// gaussian_cut: the cut of a row is mean + factor * deviation. Numbers of the row below the cut become 0, and the cut is subtracted from
+// the others. A block has one row.
 #include "twostroke/cuda/arguments.h"
 #include "twostroke/cuda/machine/lanes.h"
 

@@ -61,7 +61,7 @@ TS_DEVICE_INLINE uint64_t draw_from_row(const Drawn& row) {
   return static_cast<uint64_t>(reach(row.count, row.target(sum), likely).place);
 }
 
-// Draws from the `found` likeliest tokens, whose keys are in `room`: from top_k of them, or from all that have a weight.
+// Draws from the `found` likeliest tokens, whose keys are in `room`. It takes top_k of them, or all that have a weight.
 TS_DEVICE_INLINE uint64_t draw_from_list(const Drawn& row, int32_t found) {
   const int32_t thread = thread_index();
   sort_room(found);
@@ -108,7 +108,7 @@ TS_DEVICE_INLINE uint64_t draw_from_few(const Drawn& row, int32_t found) {
   barrier();  // after this, all threads have read the weights
   list_weights[thread] = weight;
   barrier();
-  uint64_t total = 0, before = 0;  // in the order of rising numbers
+  uint64_t total = 0, before = 0;  // both sums go over rising numbers
   for (int32_t i = 0; i < found; ++i) {
     const uint64_t other = list_weights[i];
     total += other;

@@ -16,7 +16,7 @@ namespace twostroke {
 // The register tiles: rows x pages of scores, and rows of two digits x vectors of outputs.
 constexpr int kScoreRows = kRegisterTiles.score_rows, kValueRows = kRegisterTiles.value_rows, kIntegerVectors = kRegisterTiles.integer_vectors;
 
-// The number that stands for zero in K and in V, as multiply_add takes it.
+// The code of zero in K and in V, as multiply_add takes it.
 template <typename Element>
 constexpr int32_t kKeyZero = Element::kParts == 1 ? kByteZero : 8;
 template <typename Element>

@@ -29,7 +29,7 @@ TS_VECTOR_INLINE void exchange_rows(Lanes16 (&rows)[16]) {
   }
 }
 
-// Transposes 16 rows of 16 floats: to[j][i] = from[i][j].
+// Transposes 16 rows of 16 floats, so that to[j][i] = from[i][j].
 inline void transpose_16(const float* from, int64_t from_step, float* to, int64_t to_step) {
   Lanes16 rows[16];
   TS_EVERY

@@ -28,7 +28,7 @@ WorkClock own_clock();
 WorkClock clock_of_thread(const Thread& thread);
 WorkClock clock_of_process(uint32_t process);  // kNoClock for a process that is gone
 int64_t nanoseconds(WorkClock clock);  // the time of a clock that only goes forward
-int64_t now_ns();                              // of a clock that only goes forward
+int64_t now_ns();  // the time in nanoseconds of a clock that only goes forward
 
 // Sleeps while `word` is `seen`, until it is woken. It may also return early, so the caller must read the word again.
 void sleep_while(std::atomic<uint32_t>& word, uint32_t seen);

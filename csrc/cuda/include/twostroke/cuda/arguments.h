@@ -43,7 +43,7 @@ constexpr int kMostHeadRows = 256;  // the most rows of a head's state in wkv6 a
 constexpr int kHeldNumbers = 64;  // the numbers of a state's column that one thread keeps in registers
 constexpr int kMostStateRows = 512;  // the most rows of a head's state in delta_rule
 constexpr int kWholeColumns = 8;  // pairs of a row and a query head in a block of attention over int8 and int4
-constexpr int kFloatColumns = 16;    // of a block over f32 and bf16; where a sequence has one row:
+constexpr int kFloatColumns = 16;  // the same number over f32 and bf16; the next one is for sequences with one row
 constexpr int kOneRowColumns = 4;
 constexpr int kPlaceRows = 8;  // rows of a block of place_scores
 constexpr int kEntryTile = 64;  // entries that a block multiplies by a vector at once
@@ -116,7 +116,7 @@ struct QuantizeArgs {  // rounds rows (rows, columns) to q (rows, padded), scale
   int64_t rotated;  // the value of ts_weight
 };
 
-// Groups that one warp rounds at once: as many as fit in registers.
+// Groups that one warp rounds at once. It is the largest number that fits in registers.
 constexpr int32_t groups_at_once(int64_t group) { return group <= 128 ? 4 : group <= 256 ? 2 : 1; }
 
 struct LinearArgs {  // computes out = x @ W.T + bias, or adds it to out
@@ -163,9 +163,10 @@ struct AttentionArgs {
   // for latents: the part of the query that is multiplied by rotary keys; and the positions that each row sees, rising, then -1 (NULL: all)
   const float *q_turned, *chosen;
   int64_t turned_stride, chosen_stride, choices;
-  // Fields for blocks of one segment. partials (tiles of rows, together, heads, segments): partial results; first_tile: the number of tiles
-  // of the launches before; together: the rows of a tile; chunks: the blocks that share the query heads of a KV head. These blocks take the
-  // sequences of more than `above` and at most `few` rows.
+  // Fields for blocks of one segment.
+  // partials (tiles of rows, together, heads, segments): partial results. first_tile: the number of tiles of the launches before. together:
+  // the rows of a tile. chunks: the blocks that share the query heads of a KV head. These blocks take the sequences of more than `above`
+  // and at most `few` rows.
   // prompt_blocks: the number of blocks of one KV head, where a warp goes over the whole context.
   float* partials;
   int64_t first_tile, prompt_blocks;

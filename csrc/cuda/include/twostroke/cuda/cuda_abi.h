@@ -56,8 +56,8 @@ int32_t ts_cuda_upload(ts_context*, const void* host, int64_t bytes);
 int32_t ts_cuda_has_op(int32_t op);
 // Samples one token from each row of logits (rows, count) on the device; row r is at logits + r * stride. asked: a SampleRow for each row,
 // in the inputs' block, which was uploaded. told: a SampledRow for each row, on the host. asked_bytes, told_bytes: the size of one of them.
-// scale: the factor for temperature 1. terms: the terms of the series of 2^x. slot: with -1 the call waits for the results; from 0 on it
-// waits for nothing, and ts_cuda_results returns them.
+// scale: the factor for temperature 1. terms: the terms of the series of 2^x. slot: -1, or the slot of the results. The call waits for the
+// results if slot is -1. Otherwise it waits for nothing, and ts_cuda_results returns them.
 int32_t ts_cuda_sample(ts_context*, const float* logits, int64_t stride, int64_t rows, int64_t count, const void* asked, int64_t asked_bytes,
                        double scale, const double* series, int32_t terms, void* told, int64_t told_bytes, int32_t slot);
 // All work that is started from here on, up to ts_cuda_sample with this slot, is one step. There are 4 slots, each for one step at a time.

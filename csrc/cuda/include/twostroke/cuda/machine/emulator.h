@@ -1,8 +1,8 @@
-// The machine of simt.h on a CPU, for tests. A block's threads are fibers that run until a barrier, in an order drawn from a seed. Shared
-// memory records which threads wrote and read each element since the last barrier.
-// These are errors: a read of an element that another thread wrote without a barrier in between; a write of an element that another thread
-// read or wrote without one; a read of an element that this block never wrote; an index outside the array. A barrier, or an operation of a
-// warp, that only some of its threads reach is an error too.
+// The machine of simt.h on a CPU, for tests. A block's threads are fibers that run until a barrier, in an order drawn from a seed.
+// Shared memory records which threads wrote and read each element since the last barrier. A thread may not read an element that another
+// thread wrote since then. It may not write an element that another thread read or wrote since then. It may not read an element that this
+// block never wrote, or use an index outside the array. All threads of a block must reach a barrier, and all threads of a warp an operation
+// of the warp. Everything else is an error.
 // Copies in the background are done as late as possible, when the thread waits for them. Global memory is checked in a build of its own:
 // watch.cpp.
 #pragma once

@@ -1,6 +1,6 @@
-// What a kernel of csrc/cuda may use of the machine that runs it: its thread and block, memory that a block shares, a barrier, and products
-// of four bytes. A warp is 32 consecutive threads; it can exchange values and multiply small matrices. Compiled for nvptx64 these functions
-// are instructions of the GPU; with TS_EMULATED they are those of emulator.h.
+// The operations that kernels of csrc/cuda may use: their thread and block, memory that a block shares, a barrier, and products of four
+// bytes. A warp is 32 consecutive threads; it can exchange values and multiply small matrices. Compiled for nvptx64 these functions are
+// instructions of the GPU; with TS_EMULATED they are those of emulator.h.
 // Otherwise kernels are plain C++. On both machines they have the same sources and the same operations in the same order, each rounded once
 // as IEEE 754 requires.
 #pragma once

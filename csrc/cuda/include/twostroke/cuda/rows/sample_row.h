@@ -18,13 +18,13 @@ struct LoweredToken {
   float by;
 };
 
-// The input for one row. The changes are applied in this order: tokens that were seen are divided or multiplied by `repetition`; logits are
-// lowered; logits are raised; tokens are banned; tokens without a bit in the mask are banned.
+// The input for one row. First, tokens that were seen are divided or multiplied by `repetition`. Then logits are lowered, and then others
+// are raised. At last tokens are banned: those of the list, and those without a bit in the mask.
 // drawn: 0 for the likeliest token. draw, top_p, min_p: whole numbers of 2^-53; a top_p of 2^53 keeps all tokens. top_k: 0 keeps all
-// tokens. num_top: the number of most likely tokens that are returned with their raw logits; with -1 there are none, and the sum of raw
+// tokens. num_top: the number of most likely tokens that are returned with their raw logits. If it is -1 there are none, and the sum of raw
 // weights is not computed.
-// given: with 0 a token is drawn, and its raw logit is returned. Above 0 (rows of a prompt) no token is drawn, and the raw logit of token
-// given - 1 is returned.
+// given: 0, or a token's number plus 1. If it is 0, a token is drawn, and its raw logit is returned. Above 0 (rows of a prompt) no token is
+// drawn, and the raw logit of token given - 1 is returned.
 struct SampleRow {
   uint64_t draw, top_p, min_p;
   double scale;

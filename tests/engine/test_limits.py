@@ -1,4 +1,4 @@
-"""Requests that cannot be served are refused with figures, and nothing else is."""
+"""Requests that cannot be served are refused with figures, and no other requests are."""
 
 from __future__ import annotations
 

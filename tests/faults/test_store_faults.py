@@ -1,5 +1,5 @@
-"""The verbs of the store where the k-th thing that can fail does, where nothing can be written, and where a process is
-killed: one clear error, nothing lost, and the next run ends well."""
+"""The verbs of the store where call number k fails, where nothing can be written, and where a process is killed. Each
+gives one clear error and loses nothing, and the next run ends well."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from twostroke.weights.hub.hub import resolve_model
 
 MOST = 400
 FOLDER = ("acme/spark", 9)
-"""A repository that is a folder; every ninth call fails in turn."""
+"""A repository that is a folder, in which every ninth call fails in turn."""
 CALLS = ("pwrite", "fsync", "replace", "mkdir", "symlink", "ftruncate", "posix_fallocate", "unlink", "rename")
 NOWHERE = "/dev/null/x"
 MOST_LOST = 1 << 20
-"""Bytes that a process which is killed may have in memory alone."""
+"""The most bytes that a killed process may have only in memory."""
 
 
 @pytest.fixture(scope="module")

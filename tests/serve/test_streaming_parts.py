@@ -1,4 +1,4 @@
-"""What makes a streamed token cheap gives the same bytes and the same behaviour as the plain way."""
+"""The code that makes a streamed token cheap gives the same bytes and the same behaviour as the simple way."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_mark_that_stands_elsewhere_too_is_refused() -> None:
     ],
 )
 def test_streamed_chunks_have_the_same_keys_in_the_same_order(route: tuple[str, dict[str, Any]]) -> None:
-    """The second chunk and those after it come from a template, unless usage changes with each: both look alike."""
+    """The second chunk and later ones come from a template, unless usage changes with each. Both have the same form."""
     path, fields = route
     with serving(fake_parts(FakeEngine('say "é\u2028\\🙂"\n'))) as live:
         body = {"model": live.model, "stream": True, **fields}

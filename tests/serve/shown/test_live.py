@@ -1,4 +1,5 @@
-"""The live view's routes: frames of bounded size, steps that a slow viewer missed counted, tokens never touched."""
+"""The live view's routes: frames have a bounded size, steps that a slow viewer missed are counted, and tokens never
+change."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def _request(name: str, prompt: int = 4) -> Request:
 
 
 def _stepped(ledger: Ledger, requests: list[Request], start: int, steps: int, rows: int) -> None:
-    """Steps of these requests, each of `rows` rows."""
+    """The steps of these requests, each of `rows` rows."""
     for at in range(steps):
         begin_s = 0.01 * (ledger.num_steps + 1)
         known = [0] * (start + rows * (at + 1))
@@ -161,7 +162,7 @@ def test_a_viewer_does_not_hold_up_the_servers_end() -> None:
         stream = socket.create_connection(("127.0.0.1", live.port), timeout=WAIT_S)
         stream.sendall(b"GET /v1/engine/steps HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert stream.recv(12) == b"HTTP/1.1 200"
-        live.parts.admission.closing.began = True  # as Server.shutdown says it
+        live.parts.admission.closing.began = True  # Server.shutdown does the same
         received = b""
         while chunk := stream.recv(65536):
             received += chunk

@@ -135,7 +135,7 @@ def test_chunks_are_framed_as_h11_frames_them(pieces: list[bytes], sized: bool) 
 
 
 class Transport(asyncio.Transport):
-    """Keeps what is written."""
+    """A transport that keeps what is written."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -246,7 +246,7 @@ def test_work_that_was_begun_goes_on_and_can_be_cancelled() -> None:
 
 
 class Loop:
-    """An event loop's timers under a clock that the test sets."""
+    """An event loop's timers, under a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now, self.calls = 0.0, list[Any]()

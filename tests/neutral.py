@@ -1,5 +1,5 @@
-"""Settings of Twostroke and of libraries in the caller's environment do not reach tests. Each test sets what it needs.
-"""
+"""Settings of Twostroke and of libraries in the caller's environment do not reach tests. Each test sets what it
+needs."""
 
 from __future__ import annotations
 

@@ -246,8 +246,8 @@ def covering(cases: Sequence[Case], values: Sequence[Mapping[str, Hashable]], na
 
 
 def thinned_where(cases: Sequence[Case], fits: Callable[[Case], bool], name: str, most: int) -> list[Case]:
-    """At most `most` of the cases that fit, in their order. `fits` is not called after that, because it may take long.
-    """
+    """At most `most` of the cases that fit, in their order. `fits` is not called after that, because it may take
+    long."""
     order = random.Random(f"{TIER.seed} {name}").sample(range(len(cases)), len(cases))
     return [cases[index] for index in sorted(islice((index for index in order if fits(cases[index])), most))]
 

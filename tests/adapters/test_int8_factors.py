@@ -28,8 +28,8 @@ def divergence(law: F32Array, other: F32Array) -> float:
 
 
 def test_int8_factors_hardly_change_what_comes_next(tmp_path: Path) -> None:
-    """The base weights are float32, so that nothing else is rounded. The adapter itself changes the distribution a lot.
-    """
+    """The base weights are float32, so that nothing else is rounded. The adapter itself changes the distribution a
+    lot."""
     folder = spark_path()
     token_ids = Tokenizer.from_folder(folder).encode_prompt(TEXT)
     write_random_lora(tmp_path, read_folder(folder), ALL, rank=16, size=0.03)

@@ -157,6 +157,6 @@ def run(loop: Loop, form: Format) -> None:
     ("name", "loop"), in_turn(FORMATS, LOOPS, LOOPS_OF_A_FORMAT), ids=lambda each: getattr(each, "__name__", each)
 )
 def test_a_framework_drives_five_tool_turns(loop: Loop, name: str) -> None:
-    """A framework sees only calls, and not the format from which they came. So each format runs in some of the loops.
-    """
+    """A framework sees only calls, and not the format from which they came. So each format runs in some of the
+    loops."""
     run(loop, FORMATS[name])

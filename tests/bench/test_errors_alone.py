@@ -1,5 +1,5 @@
-"""bench compare without speeds: errors and bits of formats, a user's text, and OpenVINO's driver on a scripted runtime.
-"""
+"""bench compare without speeds: errors and bits of formats, a user's text, and OpenVINO's driver on a scripted
+runtime."""
 
 from __future__ import annotations
 

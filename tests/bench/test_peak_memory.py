@@ -1,5 +1,5 @@
-"""The peak memory of a whole process stays within packed weights + KV pool + 25%, without the interpreter's own memory.
-"""
+"""The peak memory of a whole process stays within packed weights + KV pool + 25%, without the interpreter's own
+memory."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ class Running:
         return name
 
     def answer(self, fields: dict[str, Any], piece: Callable[[], None] = lambda: None) -> list[Any]:
-        """The pieces of a stream for each choice: text, log probabilities, finish reason. piece: called for each piece.
-        """
+        """The pieces of a stream for each choice: text, log probabilities, finish reason. piece: called for each
+        piece."""
         messages: Any = [{"role": "user", "content": "Write three sentences about prefill and decode."}]
         made: dict[int, list[Any]] = {}
         with self.client.chat.completions.create(

@@ -131,8 +131,8 @@ def test_the_systems_figure_is_read_as_a_difference(tmp_path: Path) -> None:
 
 
 def figures_open() -> int:
-    """The files of the system's figure that this process has open. Other files that it opens and closes do not count.
-    """
+    """The files of the system's figure that this process has open. Other files that it opens and closes do not
+    count."""
     found = []
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):

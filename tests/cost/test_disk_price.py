@@ -1,5 +1,5 @@
-"""Pages are read where reading is predicted to take less than half of the time of computing them, by the measured rate.
-"""
+"""Pages are read where reading is predicted to take less than half of the time of computing them, by the measured
+rate."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""No kernel has a race in global memory: every op of tools/gpu, and sampling, run in the build that checks each access.
-"""
+"""No kernel has a race in global memory: every op of tools/gpu, and sampling, run in the build that checks each
+access."""
 
 from __future__ import annotations
 

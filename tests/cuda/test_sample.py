@@ -91,8 +91,8 @@ def both(
 
 
 def rows_of(rng: np.random.Generator, rows: int, vocabulary: int) -> np.ndarray:
-    """Logits of many kinds: few values (ties, both zeros), wide ones, forbidden ones, rows without a finite one, NaN.
-    """
+    """Logits of many kinds: few values (ties, both zeros), wide ones, forbidden ones, rows without a finite one,
+    NaN."""
     logits = (rng.standard_normal((rows, vocabulary)) * rng.choice([0.1, 3.0, 40.0], (rows, 1))).astype(np.float32)
     for row in logits:
         kind = rng.integers(8)

@@ -21,8 +21,8 @@ FORMATS += [WeightFormat(kind, group, 64) for kind in (WeightKind.INT8, WeightKi
 FORMATS += [WeightFormat(WeightKind.SUPER6, 256, 64)]
 """Sums of groups of more than 256 columns are converted in another way."""
 SHAPES = [(1, 1, 17), (65, 200, 64), (130, 1100, 20), (200, 70, 65), (70, 300, 129)]
-"""Rows, columns and rows of activations: less than a tile, whole tiles, and one more; odd numbers of panels and steps.
-"""
+"""Rows, columns and rows of activations: less than a tile, whole tiles, and one more; odd numbers of panels and
+steps."""
 
 
 @pytest.mark.parametrize(("shape", "weight_format"), thinned(list(product(SHAPES, FORMATS)), "tiles of products", 8))

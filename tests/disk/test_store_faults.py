@@ -1,5 +1,5 @@
-"""Whichever call of the disk fails, the result is the right bytes or none, and one line. Nothing is left half written.
-"""
+"""Whichever call of the disk fails, the result is the right bytes or none, and one line. Nothing is left half
+written."""
 
 from __future__ import annotations
 

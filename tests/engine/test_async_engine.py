@@ -1,5 +1,5 @@
-"""Many tasks and one step thread: no stream waits for a slow reader, and no pages outlive the reader of their stream.
-"""
+"""Many tasks and one step thread: no stream waits for a slow reader, and no pages outlive the reader of their
+stream."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The whole engine on random models with states, from a folder: alone, together, with several completions, continued.
-"""
+"""The whole engine on random models with states, from a folder: alone, together, with several completions,
+continued."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The rules can fail: each defect that is planted into the core is found by a check in one of a few hundred schedules.
-"""
+"""The rules can fail: each defect that is planted into the core is found by a check in one of a few hundred
+schedules."""
 
 from __future__ import annotations
 

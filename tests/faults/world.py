@@ -340,8 +340,8 @@ class World:
         )
 
     def _check_preemptions(self, gauges: Gauges) -> None:
-        """Checks that a request has at most one preemption between two outputs or ends (docs/proofs/no-starvation.md).
-        """
+        """Checks that a request has at most one preemption between two outputs or ends
+        (docs/proofs/no-starvation.md)."""
         outputs = sum(answer.deltas[-1].num_output_tokens for _, answer in self.closed)
         intervals = outputs + self.asked.total() + 1
         if not (self.executor.raised or self.searches):  # a beam also gives way when no page is left for a copy

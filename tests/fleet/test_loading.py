@@ -22,8 +22,8 @@ from twostroke.distributed.fleet.loading import (
 SCHEDULES = 500 if TIER.quick else 10_000
 FIRST = TIER.seed % 1_000_003
 LONGEST_WAIT_S = 90.0
-"""The longest wait. There are five models of which two fit, loads of 4 s and requests of 3 s; the turns add up to this.
-"""
+"""The longest wait. There are five models of which two fit, loads of 4 s and requests of 3 s; the turns add up to
+this."""
 
 
 @pytest.mark.parametrize("faults", [0.0, 0.15])

@@ -26,8 +26,8 @@ TTFT = LatencyObjectives(ttft_s=0.6)
 
 
 class FirstOfAll(LeastSeconds):
-    """A router that is always wrong. It prefers the replica whose name comes first, however many requests wait there.
-    """
+    """A router that is always wrong. It prefers the replica whose name comes first, however many requests wait
+    there."""
 
     def rank(self, asked: Placing, members: Sequence[FleetMember]) -> FleetMember:
         return min(members, key=lambda member: member.name)

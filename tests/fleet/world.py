@@ -1,5 +1,5 @@
-"""A front and replicas in one process under a virtual clock. Frames are delayed, connections are cut, and replicas die.
-"""
+"""A front and replicas in one process under a virtual clock. Frames are delayed, connections are cut, and replicas
+die."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""docs/adding.md is followed exactly: its code becomes files, and the promises of the page about this code are tested.
-"""
+"""docs/adding.md is followed exactly: its code becomes files, and the promises of the page about this code are
+tested."""
 
 from __future__ import annotations
 
@@ -302,8 +302,8 @@ def test_another_group_size_is_one_line(echo: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_level_has_one_name_and_one_place_in_every_list() -> None:
-    """The recipe for a level has the same names in every list, in the same order, and so do the words of --cpu-level.
-    """
+    """The recipe for a level has the same names in every list, in the same order, and so do the words of
+    --cpu-level."""
     level_h = (ROOT / "csrc" / "include" / "twostroke" / "level.h").read_text()
     words = options.BY_NAME["cpu_level"].help
     for architecture, levels in library.LEVELS_OF.items():

@@ -64,8 +64,8 @@ def test_minimax_m3_has_as_many_positions_as_its_sparse_layers_see_whole() -> No
 
 
 def test_published_names_of_step_mean_what_transformers_names_mean() -> None:
-    """The lists continue with the layers that predict further tokens. Step 3.5 has the language model's fields alone.
-    """
+    """The lists continue with the layers that predict further tokens. Step 3.5 has the language model's fields
+    alone."""
     config = FAMILIES["step-3.7"]().to_dict()["text_config"]
     left_out = ("layer_types", "rope_parameters", "mlp_layer_types", "num_sliding_attention_heads", "per_layer_config")
     own = {name: value for name, value in config.items() if name not in left_out}

@@ -118,8 +118,8 @@ def judged(judge: Any, folder: Path, text: torch.Tensor, layers: int) -> tuple[A
 
 
 def test_nemotrons_two_blocks_are_one_layer(tmp_path: Path) -> None:
-    """Attention and experts are compared with transformers' blocks, because its MtpModel has one block for each layer.
-    """
+    """Attention and experts are compared with transformers' blocks, because its MtpModel has one block for each
+    layer."""
     judge = make_checkpoint("nemotron-h-moe", tmp_path)
     add_layers(tmp_path, num_nextn_predict_layers=1, mtp_layers_block_type=["full_attention", "moe"])
     model, weights = load_folder(tmp_path, F32)

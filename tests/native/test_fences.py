@@ -60,8 +60,8 @@ CHOSEN = thinned(GRIDS, "fences", 2 if TIER.quick else len(GRIDS))
 
 
 def trapping(folder: Path) -> str:
-    """Builds the level that the seed chooses, so that it traps. Returns the text that comes after the name of a side.
-    """
+    """Builds the level that the seed chooses, so that it traps. Returns the text that comes after the name of a
+    side."""
     if TIER.quick:
         return ""
     build.build_all(folder, build.machine(), build.TRAPPING, thinned(levels()[1:] or levels(), "traps", 1))
@@ -80,8 +80,8 @@ def test_the_grid_between_forbidden_pages(tmp_path: Path) -> None:
 
 
 def test_libraries_of_a_folder_are_taken(tmp_path: Path) -> None:
-    """This shows that the run above had the kernels that trap: a file that is no library is refused when it is loaded.
-    """
+    """This shows that the run above had the kernels that trap: a file that is no library is refused when it is
+    loaded."""
     level = levels()[-1]
     (tmp_path / library.library_path(level).name).write_bytes(b"no library")
     result = run("-c", TAKEN, str(tmp_path), level)

@@ -274,8 +274,8 @@ def test_overlong_outputs_of_f32_follow_the_order_of_k(one_thread: CpuOps) -> No
 def test_few_rows_take_several_panels_at_once(
     weight_format: WeightFormat, rows: int, out_features: int, one_thread: CpuOps, three_threads: CpuOps
 ) -> None:
-    """There are panels that are read in turn, panels that are left over, and tasks that one thread takes from another.
-    """
+    """There are panels that are read in turn, panels that are left over, and tasks that one thread takes from
+    another."""
     weight = random_weight(out_features, 700, weight_format, with_bias=True)
     gates = random_weight(2 * (out_features // 64 * 64), 700, weight_format, with_bias=False)
     x = random_rows(16, 700)

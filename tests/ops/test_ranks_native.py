@@ -94,8 +94,8 @@ def test_all_ranks_find_all_parts(three: list[CpuOps]) -> None:
 
 
 def awkward_rows(columns: int) -> F32Array:
-    """Rows of every size of number: groups of zeros, of the smallest numbers, of one magnitude, and one with infinity.
-    """
+    """Rows of every size of number: groups of zeros, of the smallest numbers, of one magnitude, and one with
+    infinity."""
     dice = np.random.default_rng(5)
     rows = dice.standard_normal((9, columns), np.float32)
     rows[1] *= np.exp(dice.uniform(-40, 40, columns)).astype(np.float32)

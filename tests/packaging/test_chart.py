@@ -74,8 +74,8 @@ def test_the_policy_lets_the_front_and_all_groups_reach_each_replica() -> None:
 
 
 def test_usual_values_give_what_the_plain_manifests_say() -> None:
-    """Probes, security, drain and memory are the same. Names, labels and the quotes of arguments are the chart's own.
-    """
+    """Probes, security, drain and memory are the same. Names, labels and the quotes of arguments are the chart's
+    own."""
     found = documents(VALUES, "twostroke")
     for kind, name, plain in (
         ("StatefulSet", "twostroke-replica", DOCUMENTS["replica StatefulSet"]),

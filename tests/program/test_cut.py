@@ -89,8 +89,8 @@ def test_stages_one_after_the_other_find_the_bits_of_the_whole(architecture: str
 @pytest.mark.parametrize("architecture", by_architecture())
 @pytest.mark.parametrize("count", [2, 3])
 def test_every_call_weight_and_cache_is_of_one_stage(architecture: str, count: int) -> None:
-    """Exceptions are weights that several calls read: an embedding that is also the head, and blocks that layers share.
-    """
+    """Exceptions are weights that several calls read: an embedding that is also the head, and blocks that layers
+    share."""
     program = model_of(architecture).program
     stages = [cut(program, index, count) for index in range(count)]
     calls = [call for stage in stages for call in stage.program.calls if not isinstance(call, Receive)]

@@ -1,5 +1,5 @@
-"""K and V that are rotated before they become integers: the program is complete, and large channels cost less accuracy.
-"""
+"""K and V that are rotated before they become integers: the program is complete, and large channels cost less
+accuracy."""
 
 from __future__ import annotations
 

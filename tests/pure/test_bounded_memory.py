@@ -1,5 +1,5 @@
-"""The data that a server keeps for days is bounded: the prefix tree's queue, its memory of evictions, accounts, steps.
-"""
+"""The data that a server keeps for days is bounded: the prefix tree's queue, its memory of evictions, accounts,
+steps."""
 
 from __future__ import annotations
 

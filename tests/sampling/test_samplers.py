@@ -1,5 +1,5 @@
-"""Each sampler compared with its published definition in simple NumPy, and with itself in batches, guesses and resumes.
-"""
+"""Each sampler compared with its published definition in simple NumPy, and with itself in batches, guesses and
+resumes."""
 
 from __future__ import annotations
 

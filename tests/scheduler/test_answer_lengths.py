@@ -70,8 +70,8 @@ def forecast(places: Places, ends: int) -> int:
 def test_forecasts_come_true_in_nine_of_ten_cases(
     length: Callable[[random.Random], int], factor: int, begin: int
 ) -> None:
-    """This holds from the first moment of a burst, when only the shortest answers have ended. Limits: factor * length.
-    """
+    """This holds from the first moment of a burst, when only the shortest answers have ended. Limits: factor *
+    length."""
     kept = total = 0
     for seed in range(12):
         places = Places(length, factor, seed)

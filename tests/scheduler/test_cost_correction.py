@@ -1,5 +1,5 @@
-"""The correction of the cost model: it follows, it is bounded, one outlier does not change it, and a pause removes it.
-"""
+"""The correction of the cost model: it follows, it is bounded, one outlier does not change it, and a pause removes
+it."""
 
 from __future__ import annotations
 

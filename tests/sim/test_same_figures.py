@@ -91,8 +91,8 @@ def test_figures_and_records_are_those_that_were(name: str) -> None:
 
 
 def test_the_cases_hold_what_is_hard() -> None:
-    """They contain preemptions, evictions, cached prefixes and refusals. Without them the digests would prove little.
-    """
+    """They contain preemptions, evictions, cached prefixes and refusals. Without them the digests would prove
+    little."""
     tight = Fleet(CASES["tight"][0], LeastLoaded()).run(CASES["tight"][1])
     gauges = tight.members[0].replica.scheduler.gauges()
     assert gauges.preemptions_total > 0 and gauges.prefix_hit_tokens > 0

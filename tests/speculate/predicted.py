@@ -1,5 +1,5 @@
-"""Tiny checkpoints with layers that predict further tokens: a family's checkpoint, and random tensors of these layers.
-"""
+"""Tiny checkpoints with layers that predict further tokens: a family's checkpoint, and random tensors of these
+layers."""
 
 from __future__ import annotations
 

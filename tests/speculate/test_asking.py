@@ -1,5 +1,5 @@
-"""Asking: where guesses do not pay no proposer is asked, and it costs next to nothing to find out that they pay again.
-"""
+"""Asking: where guesses do not pay no proposer is asked, and it costs next to nothing to find out that they pay
+again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The engine with heads on the model's hidden states has the same bits as without. Heads that do not fit are refused.
-"""
+"""The engine with heads on the model's hidden states has the same bits as without. Heads that do not fit are
+refused."""
 
 from __future__ import annotations
 

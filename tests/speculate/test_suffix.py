@@ -35,8 +35,8 @@ def tree_of(known: list[int]) -> Node:
 
 
 def tree_guess(known: list[int], most: int, least_chance: float) -> Guess:
-    """Arctic's rule over that tree: for every suffix its likeliest path, and of all paths the one with the largest sum.
-    """
+    """Arctic's rule over that tree: for every suffix its likeliest path, and of all paths the one with the largest
+    sum."""
     best, score = NO_GUESS, 0.0
     root = tree_of(known)
     for matched in range(min(24, len(known) - 1), SHORTEST - 1, -1):

@@ -1,5 +1,5 @@
-"""A tokenizer.json with merges is built in the quick way, and is the tokenizer that the library reads from that file.
-"""
+"""A tokenizer.json with merges is built in the quick way, and is the tokenizer that the library reads from that
+file."""
 
 from __future__ import annotations
 

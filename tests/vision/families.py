@@ -216,8 +216,8 @@ def glm_texts(given: Given) -> list[str]:
 
 
 def glm_ocr() -> torch.nn.Module:
-    """No learned places. Heads have norms, products have biases, and an image row has an inner block of its own width.
-    """
+    """No learned places. Heads have norms, products have biases, and an image row has an inner block of its own
+    width."""
     turn = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
     find = library(GLM_MARKS).token_to_id
     config = transformers.GlmOcrConfig(

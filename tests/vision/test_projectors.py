@@ -1,5 +1,5 @@
-"""Models that see images as GGUF files: the file of the encoder next to that of the language model. Others are refused.
-"""
+"""Models that see images as GGUF files: the file of the encoder next to that of the language model. Others are
+refused."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Figures of observations: by hand for one request, as properties for many, and compared with other tools' definitions.
-"""
+"""Figures of observations: by hand for one request, as properties for many, and compared with other tools'
+definitions."""
 
 from __future__ import annotations
 

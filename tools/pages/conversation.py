@@ -90,7 +90,7 @@ cut, and damaged. Told by: what tells the format, besides what the template writ
 
 
 def conversation_page(note: str) -> str:
-    """Returns the page. note: the line that says which program wrote the page."""
+    """Returns the page. note: the line that names the program which wrote the page."""
     return note + TEXT + "".join(_row(form) for form in FORMATS.values())
 
 

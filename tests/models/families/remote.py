@@ -340,8 +340,8 @@ class DeciLMForCausalLM(transformers.LlamaForCausalLM):
 
 
 def block(each: int | None, factor: float | None, linear: bool = False) -> dict[str, Any]:
-    """A layer of Nemotron Super. each: query heads of a KV head. factor: the factor of the feed-forward block's width.
-    """
+    """A layer of Nemotron Super. each: query heads of a KV head. factor: the factor of the feed-forward block's
+    width."""
     return {
         "attention": {"n_heads_in_group": each, "no_op": each is None and not linear, "replace_with_linear": linear},
         "ffn": {"ffn_mult": factor, "no_op": factor is None and not linear, "replace_with_linear": linear},

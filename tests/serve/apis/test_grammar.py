@@ -1,5 +1,5 @@
-"""Structured output over HTTP: the spellings of clients, faults as 400, and hostile grammars next to honest requests.
-"""
+"""Structured output over HTTP: the spellings of clients, faults as 400, and hostile grammars next to honest
+requests."""
 
 from __future__ import annotations
 

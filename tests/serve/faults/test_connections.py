@@ -103,8 +103,8 @@ def test_a_client_that_is_gone_after_it_ended_its_side_ends_its_request() -> Non
 
 
 def test_an_answer_that_fits_the_kernels_buffer_is_not_kept_for_a_reader_that_has_stopped() -> None:
-    """The whole answer is written at once, and the program waits for nothing. Only the kernel knows the reader's state.
-    """
+    """The whole answer is written at once, and the program waits for nothing. Only the kernel knows the reader's
+    state."""
     engine = FakeEngine("a" * 900)
     with serving(patient(engine, stalled_s=0.3)) as live, socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

@@ -1,5 +1,5 @@
-"""How a server process ends: drained, cut short, or because its engine failed. Exit codes, statuses, no process left.
-"""
+"""How a server process ends: drained, cut short, or because its engine failed. Exit codes, statuses, no process
+left."""
 
 from __future__ import annotations
 

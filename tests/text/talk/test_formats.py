@@ -210,8 +210,8 @@ def counted(work: Any) -> int:
 
 
 def test_a_closing_mark_alone() -> None:
-    """It ends a thought that the prompt opened. It is dropped where the prompt closed the thought, and before all text.
-    """
+    """It ends a thought that the prompt opened. It is dropped where the prompt closed the thought, and before all
+    text."""
     form = FORMATS["hermes"]
     assert read(form, ["Hm.</think>So."], "<think>\n").thought == "Hm."
     assert read(form, ["</think>So."], "</think>\n\n").content == "So."

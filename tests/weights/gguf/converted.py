@@ -196,8 +196,8 @@ def _paired(name: str, values: np.ndarray, config: dict[str, Any]) -> np.ndarray
 
 
 def _states(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """Mamba's tensors, stacks of gate and of what it multiplies, and biases of a choice. Other tensors do not change.
-    """
+    """Mamba's tensors, stacks of gate and of what it multiplies, and biases of a choice. Other tensors do not
+    change."""
     heads = config.get("mamba_n_heads") or config.get("mamba_num_heads") or config.get("num_heads")
     groups = config.get("mamba_n_groups") or config.get("n_groups") or 1
     dense = config.get("num_local_experts") == 0
@@ -334,8 +334,8 @@ def _multiplied(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
 
 
 def _roberta(name: str, values: np.ndarray, config: dict[str, Any]) -> Named:
-    """The rows of positions that RoBERTa keeps for padding are left out. BERT's head is its classifier's last product.
-    """
+    """The rows of positions that RoBERTa keeps for padding are left out. BERT's head is its classifier's last
+    product."""
     name = name.removeprefix("roberta.").removeprefix("bert.")
     if name == "embeddings.position_embeddings.weight" and config["model_type"] != "bert":
         values = values[config["pad_token_id"] + 1 :]

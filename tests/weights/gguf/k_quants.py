@@ -1,5 +1,5 @@
-"""Simple quantizers of the K types that the `gguf` package only reads. They take the nearest values, without a search.
-"""
+"""Simple quantizers of the K types that the `gguf` package only reads. They take the nearest values, without a
+search."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every block type, compared with the dequantizer of the `gguf` package, bit for bit, on random and on extreme blocks.
-"""
+"""Every block type, compared with the dequantizer of the `gguf` package, bit for bit, on random and on extreme
+blocks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every architecture: tiny checkpoints as the converter's files, compared with the folders from which they were made.
-"""
+"""Every architecture: tiny checkpoints as the converter's files, compared with the folders from which they were
+made."""
 
 from __future__ import annotations
 
@@ -174,8 +174,8 @@ def packed_by(packer, weight, checkpoint):
 
 @pytest.mark.parametrize("family", ["qwen3.5", "qwen3.5-moe"])
 def test_columns_in_another_order_are_kept_in_blocks(family, tmp_path):
-    """Value heads lie in another order in the file. The matrix does not change, and its input takes the file's order.
-    """
+    """Value heads lie in another order in the file. The matrix does not change, and its input takes the file's
+    order."""
     write_checkpoint(family, tmp_path / "hf")
     folder = unfold(write_converted(family, tmp_path / "hf", tmp_path / "x.gguf", Type.Q8_0), None)
     model = read_folder(folder)

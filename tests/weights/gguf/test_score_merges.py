@@ -12,8 +12,8 @@ from twostroke.weights.gguf.vocabulary.score_merges import LONGEST, merges_of_sc
 
 
 def by_definition(vocab: dict[str, int], scores: np.ndarray, made: list[bool]) -> list[list[str]]:
-    """Each piece is cut at each place. The pairs of known texts are sorted by score, then by the lengths of both parts.
-    """
+    """Each piece is cut at each place. The pairs of known texts are sorted by score, then by the lengths of both
+    parts."""
     found = []
     for piece, index in vocab.items():
         if made[index] and len(piece) <= LONGEST:

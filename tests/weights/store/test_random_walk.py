@@ -31,8 +31,8 @@ class Killed(BaseException):
 
 
 def content_of(repo: str, commit: str, quant: str) -> bytes:
-    """The content. It is the same for both commits where the quantization is Q8_0, because an update keeps that file.
-    """
+    """The content. It is the same for both commits where the quantization is Q8_0, because an update keeps that
+    file."""
     mark = f"GGUF {repo} {quant} {'' if quant == 'Q8_0' else commit}".encode()
     return mark * (3000 // len(mark) if quant == "Q4_0" else 5000 // len(mark))
 

@@ -22,7 +22,7 @@ STATUS_S = 5.0
 
 @click.group(cls=SuggestingGroup)
 def command() -> None:
-    """Several replicas behind one front."""
+    """Several replicas with one front."""
 
 
 @command.command(cls=ExampleCommand, example="twostroke cluster up meta-llama/Llama-3.2-1B-Instruct --replicas 3")

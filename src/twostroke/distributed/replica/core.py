@@ -1,4 +1,4 @@
-"""The core of a replica behind its frames: Assignment in, StepNews out. It has no socket, no thread, and no text.
+"""The core of a replica without its frames: Assignment in, StepNews out. It has no socket, no thread, and no text.
 
 Frames for fronts and for other replicas are put into `outbox`.
 """
@@ -164,9 +164,9 @@ class ReplicaCore:
         return self.row_feeds.answer(now, busy) or pages
 
     def let_go(self) -> None:
-        """Ends all transfers of pages and queues their requests. It is called where no step can be planned, because the
-        pages take up memory. It does nothing where no request waits for a step, because then nothing needs the memory.
-        """
+        """Ends all transfers of pages and queues their requests. It is called where no step can be planned, because
+        the pages take up memory. It does nothing where no request waits for a step, because then nothing needs the
+        memory."""
         gauges = self._book.gauges()
         if gauges.running or gauges.waiting:
             self._queue_pulled(*self.pulls.let_go())

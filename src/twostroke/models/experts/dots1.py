@@ -18,7 +18,7 @@ SILENT = {"moe_intermediate_size": 1408, "norm_topk_prob": False, "n_group": 1, 
 
 @architecture("Dots1ForCausalLM", model_type="dots1")
 def dots1(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Layers from max_window_layers on have a window, unless layer_types says otherwise."""
+    """Layers from max_window_layers on have a window, unless layer_types overrides this."""
     parts = read_parts(fields, SILENT)
     fields, facts = parts.fields, parts.facts
     heads = replace(parts.biased_heads(), head_norm=parts.norm)

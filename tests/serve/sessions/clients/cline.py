@@ -1,5 +1,5 @@
-"""Cline: /v1/chat/completions streamed, without tools of the API. Calls are tags in texts; results are a user's parts.
-"""
+"""Cline: /v1/chat/completions streamed, without tools of the API. Calls are tags in texts; results are a user's
+parts."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ struct BlockRows {
   const int32_t* corrections;
 };
 
-// As many vectors of columns at once as there are registers for their sums. The whole width of a panel reads memory from front to back.
+// The vectors of columns at once; there are registers for all of their sums. The whole width of a panel reads memory from front to back.
 constexpr int kWholeWidthRows = 6;
 constexpr int across(int rows) { return rows <= kWholeWidthRows ? kVectors : rows <= 12 ? 2 : 1; }
 

@@ -20,7 +20,7 @@ def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
     for _ in range(2000):
         low, high = interval([dice.lognormvariate(0, 1) for _ in range(9)])
         held += low <= 1.0 <= high
-    assert 0.95 <= held / 2000 <= 0.97  # of nine values, from the second to the eighth: 96.1%
+    assert 0.95 <= held / 2000 <= 0.97  # nine values, from the second to the eighth: 96.1%
     assert interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
 
 

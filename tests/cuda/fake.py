@@ -29,7 +29,7 @@ SAME_BITS = {"x86_64": "avx2", "aarch64": "neon"}
 
 
 def same_level() -> str | None:
-    """That level, where this CPU runs it."""
+    """The level of SAME_BITS, where this CPU runs it."""
     level = SAME_BITS.get(build.cpu_build().machine(), "")
     return level if level in available_levels() else None
 

@@ -1,10 +1,10 @@
 """The exactness law: a request's tokens and log probabilities are the same bits alone and in any schedule.
 
 Random requests run in random schedules and are compared with each request alone on a fresh engine with enough room. The
-schedules vary arrivals, step budgets, batch sizes, pools so small that sequences are preempted, prefix hits, siblings,
-grammars, the number of threads, each way to read weights, and each level of kernels. A run at a commit has families
-that cover every op, group of caches and format. A daily run has every architecture, by its tiny configs in
-tests/models/families/whole.py.
+schedules vary arrivals, step budgets and batch sizes. Pools are so small that sequences are preempted, and there are
+prefix hits, siblings and grammars. The number of threads, the way to read weights and the level of kernels vary, too. A
+run at a commit has families that cover every op, group of caches and format. A daily run has every architecture, by its
+tiny configs in tests/models/families/whole.py.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Memory:
         self._lives = lives
         self._slots: dict[Place, int] = {}
         self._states: dict[int, int] = {}
-        self._chains: dict[int, tuple[Request, list[int]]] = {}  # by identity, because ids may come again
+        self._chains: dict[int, tuple[Request, list[int]]] = {}  # keys are identities, because ids may come again
 
     def run(self, plan: Plan) -> None:
         """Writes what is planned. Raises AssertionError where earlier results are not there any more."""

@@ -267,7 +267,7 @@ class World:
         assert gauges.running <= self.limits.max_sequences or self.searches  # copies of beams run at once, in turn
 
     def _check_end(self, stopped: bool) -> None:
-        if stopped:  # as the asynchronous shell does it
+        if stopped:  # the asynchronous shell does it in the same way
             for name in {name for name, _ in self.open}:
                 self.hung_up.add(name)
                 self.stepper.abort(name)

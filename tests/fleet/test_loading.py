@@ -1,4 +1,4 @@
-"""Which models are loaded: nine laws, each by itself, and all together over 10,000 schedules."""
+"""The choice of models to load: nine laws, each by itself, and all together over 10,000 schedules."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ ALLOWED = {
     ("tests/elsewhere.py", "os.sched_getaffinity"),  # makes other machines
     ("tests/elsewhere.py", "Path.home"),
     ("tests/native/emulated.py", "os.cpu_count"),  # compiles side by side
-    ("tests/native/test_pool.py", "os.cpu_count"),  # as many busy programs as cores
+    ("tests/native/test_pool.py", "os.cpu_count"),  # it starts as many busy programs as there are cores
     ("tests/cli/test_process.py", "os.sched_getaffinity"),  # any one core, for two programs
 }
 FILES = sorted((ROOT / "tests").rglob("*.py"))

@@ -25,7 +25,7 @@ BAR = 1e-4
 """The largest error that tests allow, as a share of the logit range. The promise is 1e-3, and tests allow a tenth of
 it."""
 TIE = 2e-5
-"""A share of the logit range. An error of 1e-5 may swap two logits that lie nearer than this, so a greedy token is
+"""A share of the logit range. An error of 1e-5 may swap two logits that lie nearer than this. So a greedy token is
 compared with the judge's only where its two largest logits lie further apart."""
 PHASES = {"prefill": [TOKENS], "chunked": [1, 16, 7, 33, 18], "decode": [40, *([1] * (TOKENS - 40))]}
 """Name -> the tokens of each step."""

@@ -92,7 +92,7 @@ def test_every_task_is_done_once(what: str, threads: int) -> None:
 
 
 def test_many_more_threads_than_cores_do_every_task_once() -> None:
-    """Of 64 threads, as many take part in a job as there are cores, whichever are awake."""
+    """A job uses one of the 64 threads for each core, whichever threads are awake."""
     for what, jobs in (("many", 5000), ("nested", 500), ("stopped", 500), ("create", 5)):
         result = run(plain(), what, 64, jobs)
         assert result.returncode == 0, (what, result.stderr)

@@ -181,7 +181,7 @@ def test_a_rank_that_ends_ends_the_wait_of_the_others(two: list[CpuOps]) -> None
     waiting, _ = at_once([lambda: two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32)), end])
     assert isinstance(waiting, BackendError) and LOST in str(waiting)
     assert time.monotonic() - began < LIMIT_S, "it did not wait until its own time was up"
-    with pytest.raises(BackendError, match=LOST):  # and for good
+    with pytest.raises(BackendError, match=LOST):  # this is for good
         two[0].gather(np.zeros((1, 8), np.float32), np.zeros((1, 4), np.float32))
 
 

@@ -116,7 +116,7 @@ STACKED = {
         **{**SIZES, "num_experts_per_tok": 1},
     ),
 }  # fmt: skip
-"""Experts in stacks: as rows and columns; transposed, with rows of gate and up in turn and biases; transposed."""
+"""Experts in stacks. They are rows and columns; transposed, with rows of gate and up in turn and biases; transposed."""
 
 
 @pytest.mark.parametrize(("family", "target"), [("granite", "gptq"), ("gpt-oss", "int8"), ("llama4", "awq")])

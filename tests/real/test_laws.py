@@ -1,5 +1,6 @@
-"""The exactness law on a published model. A request's tokens and log probabilities are the same bits alone, in a crowd
-whose pool is too small, in chunks, with guesses, and on another replica after the death of the first."""
+"""The exactness law on a published model. A request has the same tokens and log probabilities, bit for bit, alone, in a
+crowd whose pool is too small, in chunks and with guesses. It also has them on another replica after the death of the
+first."""
 
 from __future__ import annotations
 

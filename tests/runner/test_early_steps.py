@@ -1,4 +1,4 @@
-"""Which step may begin before the results of the step before it are read, and when a plan equals the step that was
+"""The steps that may begin before the results of the step before it are read, and when a plan equals the step that was
 begun."""
 
 from __future__ import annotations

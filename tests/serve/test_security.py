@@ -1,4 +1,4 @@
-"""Which requests may come in: keys, hosts, origins. What must not be in headers and logs."""
+"""The requests that may come in: keys, hosts, origins. What must not be in headers and logs."""
 
 from __future__ import annotations
 

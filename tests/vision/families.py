@@ -35,7 +35,7 @@ def qwen_processed(images: Sequence[Image.Image], settings: Given) -> Given:
 
 
 def qwen_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = given["image_grid_thw"].prod(-1) // 4
     return [f"<|vision_start|>{'<|image_pad|>' * int(count)}<|vision_end|>" for count in counts]
 
@@ -153,7 +153,7 @@ def paddle_processed(images: Sequence[Image.Image], settings: Given) -> Given:
 
 
 def paddle_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = given["image_grid_thw"].prod(-1) // 4
     return [f"<|IMAGE_START|>{PADDLE_MARKS[0] * int(count)}<|IMAGE_END|>" for count in counts]
 
@@ -210,7 +210,7 @@ def glm_processed(images: Sequence[Image.Image], settings: Given) -> Given:
 
 
 def glm_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = given["image_grid_thw"].prod(-1) // 4
     return [f"<|begin_of_image|>{GLM_MARKS[0] * int(count)}<|end_of_image|>" for count in counts]
 
@@ -287,7 +287,7 @@ def lighton_ocr() -> torch.nn.Module:
 
 
 def lighton_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     return [LIGHTON_MARKS[0] * int(lines * columns) for lines, columns in given["image_sizes"] // 16]
 
 
@@ -332,7 +332,7 @@ def gemma3_wide() -> torch.nn.Module:
 
 
 def gemma3_sliding() -> torch.nn.Module:
-    """The layers are as in GGUF files: of six layers the last one has no window."""
+    """The layers are as in GGUF files, where the last one of six layers has no window."""
     return gemma3(12, ["sliding_attention"] * 4)
 
 

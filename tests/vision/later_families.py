@@ -21,7 +21,7 @@ GEMMA4_SETTINGS: Given = {
     **{"patch_size": 4, "max_soft_tokens": 20, "pooling_kernel_size": 3, "do_normalize": True},
     **{"image_mean": [0.5, 0.4, 0.6], "image_std": [0.5, 0.3, 0.7]},
 }
-image_processing_pil_gemma4._SUPPORTED_SOFT_TOKENS = (20,)  # as few as fit into the steps of the tests
+image_processing_pil_gemma4._SUPPORTED_SOFT_TOKENS = (20,)  # this few fit into the steps of the tests
 
 
 def gemma4(tower: Given | None = None, text: Given | None = None) -> torch.nn.Module:
@@ -80,7 +80,7 @@ def gemma4_processed(images: Sequence[Image.Image], settings: Given) -> Given:
 
 
 def gemma4_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = (given["image_position_ids"] >= 0).all(-1).sum(-1) // 9
     return [f"<|image>{GEMMA4_MARKS[0] * int(count)}<image|>" for count in counts]
 
@@ -131,7 +131,7 @@ def unified_processed(images: Sequence[Image.Image], settings: Given) -> Given:
 
 
 def unified_texts(given: Given) -> list[str]:
-    """As many placeholders as image rows."""
+    """One placeholder for each image row."""
     counts = (given["image_position_ids"] >= 0).all(-1).sum(-1)
     return [f"<|image>{GEMMA4_MARKS[0] * int(count)}<image|>" for count in counts]
 

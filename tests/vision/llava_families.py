@@ -118,14 +118,14 @@ def onevision_processed(images: Sequence[Image.Image], settings: Given) -> Given
 
 
 def next_texts(given: Given) -> list[str]:
-    """As many placeholders as the judge counts."""
+    """The placeholders, of which the judge gives the number."""
     counted = _processor(LlavaNextProcessor, LlavaNextImageProcessorPil(**NEXT), patch_size=8)
     counts = [counted._get_number_of_features(*map(int, size), 32, 32) for size in given["image_sizes"]]
     return ["<image>" * count for count in counts]
 
 
 def onevision_texts(given: Given) -> list[str]:
-    """As many placeholders as the judge counts."""
+    """The placeholders, of which the judge gives the number."""
     counted = _processor(
         LlavaOnevisionProcessor,
         LlavaOnevisionImageProcessorPil(**ONEVISION),

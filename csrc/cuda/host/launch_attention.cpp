@@ -25,7 +25,7 @@ int32_t check_attention(const ts_attention_args& a) {
 constexpr int32_t kFewQueryRows = 64;
 constexpr int64_t kPartialBytes = 32 << 20;  // the most bytes of partial results at once, unless a single tile of rows has more
 
-// Which sequences a kernel takes, by their rows in this step: more than `above` and at most `few`. columns: the number of pairs of a row
+// The sequences that a kernel takes, by their rows in this step: more than `above` and at most `few`. columns: the number of pairs of a row
 // and a query head that share a KV head and a block, or a warp.
 struct Way {
   KernelNumber kernel;

@@ -21,7 +21,7 @@ int64_t panels_in_turn(const Operands& job) {
   return streams(job.w.kind) % job.parts == 0 ? streams(job.w.kind) / job.parts : 1;
 }
 
-// As many panels as leave enough tasks to even out the threads' speeds.
+// The most panels that leave enough tasks to even out the threads' speeds.
 int64_t panels_read_on(const Operands& job, int64_t num_together, int64_t threads) {
   const int64_t most = job.panels * num_together / (kTasksEach * threads);
   return most < 1 ? 1 : most < kReadOn ? most : kReadOn;

@@ -1,4 +1,4 @@
-// Which kernel runs: the question of ts_kernel, and the answers of the ops that have several kernels. Each answer comes from the table by
+// The kernel that runs: the question of ts_kernel, and the answers of the ops that have several kernels. Each answer comes from the table by
 // which the op chooses its kernel, so it always names the kernel that runs.
 #pragma once
 #include "twostroke/ops.h"

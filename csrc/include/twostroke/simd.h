@@ -1,7 +1,7 @@
 // Sixteen float32 lanes, the only vector type of the kernels that are written once for all levels. It is one register of AVX-512, two of
 // AVX2, or four of NEON. In plain C++ it is an array that the compiler may vectorize. Plain C++ multiplies and adds separately; the others
 // use fused multiply-add.
-// Sums over lanes follow one fixed tree at every level: lanes i and i + 8, then i and i + 4, i and i + 2, i and i + 1.
+// Sums over lanes follow one fixed tree at every level: lanes i and i + 8, then 4, 2 and 1 lanes apart.
 #pragma once
 #include <math.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 """Tiny configs of the dense families, by the names that tests use.
 
-The sizes hide no mistakes: the head size is not hidden size / heads, there are fewer KV heads than heads, windows are
+The sizes hide no mistakes: the head size is not hidden size / heads, there are fewer KV heads than heads. Windows are
 shorter than the sequences, and sizes are no multiples of 16 or 64.
 """
 

@@ -1,6 +1,6 @@
 """Tiny configs of the families with experts, by the names that tests use.
 
-The sizes hide no mistakes: the number of experts is no power of two, experts are narrower than the dense layers, and
+The sizes hide no mistakes: the number of experts is no power of two. Experts are narrower than the dense layers, and
 dense layers come before the first layer with experts.
 """
 

@@ -1,6 +1,6 @@
 """Tiny configs of the families with states, by the names that tests use.
 
-The sizes hide no mistakes: a group has several heads, rows and columns of states differ and are no multiples of 16, and
+The sizes hide no mistakes: a group has several heads. Rows and columns of states differ and are no multiples of 16, and
 layers of each kind come in more than one order.
 """
 

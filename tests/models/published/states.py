@@ -1,5 +1,5 @@
-"""Published config.json files of models with states: the fields that matter, the parameters of the files, the bytes of
-K and V of one position in bfloat16, and the bytes that a sequence keeps whatever its length.
+"""Published config.json files of models with states: the fields that matter, and the parameters of the files. Two more
+figures are the bytes of K and V of one position in bfloat16, and the bytes that a sequence keeps whatever its length.
 
 For models that also take images or guess several tokens, the figures are those of the language model alone.
 """

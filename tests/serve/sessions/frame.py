@@ -4,9 +4,10 @@
         answer = yield Ask("/v1/chat/completions", {...})
         ...
 
-Each client has a file of its own (clients/), written from the public form of its traffic: the fields and headers that
-it sends, how its history grows, and what it does when a tool fails. `replay` sends the requests one after the other,
-reads the answers as the client's package would, and records how much of each prompt was found in the cache.
+Each client has a file of its own (clients/), written from the public form of its traffic. It contains the fields and
+headers that the client sends, the growth of its history, and its reaction when a tool fails. `replay` sends the
+requests one after the other, reads the answers as the client's package would, and records how much of each prompt was
+found in the cache.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def test_a_viewer_that_was_away_gets_a_frame_of_bounded_size_and_the_number_it_m
 def test_a_slow_viewer_loses_frames_and_no_stream_loses_tokens(spark: Live) -> None:
     with socket.create_connection(("127.0.0.1", spark.port), timeout=WAIT_S) as lazy:
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        lazy.sendall(b"GET /v1/engine/steps HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")  # and reads nothing
+        lazy.sendall(b"GET /v1/engine/steps HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")  # the client reads nothing
         texts = set()
         for _ in range(3):
             streamed = spark.complete(prompt=[5, 6, 7], max_tokens=200, ignore_eos=True, temperature=0, stream=True)

@@ -1,5 +1,5 @@
-"""Laws over every format: names are whole at any end of the text, content has no mark, enforced answers think first,
-and one switch exists in the words of every API."""
+"""Laws over every format: names are whole at any end of the text, and content has no mark. Enforced answers think
+first, and one switch exists in the words of every API."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Files of every kind of family with wrong keys and tensors give one of our errors, and take no memory because of a
 wrong number.
 
-GGUF loaders had these kinds of flaws (CVE-2024-21802, -21825, -21836, -23496, -23605, -32878, CVE-2025-49847, -53630):
-counts and lengths that wrap, sizes that wrap, offsets outside, types out of range, strings longer than the file, keys
-of another type than expected, and sums of tensors that wrap. Flaws of the container are tested in test_container.py;
-here are those in the meaning of keys and tensors.
+GGUF loaders had flaws of this kind (CVE-2024-21802, -21825, -21836, -23496, -23605, -32878, CVE-2025-49847, -53630).
+Counts, lengths, sizes and sums of tensors wrapped; offsets were outside; types were out of range. Strings were longer
+than the file, and keys had another type than expected. Flaws of the container are tested in test_container.py; here are
+those in the meaning of keys and tensors.
 """
 
 from __future__ import annotations

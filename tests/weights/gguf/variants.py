@@ -1,7 +1,7 @@
 """Tiny configs of which a GGUF file can contain everything, because some fields of the usual ones have no key.
 
-Each change is of one of these kinds: a field that llama.cpp has as a constant (experts' limits, factors of published
-models), a field that no converter writes (windows of Mistral), or a size that converters compute from others.
+Each change is of one of three kinds. Some fields are constants in llama.cpp (experts' limits, factors of published
+models). Others no converter writes (windows of Mistral). And some sizes converters compute from others.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def draw(
     zeros = np.full((rows, groups), top // 2) if symmetric else rng.integers(1, top, (rows, groups))
     spread = rng.uniform(0.5, 1.5, (rows, groups)) * scale / top / np.sqrt(columns / 16)
     group_of = np.arange(columns) // size
-    if order:  # as activations would choose it: the same for all matrices with these inputs
+    if order:  # activations would choose such an order: the same for all matrices with these inputs
         group_of = np.random.default_rng(columns).permutation(group_of)
     return Affine(codes, tensor(spread, dtype), zeros, group_of)
 

@@ -48,7 +48,7 @@ class RowPulls:
     def __init__(self, store: RowStore | None, numbers: Iterator[int]) -> None:
         self.asks: deque[tuple[PageSource, RowsAsked, float]] = deque()
         self._store, self._next = store, numbers
-        self._fetches: dict[int, _Fetch] = {}  # by the key of the tile
+        self._fetches: dict[int, _Fetch] = {}  # the key is that of the tile
         self._waiting: list[WaitingRequest] = []
         self.received_bytes = 0
 

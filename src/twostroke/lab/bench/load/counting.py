@@ -36,7 +36,7 @@ async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | Non
     try:
         fixed = await by_usage(OPENING)
     except ConfigError:
-        # The server reports no usage, so the tokens that it adds around a prompt stay unknown. The report has a note about that.
+        # The server reports no usage, so the tokens that it adds around a prompt stay unknown. The report notes this.
         return found
     return WordList(found.words, fixed)
 

@@ -5,7 +5,7 @@
 namespace twostroke {
 namespace cuda {
 
-// Which rows a sequence has, and where its state lies.
+// The rows of a sequence, and the place of its state.
 struct StateArgs {
   float* data;
   const int32_t *slots, *row_starts;

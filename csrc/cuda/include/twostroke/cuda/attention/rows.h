@@ -1,4 +1,4 @@
-// Which rows and query heads a block of attention computes, and which positions they see. Positions are divided into tiles of 64 and
+// The rows and query heads of a block of attention, and the positions that they see. Positions are divided into tiles of 64 and
 // segments of 512 at absolute positions. These tiles and the order of every sum are the CPU's (generic/attention/attention.cpp), so the
 // bits are the same.
 #pragma once

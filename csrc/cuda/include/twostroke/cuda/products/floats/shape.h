@@ -9,7 +9,7 @@
 namespace twostroke {
 namespace cuda {
 
-// Which threads copy: those that also add, or others. Others are better where a warp has few chains, because each instruction that it
+// The threads that copy: those that also add, or others. Others are better where a warp has few chains, because each instruction that it
 // issues delays them.
 enum FloatCopiers { kTheSame, kOthers };
 

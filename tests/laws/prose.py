@@ -28,14 +28,15 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def comments(text: str) -> list[str]:
-    """The comments of Python; those on consecutive lines are joined."""
+    """The comments of Python. Consecutive lines that are comments as a whole are joined."""
     found: list[str] = []
     last = -1
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             line, number = token.string.lstrip("# "), token.start[0]
-            found[-1:] = [f"{found[-1]} {line}"] if number == last + 1 else [*found[-1:], line]
-            last = number
+            alone = token.line.lstrip().startswith("#")
+            found[-1:] = [f"{found[-1]} {line}"] if alone and number == last + 1 else [*found[-1:], line]
+            last = number if alone else -1
     return found
 
 

@@ -167,8 +167,8 @@ def rest_daily(cases: Iterable[Any], kept: Iterable[Any]) -> list[Any]:
 def levels() -> tuple[str, ...]:
     """The instruction-set levels to test: all that this machine runs, or in a quick run the best of them.
 
-    On a machine with avx512, avxvnni has tests of its own (tests/ops/test_vnni_native.py). Its whole grids run where it
-    is the best level.
+    On a machine with avx512, avxvnni is tested by tests/ops/test_vnni_native.py. The whole grids of avxvnni run where
+    it is the best level.
     """
     found = tuple(level for level in available_levels() if level != "avxvnni" or "avx512" not in available_levels())
     return found[-1:] if TIER.quick else found

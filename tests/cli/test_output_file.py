@@ -22,7 +22,7 @@ OLD, NEW = b"the old one", b"the new one, which is longer"
 
 
 class Kth:
-    """Makes call number k of the wrapped calls fail. A write has written a part by then."""
+    """Makes call number k of the wrapped calls fail. A write that fails has written a part of its bytes."""
 
     def __init__(self, fails_at: int, error: BaseException) -> None:
         self.calls, self.fails_at, self.error = 0, fails_at, error

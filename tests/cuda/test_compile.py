@@ -19,7 +19,8 @@ MOST_REGISTERS = 168
 TWO_BLOCKS = {
     "latent_attention": 176, "attention_prompt_int8": 255, "attention_prompt_int4": 255, "linear_steps": 255,
 }  # fmt: skip
-"""Kernels of which two blocks fit. Those of prompts keep 16 rows' sums over a segment in registers."""
+"""The most registers of kernels that run as two blocks on a multiprocessor.
+Kernels of prompts keep 16 rows' sums over a segment in registers."""
 STEPS_SPILLED = dict.fromkeys(("linear_steps_" + kind for kind in ("flat4", "flat8", "super4_min", "super6")), 256)
 """The most bytes of stack and of spills. Two blocks fit, and codes are loaded far ahead, which saves more than a few
 spills cost."""

@@ -175,7 +175,7 @@ def test_nothing_runs_strings_or_reads_the_environment() -> None:
 
 
 def test_a_public_class_name_stands_once() -> None:
-    """SHARED_NAMES lists the names that still occur more often. It may only shrink."""
+    """SHARED_NAMES lists the names that two or more classes still have. It may only shrink."""
     places: dict[str, list[str]] = {}
     for path in MODULES:
         for node in nodes_of(path):

@@ -1,4 +1,4 @@
-"""Sessions against a scripted server on a real socket: counts, order, failures, Ctrl-C. No absolute times."""
+"""Sessions against a scripted server on a socket: counts, order, failures, Ctrl-C. No test needs absolute times."""
 
 from __future__ import annotations
 

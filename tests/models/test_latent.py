@@ -60,7 +60,7 @@ def attention_of(model: Model) -> LatentAttention:
 
 
 def test_yarn_is_in_the_scale_of_the_scores() -> None:
-    """DeepSeek-V2-Lite has the factor (0.1 * 0.707 * ln 40 + 1) squared; the table of rotations keeps its size."""
+    """DeepSeek-V2-Lite multiplies scores by (0.1 * 0.707 * ln 40 + 1) squared, and rotations by 1."""
     call = attention_of(read_model(LITE))
     assert call.scale == pytest.approx(192**-0.5 * 1.2608**2, rel=1e-4)
     assert all(rope.spec.attention_factor == 1.0 for rope in read_model(LITE).program.ropes)

@@ -10,7 +10,7 @@ from twostroke.lab.planner.doctor.measure_host import Taken
 @pytest.mark.parametrize(
     ("kernels_s", "beside_s"),
     [
-        (0.002, 0.008),  # the model took more than its kernels in a loop, and the difference counts here
+        (0.002, 0.008),  # the model took longer than its kernels in a loop, so the difference is Python's share
         (0.006, 0.004),
         (0.009, 0.004),  # the loop was disturbed, so Python's share remains
     ],

@@ -127,8 +127,8 @@ OTHERWISE = {
     "attention.layer_norm_rms_epsilon", "attention.head_count_kv", "expert_feed_forward_length",
     "leading_dense_block_count", "expert_shared_feed_forward_length", "classifier.pooling_type",
 }  # fmt: skip
-"""Keys that the converter also writes where they mean nothing (0, "none"), or with other values. Such values are widths
-of 4 times the model's whatever the matrix has, and layers of guesses that are not in the folder."""
+"""Keys that the converter also writes where they mean nothing (0, "none"), or with other values. For example,
+it writes a width of 4 times the model's for any matrix, and a number of draft layers where the folder has none."""
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ int32_t hand_over(ts_exchange& e, const ts_value& value) {
   if (e.shared == nullptr) return hand_over_by_sockets(e, value);
   const int64_t step = rows_of_a_piece(e, width_of(value), value.rows);
   for (int64_t first = 0; first < value.rows; first += step) {
-    // Waits until the slot's piece before this one was read. The next stage takes it when it comes to this plan: see kNoLimit.
+    // Waits until the slot's piece before this one was read. The next stage may reach this plan much later, so there is no limit.
     if (!wait_for(e, e.shared->taken[e.rank + 1].value, e.pieces + 1 - static_cast<uint32_t>(kSlots), e.rank + 1, false, kNoLimit)) return TS_RANK_LOST;
     put(e, value, 0, first, value.rows - first < step ? value.rows - first : step);
   }

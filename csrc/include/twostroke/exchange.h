@@ -15,7 +15,7 @@ namespace twostroke {
 
 constexpr int32_t kMostRanks = 64;
 constexpr int64_t kSpinNs = 20000;  // where nothing shows that the other rank works, a longer wait sleeps
-constexpr int64_t kWorkNs = 5000000;  // how long a rank polls for one whose process has a core; ranks of one step are seldom further apart
+constexpr int64_t kWorkNs = 5000000;  // how long a rank polls for another that is running; ranks in one step rarely differ by more
 constexpr int64_t kNapNs = 50000000;  // the longest sleep before a rank checks whether the exchange has ended
 constexpr int64_t kNoLimit = INT64_MAX;
 constexpr int64_t kSlots = 2;  // slots of each rank: one that it wrote last, and one that others may still read

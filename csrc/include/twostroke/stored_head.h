@@ -23,7 +23,7 @@ struct LinesBehind {
   TS_INLINE void moment() const {}
 };
 
-// This one fetches the next group, in equal parts, by all the tiles of rows that are multiplied by this group. The CPU's own prefetchers
+// This one fetches the next group. All tiles of rows that are multiplied by this group fetch equal parts of it. The CPU's own prefetchers
 // stop at each page, so the kernel would wait for a group that was not fetched. With fewer rows, this wait would be a larger part of the
 // whole.
 struct GroupAfter {

@@ -34,7 +34,7 @@ def every(forms: list[Format]) -> pytest.MarkDecorator:
 @names
 @every(CALLING)
 def test_a_name_comes_whole_or_not_at_all(form: Format, name: str) -> None:
-    """This holds wherever the text ends, and although every other name has the same beginning or end."""
+    """This is true for each place where the text may end, with other names that have the same beginning or end."""
     text = written(form, [(name, {"day": "Mon"})])
     for end in range(len(text) + 1):
         found = [piece.name for piece in pieces_of(form, [text[:end]], tools=SAME_BEGINNINGS) if _begins(piece)]

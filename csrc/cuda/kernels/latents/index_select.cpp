@@ -62,8 +62,8 @@ TS_DEVICE_INLINE uint32_t index_rank(float score) {
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// The block has kThreads threads. `positions` counts scores, which may be entries, where one stands for several positions. Each thread has
-// consecutive scores.
+// The block has kThreads threads. `positions` is the number of scores. Where entries are chosen, a score stands for several positions. Each
+// thread has consecutive scores.
 TS_KERNEL(index_choose, SelectArgs) {
   const int64_t place = block_index(), row = args.first_row + place, positions = place_of(args, row).positions / args.rate;
   const float* scores = args.scores + place * args.positions;

@@ -9,7 +9,7 @@ namespace twostroke {
 namespace cuda {
 
 constexpr int32_t kOneWarps = kOneThreads / kWarp;
-constexpr int32_t kOneSpan = 128;  // chunks between two folds; a row with at most half as many alternates between two halves of the room
+constexpr int32_t kOneSpan = 128;  // chunks between two folds; a row with at most half as many uses two halves of the room in turn
 constexpr int32_t kOneGroups = kOneColumns / static_cast<int32_t>(kStep);
 
 TS_SHARED(uint32_t, one_row, kOneColumns / 4);

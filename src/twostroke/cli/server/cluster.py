@@ -60,7 +60,7 @@ def up(model: str, replicas: int, at: str | None, as_json: bool, verbose: bool, 
 
 @command.command(cls=ExampleCommand, example="twostroke cluster status --replicas 127.0.0.1:8101,127.0.0.1:8102")
 @option_flags(CLUSTER_OPTIONS)
-@click.option("--replicas", required=True, help="Addresses of replicas, HOST:PORT with commas between.")
+@click.option("--replicas", required=True, help="Addresses of replicas, HOST:PORT separated by commas.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks.")
 def status(replicas: str, as_json: bool, verbose: bool, **options: Any) -> None:

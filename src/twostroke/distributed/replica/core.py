@@ -120,7 +120,7 @@ class ReplicaCore:
 
     @property
     def waits(self) -> bool:
-        """Does a question of another replica still wait for its answer?"""
+        """Returns whether a question of another replica still waits for its answer."""
         return self.feeds.waits or self.row_feeds.waits
 
     def open(self, link_id: LinkId) -> None:
@@ -141,7 +141,7 @@ class ReplicaCore:
             self._fetch_rows(link_id, work, masks)
 
     def _waits(self, link_id: LinkId, number: int) -> bool:
-        """Does a stream of this number wait for pages or image rows?"""
+        """Returns whether a stream of this number waits for pages or image rows."""
         return self.pulls.waits(link_id, number) or self.row_pulls.waits(link_id, number)
 
     def pages_came(self, number: int, sent: PagesSent | None, hashes: Sequence[bytes] = ()) -> None:

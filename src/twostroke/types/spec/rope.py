@@ -173,7 +173,7 @@ def _check_partial_rotary(config: Fields, group: Fields, kind: RopeKind) -> None
     share = group.number("partial_rotary_factor", 1e-3, 1.0, default=outer)
     if share != 1.0 and kind is not RopeKind.DEFAULT:
         raise UnsupportedModel(
-            f"config.json: partial_rotary_factor {share:g} beside rope_type {kind} is not implemented.",
+            f"config.json: partial_rotary_factor {share:g} with rope_type {kind} is not implemented.",
             why="This family turns whole heads; transformers cannot run this config either.",
             fix="Remove partial_rotary_factor if every element of a head is meant to turn.",
         )

@@ -30,7 +30,7 @@ struct ChoiceArgs {  // arguments of order_choices
   int64_t routes_stride, rows, chosen, experts, idle;
 };
 
-// arguments of choice_numbers: a row's numbers as integers, in the order of its choices; 0 for a number without a matrix
+// arguments of choice_numbers: the matrices that a row chose, as integers in the order of its choices; 0 where there is no such matrix
 struct NumberArgs {
   const float* routes;
   int32_t* matrices;

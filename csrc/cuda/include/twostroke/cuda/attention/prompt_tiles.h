@@ -10,7 +10,7 @@ namespace cuda {
 constexpr int kPromptWarps = kPromptThreads / kWarp;
 static_assert(kPromptWarps == kTilePages, "a warp copies a page");
 
-// The queries of each warp, 32 dimensions after the other, as operand A of each thread; then one or two tiles.
+// The queries of each warp as operand A of each thread, in blocks of 32 dimensions; then one or two tiles.
 TS_SHARED(Words4, prompt_room, kPromptRoom);
 
 // The place of 16 bytes of K: quarter `quarter` of row `row`, which has 64 bytes.

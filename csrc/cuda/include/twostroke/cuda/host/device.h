@@ -134,7 +134,7 @@ struct ts_context {
 namespace twostroke {
 namespace cuda {
 
-// Keeps the words for ts_cuda_error. Returns TS_CUDA_FAILED, or TS_OK where the call succeeded.
+// Keeps the text of the error for ts_cuda_error. Returns TS_CUDA_FAILED, or TS_OK where the call succeeded.
 int32_t checked(const ts_context& device, const char* call, CUresult result);
 void set_error(const char* what, const char* detail);
 

@@ -22,7 +22,7 @@ TS_DEVICE_INLINE void over_row(const float* values, int64_t count, Visit visit) 
 }
 
 // The key at which the running sum of the measure, from the largest key on, first reaches `target`, which is in the range from 1 to the
-// whole sum. Every thread gets it. rank: a function that rises with a value. The function uses `room`.
+// whole sum. Every thread gets it. rank: returns a larger number for a larger value. find_key overwrites `room`.
 template <class Rank, class Measure>
 TS_DEVICE_INLINE uint64_t find_key(const float* values, int64_t count, uint64_t target, Rank rank, Measure measure) {
   constexpr int kDigits = kRoom, kDigitBits = 11, kRankBits = 32;

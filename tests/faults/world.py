@@ -373,7 +373,7 @@ def only_injected(error: BaseException) -> None:
 
 
 def make_pools(dice: random.Random, num_pages: int, page_tokens: int, limits: SchedulerLimits) -> CachePools:
-    """For a third of the seeds, pages that stay. For the others, windows, states, and all of them together."""
+    """A quarter of the seeds get only pages without a window. The others also get windows, states, or both."""
     full, windows, states = dice.choice(
         [(1, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (1, 2, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1)]
     )

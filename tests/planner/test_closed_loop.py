@@ -27,7 +27,7 @@ def ask(prompt: int, output: int, streams: int, itl_s: float | None = None) -> A
 
 
 class DeviceCost:
-    """COST without the host's part, which the lab's clock adds by its ticks."""
+    """COST without the part of the host, because the clock of the lab adds that part itself."""
 
     def predict(self, segments: Sequence[Segment]) -> StepPrediction:
         found = COST.predict(segments)

@@ -64,7 +64,7 @@ def test_scaled_models_say_the_same(architecture, vectors, matrices, tmp_path):
 
 
 def olmo2(place: Path) -> Path:
-    """The same tensors, with norms of the whole q and k and after the blocks."""
+    """The same tensors, and norms of the whole q, of the whole k, and after each block."""
     import torch
     from safetensors.torch import load_file, save_file
 

@@ -243,7 +243,7 @@ def test_no_exceptions_text_reaches_a_client(
 
 
 def test_a_templates_fault_names_no_object(spark: Live) -> None:
-    """Jinja's and Python's messages would name one: `'dict object' has no attribute`, `<Undefined at 0x...>`."""
+    """The messages of Jinja and Python contain objects: `'dict object' has no attribute`, `<Undefined at 0x...>`."""
     from twostroke.text.chat_template import ChatTemplate
     from twostroke.types.errors import InvalidRequest
 

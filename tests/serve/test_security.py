@@ -1,4 +1,4 @@
-"""The requests that may come in: keys, hosts, origins. What must not be in headers and logs."""
+"""Tests which requests may come in (keys, hosts, origins), and what must not be in headers and logs."""
 
 from __future__ import annotations
 

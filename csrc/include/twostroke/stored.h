@@ -26,7 +26,7 @@ void multiply_stored(const StoredGroup& weights, const Group& group, const TileR
 // Levels that multiply stored codes directly have the functions below. This many rows are multiplied by a panel at once:
 constexpr int64_t kStoredFewRows = kLevel.stored_few_rows;
 
-// Adds one group to the same sums, for any number of rows. From kTallRows on, codes of 4, 5 and 6 bits become bytes once for all of them.
+// Adds one group to the same sums, for any number of rows. From kTallRows on, codes of 4 to 6 bits are unpacked to bytes once for all rows.
 // At AVX-512, blocks of rows are multiplied by these bytes and by codes of 8 bits (stored_tall_avx512.cpp).
 constexpr int64_t kTallRows = 20;
 void multiply_stored_rows(int32_t kind, const Group& group, const TileRows& x, int64_t rows, float* sums);

@@ -14,7 +14,7 @@ constexpr uint8_t kIQ4Codes[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 15
 constexpr uint8_t kNearestToZero = 8;  // the code for padding in IQ4, which has no zero; its scale is zero
 
 constexpr int64_t kStoredGroup = 256;  // columns of a group
-constexpr int64_t kFineColumns = 32;  // columns of a scale of the activations, where it does not belong to the group
+constexpr int64_t kFineColumns = 32;  // columns that share a scale of the activations, where a group has several scales
 
 // The fields of a kind:
 // sub: the columns of one step. nibbles: whether codes have 4 bits, with an excess of `offset`; else they are bytes with an excess of 128.

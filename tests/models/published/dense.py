@@ -105,7 +105,7 @@ PUBLISHED: dict[str, tuple[dict[str, Any], float]] = {
     ),
     "LGAI-EXAONE/EXAONE-4.0-32B": (sizes("Exaone4ForCausalLM", 102_400, 5120, 27_392, 64, 40, 8), 32.003),
     "CohereLabs/c4ai-command-r-v01": (sizes("CohereForCausalLM", 256_000, 8192, 22_528, 40, 64, 64), 34.981),
-    "CohereLabs/c4ai-command-r-plus": (  # its page: 104B
+    "CohereLabs/c4ai-command-r-plus": (  # its page claims 104B
         sizes("CohereForCausalLM", 256_000, 12_288, 33_792, 64, 96, 8, use_qk_norm=True, **TIED),
         103.811,
     ),

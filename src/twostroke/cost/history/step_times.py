@@ -51,7 +51,7 @@ class StepTimes:
 
     @property
     def num_ended(self) -> int:
-        """Steps that are over: all, or all but the last."""
+        """The number of steps that have ended: all, or all but the last."""
         count, _, ends = self._tail
         return count + len(ends)
 

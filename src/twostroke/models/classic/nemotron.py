@@ -13,6 +13,6 @@ SILENT = {"max_position_embeddings": 4096, "norm_eps": 1e-5, "bos_token_id": 2, 
 
 @architecture("NemotronForCausalLM", model_type="nemotron")
 def nemotron(fields: Fields) -> tuple[CommonFacts, ProgramText]:
-    """Reads Nemotron, of which half of each head turns."""
+    """Reads Nemotron, of which half of each head is rotated."""
     parts = read_parts(fields, SILENT, kind=NormKind.LAYER, plus=1.0, eps="norm_eps", act=SQUARED_RELU)
     return squared_relu_decoder(parts, partial=0.5)

@@ -23,7 +23,7 @@ SILENT = {
     **{"bos_token_id": 1, "eos_token_id": 2},
 }
 PARTIAL = 0.5
-"""The share of a head's elements that turn, whatever the config says: transformers ignores the field."""
+"""The share of a head's elements that are rotated, whatever the config says: transformers ignores the field."""
 
 
 @architecture("BambaForCausalLM", model_type="bamba")

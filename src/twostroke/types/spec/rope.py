@@ -37,8 +37,8 @@ class RopeKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RopeSpec:
-    """rotary_dim: the number of leading elements of a head that turn, even. original_positions: the positions of the
-    training without scaling.
+    """rotary_dim: the number of leading elements of a head that are rotated, even. original_positions: the positions of
+    the training without scaling.
 
     attention_factor multiplies cos and sin (yarn, longrope). low_freq_factor and high_freq_factor belong to llama3,
     beta_fast, beta_slow and truncate to yarn, short_factors and long_factors (rotary_dim / 2 of each) to longrope.
@@ -85,8 +85,8 @@ def rope_from_config(
 ) -> RopeSpec:
     """Reads the rope fields of a config. Raises CorruptModel or UnsupportedModel naming the field.
 
-    partial: the share of a head that turns where partial_rotary_factor is absent; None for families that turn whole
-    heads whatever that field is. theta: the base where the config does not have the field.
+    partial: the share of a head that is rotated where partial_rotary_factor is absent; None for families that
+    rotate whole heads whatever that field is. theta: the base where the config does not have the field.
     """
     top_theta = config.number("rope_theta", 1.0 + 1e-6, 1e15, default=theta)
     group = config.group("rope_scaling") or config.group("rope_parameters") or Fields({}, config.place)

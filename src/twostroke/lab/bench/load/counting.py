@@ -42,8 +42,7 @@ async def word_list(client: LoadClient, address: str, tokenizer: Tokenizer | Non
 
 
 def require_answer(seen: Observation, address: str) -> None:
-    """Raises ConfigError where the observation is of a failed request: no server is there, or the server returned an
-    error."""
+    """Raises ConfigError where the request failed: no server is there, or the server returned an error."""
     if seen.whole:
         return
     if seen.status == 0:

@@ -90,7 +90,7 @@ class Memory:
         """The token that follows the known tokens and `place` tokens of the draft."""
         last = planned.start + planned.num_tokens - planned.sampled_rows + place
         if not self._pools.pages:
-            return token_after(planned.request.seed, self._rows(planned)[last])  # `_check_state` saw what it rests on
+            return token_after(planned.request.seed, self._rows(planned)[last])  # `_check_state` checked its inputs
         return token_after(planned.request.seed, self._slots[self._place(planned, 0, last)])
 
     def last_chain(self, planned: PlannedSequence) -> int:

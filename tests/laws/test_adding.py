@@ -104,7 +104,7 @@ def added(package: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.fixture
 def echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Registers the model of the page, and makes a folder with random weights for it."""
-    models.architectures()  # each file registers itself once, when it is imported: before the copy is made
+    models.architectures()  # files register at their first import, which must precede the copy
     monkeypatch.setattr(models, "_entries", dict(models._entries))
     models.architectures.cache_clear()
     added(twostroke.models, "echo", tmp_path, monkeypatch)
@@ -151,7 +151,7 @@ def test_the_model_is_found_and_its_tensors_are_listed_and_counted(echo: Path) -
     one = counter.step([Segment.decode(7)])
     matrices = 2 * sum(int(np.prod(shape)) for shape in LAYER_SHAPES.values() if len(shape) == 2)
     assert one.head.flops == 2 * 61 * 24
-    assert 2 * matrices <= one.weights.flops < 2 * matrices + 2 * 2000  # next to the products, gates and additions
+    assert 2 * matrices <= one.weights.flops < 2 * matrices + 2 * 2000  # products, and a few gates and additions
     assert one.attention.flops == 2 * 4 * 24 * 8  # two layers, and eight positions are seen
     with pytest.raises(CorruptModel, match="num_attention_heads"):
         models.read_model({**CONFIG, "num_attention_heads": 0})

@@ -25,7 +25,7 @@ def check_all_is_read(judge: transformers.PreTrainedModel, model: Model) -> None
     some: dict[str, set[int]] = {}
     for tensor in wanted_tensors(model):
         found = shapes[tensor.name]
-        turned = (found[0], *found[:0:-1]) if tensor.matrix is not None else found  # stacks may lie either way round
+        turned = (found[0], *found[:0:-1]) if tensor.matrix is not None else found  # a stack may be transposed
         assert tensor.shape in (found, turned)
         part = tensor.rows or tensor.columns
         if part is not None:  # OPT's table of positions begins with two rows that are never read

@@ -52,7 +52,7 @@ def test_a_table_comes_back_as_it_was(columns: int) -> None:
     values = np.random.default_rng(columns).standard_normal((70, columns), dtype=np.float32)
     found = unpack(pack_weight(values, ROTATED))
     assert found.shape == values.shape
-    assert np.sqrt(np.mean((found - values) ** 2)) < 0.01  # a block with one column is rounded alike 64 times
+    assert np.sqrt(np.mean((found - values) ** 2)) < 0.01  # one column in a block: 64 equal errors
 
 
 @pytest.mark.parametrize("columns", [576, 640, 1152, 2880])

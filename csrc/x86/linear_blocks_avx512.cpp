@@ -89,8 +89,8 @@ PackedKernel int4_of(int64_t rows) {
   return kernel_of<PackedKernel, kRowBlock>(rows, [](auto count) { return int4_block<count(), Dropped>; });
 }
 
-// How often a product of a group and these rows may fetch lines of the next group: once for each kTurn quads of k, and in a block of int4
-// once for each step.
+// How often a product of a group and these rows may fetch lines of the next group. This is once for each kTurn quads of k, and in a block
+// of int4 once for each step.
 int64_t moments_of(int64_t columns, int64_t rows) {
   const int64_t last = rows % kRowBlock;
   const int wide = across(static_cast<int>(last));

@@ -31,6 +31,8 @@ def comments(text: str) -> list[str]:
     """The comments of Python. Consecutive lines that are comments as a whole are joined."""
     found: list[str] = []
     last = -1
+    if "#" not in text:
+        return found
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             line, number = token.string.lstrip("# "), token.start[0]
